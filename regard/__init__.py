@@ -1,0 +1,44 @@
+"""regard: attention mechanisms for PyTorch, f(q) = Σ normalize(score(q, kᵢ)) vᵢ.
+
+The names below are loaded when they are first used, so that ``import regard`` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.attention import (
+        Attended,
+        Attention,
+        KeyValueCache,
+        Mask,
+        MultiHeadAttention,
+        Score,
+        attend,
+    )
+    from regard.runs import load
+    from regard.studies.compare import compare
+
+__version__ = "0.1.0"
+__all__ = [
+    "Attended",
+    "Attention",
+    "KeyValueCache",
+    "Mask",
+    "MultiHeadAttention",
+    "RegardError",
+    "Score",
+    "attend",
+    "compare",
+    "load",
+]
+
+_HOMES = {"compare": "regard.studies.compare", "load": "regard.runs"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES.get(name, "regard.attention")), name)

@@ -1,0 +1,1 @@
+"""The formula and its parts."""

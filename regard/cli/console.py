@@ -1,0 +1,80 @@
+"""What every command shares: where words go, how progress looks, how results become JSON."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str = "", *, quiet: bool = False) -> None:
+    """Print words for people: on stdout, or on stderr where stdout belongs to JSON (`quiet`)."""
+    (err if quiet else out).print(text, markup=False)
+
+
+def emit_json(result: Any) -> None:
+    """Print one JSON object on stdout: with ``--json`` nothing else goes there."""
+    sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+class Bar(Protocol):
+    """Something that shows how far the work has come."""
+
+    def __call__(self, done: float, total: float, says: str) -> None: ...
+
+
+@contextmanager
+def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
+    """A progress bar with rate and time left on a terminal; elsewhere a plain line now and then.
+
+    It goes to stderr, so that results on stdout stay clean. Call it as ``show(done, total, says)``.
+    """
+    if not err.is_terminal:
+        yield _Lines(what, every)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[says]}", markup=False),
+    )
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(what, total=None, says="")
+
+        def show(done: float, total: float, says: str) -> None:
+            progress.update(task, completed=done, total=total, says=says)
+
+        yield show
+
+
+class _Lines:
+    """Plain progress for files and pipes: a line every few seconds, and the last."""
+
+    def __init__(self, what: str, every: float) -> None:
+        self.what, self.every, self.begun = what, every, time.monotonic()
+        self.last = self.begun
+
+    def __call__(self, done: float, total: float, says: str) -> None:
+        now = time.monotonic()
+        if now - self.last < self.every and done < total:
+            return
+        self.last = now
+        left = (now - self.begun) * (total - done) / done if done else float("nan")
+        err.print(
+            f"{self.what}: {done:g} of {total:g}, {now - self.begun:.0f} s, "
+            f"{left:.0f} s left  {says}",
+            markup=False,
+        )

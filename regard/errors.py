@@ -1,0 +1,30 @@
+"""What a caller can fix, said in one line."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class RegardError(Exception):
+    """A mistake that the caller can fix: what was asked, what came, what to do.
+
+    One line in the terminal (exit code 2), status 400 on the web.
+    """
+
+
+def look_up(table: Mapping[str, T], name: str, what: str) -> T:
+    """The row of a table by its name, or an error that offers the nearest spellings.
+
+    >>> look_up({"dot": 1, "additive": 2}, "dot", "score")
+    1
+    >>> look_up({"dot": 1, "additive": 2}, "aditive", "score")
+    Traceback (most recent call last):
+    regard.errors.RegardError: no score is called 'aditive'; did you mean additive? There are: dot, additive
+    """
+    if name in table:
+        return table[name]
+    near = get_close_matches(name, table, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ";"
+    raise RegardError(f"no {what} is called {name!r}{hint} There are: {', '.join(table)}")

@@ -1,0 +1,63 @@
+"""Settings: flat, frozen, checked; from Python, TOML files and ``key=value`` on the command line."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from regard.errors import RegardError
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseModel):
+    """The base of every settings model: one flat model beside each model, task and trainer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def build(cls: type[S], values: Mapping[str, Any]) -> S:
+    """Settings from plain values; what does not fit is an error of one line.
+
+    Strings are converted, so that values from a command line are as good as Python's.
+    """
+    try:
+        return cls.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or cls.__name__
+        if first["type"] == "extra_forbidden":
+            raise RegardError(unknown_key(key, list(cls.model_fields))) from None
+        raise RegardError(f"{key}={first['input']!r}: {first['msg'].lower()}") from None
+
+
+def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, str]]:
+    """Hand each ``key=value`` to the one settings class that has such a field.
+
+    Errors: a pair without ``=``, a key that no class knows (with the nearest spellings), a key
+    given twice.
+    """
+    shares: list[dict[str, str]] = [{} for _ in classes]
+    seen: set[str] = set()
+    for pair in overrides:
+        key, equals, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise RegardError(f"settings are written key=value, not {pair!r}")
+        if key in seen:
+            raise RegardError(f"{key} is set twice")
+        seen.add(key)
+        owners = [i for i, cls in enumerate(classes) if key in cls.model_fields]
+        if not owners:
+            raise RegardError(unknown_key(key, [f for cls in classes for f in cls.model_fields]))
+        for owner in owners:
+            shares[owner][key] = value.strip()
+    return shares
+
+
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """The sentence for a setting that does not exist."""
+    near = get_close_matches(key, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"no setting is called {key!r}; {hint}There are: {', '.join(sorted(set(known)))}"
