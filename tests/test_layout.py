@@ -1,0 +1,63 @@
+"""A folder imports only from those above it; this reads every import to hold it so."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "regard"
+ORDER = (
+    "errors settings attention layers models data decoding tasks conformance training analysis "
+    "runs interop studies reports labs benchmarks web cli"
+).split()
+NEVER = {("data", "models"), ("decoding", "models"), ("tasks", "models")}
+ENTRANCES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # lazy, and the command
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in ENTRANCES)
+
+
+def imported(path: Path, source: str) -> Iterator[tuple[int, str]]:
+    """Each regard module that a file imports, with its line, wherever in the file it stands."""
+    package = ("regard", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            home = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*home, *([node.module] if node.module else [])))
+            names = [
+                f"{module}.{alias.name}" if module == "regard" else module for alias in node.names
+            ]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "regard" and "." in name:
+                yield node.lineno, name.split(".")[1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_only_from_above(path: Path) -> None:
+    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert here in ORDER, f"{here} has no place in the layout; give it one in design and here"
+    for line, there in imported(path, path.read_text(encoding="utf-8")):
+        assert there in ORDER, f"{path}:{line} imports regard.{there}, which has no place"
+        assert ORDER.index(there) <= ORDER.index(here), f"{path}:{line} imports {there} from below"
+        assert (here, there) not in NEVER, f"{path}:{line}: {here} and {there} meet in runs.py"
+
+
+def test_no_catch_all_module() -> None:
+    assert [path for path in FILES if path.stem in {"utils", "helpers", "common", "misc"}] == []
+
+
+def test_the_check_sees_every_way_to_import() -> None:
+    source = """
+import regard.web.api
+from regard import cli, errors
+def f():
+    from regard.labs import sentiment
+    from ..studies import compare
+    from .kernels import exact
+"""
+    path = PACKAGE / "attention" / "imaginary.py"
+    found = [there for _, there in imported(path, source)]
+    assert found == ["web", "cli", "errors", "labs", "studies", "attention"]
