@@ -21,10 +21,10 @@ def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     1
     >>> look_up({"dot": 1, "additive": 2}, "aditive", "score")
     Traceback (most recent call last):
-    regard.errors.RegardError: no score is called 'aditive'; did you mean additive? There are: dot, additive
+    regard.errors.RegardError: no score is called ...
     """
     if name in table:
         return table[name]
     near = get_close_matches(name, table, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ";"
-    raise RegardError(f"no {what} is called {name!r}{hint} There are: {', '.join(table)}")
+    hint = f"did you mean {' or '.join(near)}? There" if near else "there"
+    raise RegardError(f"no {what} is called {name!r}; {hint} are: {', '.join(table)}")

@@ -1,4 +1,4 @@
-"""Settings: flat, frozen, checked; from Python, TOML files and ``key=value`` on the command line."""
+"""Settings: flat, frozen, checked; from Python, TOML files and ``key=value`` of a command."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -59,5 +59,5 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """The sentence for a setting that does not exist."""
     near = get_close_matches(key, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"no setting is called {key!r}; {hint}There are: {', '.join(sorted(set(known)))}"
+    hint = f"did you mean {' or '.join(near)}? There" if near else "there"
+    return f"no setting is called {key!r}; {hint} are: {', '.join(sorted(set(known)))}"

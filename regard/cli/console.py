@@ -39,8 +39,13 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
     if not err.is_terminal:
         yield _Lines(what, every)
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -72,9 +77,6 @@ class _Lines:
         if now - self.last < self.every and done < total:
             return
         self.last = now
-        left = (now - self.begun) * (total - done) / done if done else float("nan")
-        err.print(
-            f"{self.what}: {done:g} of {total:g}, {now - self.begun:.0f} s, "
-            f"{left:.0f} s left  {says}",
-            markup=False,
-        )
+        spent = now - self.begun
+        left = f", {spent * (total - done) / done:.0f} s left" if done else ""
+        err.print(f"{self.what}: {done:g} of {total:g}, {spent:.0f} s{left}  {says}", markup=False)
