@@ -1,0 +1,1 @@
+"""Texts with labels: named data, the user's files, tokenizers, word vectors, batches."""

@@ -1,0 +1,100 @@
+"""Batches of texts of similar length, planned from nothing but numbers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WINDOW = 50  # batches that are sorted together: long enough for little padding, still random
+
+
+def plan_batches(
+    lengths: Sequence[int] | NDArray[np.integer],
+    *,
+    tokens: int,
+    seed: int,
+    epoch: int,
+    shuffle: bool = True,
+    rank: int = 0,
+    world: int = 1,
+) -> list[NDArray[np.int64]]:
+    """Cut the indexes 0 … len(lengths) − 1 into batches of at most `tokens`, padding included.
+
+    The examples are shuffled, sorted by length inside windows of some 50 batches, cut where
+    count × longest would pass `tokens`, and the batches are shuffled. Over the `world` ranks each
+    index stands in exactly one batch; a rank may get one batch more than another. The plan is a
+    pure function of the arguments, so a run resumes at (epoch, step) without further state.
+    Without `shuffle` the batches run from the shortest to the longest example.
+
+    Errors: a length that does not fit into `tokens`; a rank outside the world.
+
+    >>> [batch.tolist() for batch in
+    ...  plan_batches([5, 2, 9, 1], tokens=10, seed=0, epoch=0, shuffle=False)]
+    [[3, 1], [0], [2]]
+    """
+    sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    if not 0 <= rank < world:
+        raise RegardError(f"rank {rank} is outside a world of {world}")
+    if not len(sizes):
+        return []
+    if sizes.max() > tokens:
+        raise RegardError(
+            f"a text of {sizes.max()} tokens does not fit into batches of {tokens} tokens; "
+            "allow larger batches or cut the texts shorter"
+        )
+    random = np.random.Generator(np.random.PCG64([seed, epoch]))
+    if shuffle:
+        window = max(1, WINDOW * tokens // int(np.ceil(sizes.mean())))
+        order = _sorted_in_windows(random.permutation(len(sizes)), sizes, window)
+    else:
+        order = np.argsort(sizes, kind="stable")
+    batches = _cut(order, sizes, tokens)
+    if shuffle:
+        batches = [batches[i] for i in random.permutation(len(batches))]
+    return batches[rank::world]
+
+
+def _sorted_in_windows(
+    order: NDArray[np.int64], sizes: NDArray[np.int64], window: int
+) -> NDArray[np.int64]:
+    """Sort each window by length, by turns up and down, so that windows join without a jump."""
+    parts = []
+    for turn, start in enumerate(range(0, len(order), window)):
+        part = order[start : start + window]
+        part = part[np.argsort(sizes[part], kind="stable")]
+        parts.append(part[::-1] if turn % 2 else part)
+    return np.concatenate(parts)
+
+
+def _cut(
+    order: NDArray[np.int64], sizes: NDArray[np.int64], tokens: int
+) -> list[NDArray[np.int64]]:
+    starts, longest = [0], 0
+    for place, size in enumerate(sizes[order].tolist()):
+        longest = max(longest, size)
+        if longest * (place - starts[-1] + 1) > tokens:
+            starts.append(place)
+            longest = size
+    return np.split(order, starts[1:])
+
+
+def pad(sequences: Sequence[Sequence[int] | NDArray[np.integer]]) -> "tuple[Tensor, Tensor]":
+    """Token ids (batch, time) with zeros behind each text, and the lengths (batch,); both int64.
+
+    >>> tokens, lengths = pad([[5, 6, 7], [8]])
+    >>> tokens.tolist(), lengths.tolist()
+    ([[5, 6, 7], [8, 0, 0]], [3, 1])
+    """
+    import torch
+
+    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    tokens = np.zeros((len(sequences), max(1, lengths.max(initial=0))), dtype=np.int64)
+    for row, sequence in zip(tokens, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(tokens), torch.from_numpy(lengths)

@@ -1,0 +1,307 @@
+"""What is wrong, odd or costly in a set of labelled texts, before a model learns it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data import imdb
+from regard.data.fetch import Show
+from regard.data.files import BadRow, Example, scan
+from regard.data.sources import BUILT_IN, Corpus, find_imdb, load_corpus
+from regard.data.tokenizers import train_tokenizer
+from regard.errors import RegardError
+
+QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
+LENGTHS = (100, 200, 400, 800)  # words; where truncation is priced, beside the one asked for
+LABELS_SHOWN = 12
+LOPSIDED = 0.9  # a label with a larger share of the rows is worth a word
+BLOCK, LONG = 1_000, 10_000  # texts between two signs of life; fewer need no sign
+SHOWN = 20  # places that the text names; the JSON names all
+
+# Control characters, private ones, the mark of a wrong decoding, and UTF-8 that was read as
+# Windows-1252 ("Ã©", "â€™").
+_odd = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]|Ã[\x80-¿]|â€")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What it costs to keep the first `length` words of each text."""
+
+    length: int
+    texts: float  # the share of texts that lose words
+    words: float  # the share of all words that is lost
+
+
+@dataclass(frozen=True)
+class Part:
+    """The facts of one split."""
+
+    name: str
+    rows: int
+    labels: dict[str, int]
+    words: dict[str, int]  # quantiles of the texts' lengths
+    cuts: list[Cut]
+    copies: int  # rows whose text stood in an earlier row
+    bad: list[BadRow]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One text in two places; `labels` are those it bears there."""
+
+    first: str
+    second: str
+    labels: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything `check` saw. `problems` are its findings in words, none for clean data."""
+
+    name: str
+    length: int  # the words kept of a text
+    parts: list[Part]
+    shared: list[Pair]  # texts in train and test, letter by letter
+    conflicts: list[Pair]  # texts with two labels
+    odd: dict[str, list[str]]  # unlikely characters, and the rows that have them
+    problems: list[str]
+
+    def json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The same for people: a table, the problems, then where they are."""
+        titles = ["", *(part.name for part in self.parts)]
+        body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
+        body += [f"! {problem}" for problem in self.problems] or ["nothing to mend"]
+        places = [f"{row.source}: {row.why}" for part in self.parts for row in part.bad]
+        places += [f"{p.second}: {p.first} has the same text" for p in self.shared]
+        places += [
+            f"{p.second}: labelled {p.labels[1]!r}; {p.first}, the same text, {p.labels[0]!r}"
+            for p in self.conflicts
+        ]
+        if places:
+            body += ["", *places[:SHOWN]]
+        if len(places) > SHOWN:
+            body.append(f"… and {len(places) - SHOWN:,} more; --json lists all")
+        return body
+
+    def _rows(self) -> list[list[str]]:
+        parts = self.parts
+        labels = list(dict.fromkeys(label for part in parts for label in part.labels))
+        rows = [["rows", *(f"{part.rows:,}" for part in parts)]]
+        for label in labels[:LABELS_SHOWN]:
+            rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
+        if len(labels) > LABELS_SHOWN:
+            rows.append([f"… {len(labels) - LABELS_SHOWN} labels more", *("" for _ in parts)])
+        for name in QUANTILES:
+            rows.append([f"words, {name}", *(f"{part.words[name]:,}" for part in parts)])
+        for place, cut in enumerate(parts[0].cuts):
+            title = f"cut to {cut.length} words: texts cut, words lost"
+            if cut.length != self.length and not any(part.cuts[place].texts for part in parts):
+                continue
+            costs = (part.cuts[place] for part in parts)
+            rows.append([title, *(f"{cost.texts:.1%}, {cost.words:.1%}" for cost in costs)])
+        rows.append(["copies of an earlier text", *(f"{part.copies:,}" for part in parts)])
+        rows.append(["rows without text or label", *(f"{_empty(p.bad):,}" for p in parts)])
+        rows.append(["other bad rows", *(f"{len(p.bad) - _empty(p.bad):,}" for p in parts)])
+        return rows
+
+
+def check(
+    data: Corpus | Path | str,
+    *,
+    test: str | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    length: int = 400,
+    data_dir: Path | str | None = None,
+    show: Show | None = None,
+) -> Findings:
+    """Look through labelled texts: a name, a file (with its test file), or a loaded corpus.
+
+    Bad rows are gathered, not raised; what makes the whole file unreadable still is. Words are
+    those of the tokenizer "words". Named data is looked at as it came, before anything is
+    dropped from train.
+    """
+    if length < 1:
+        raise RegardError(f"texts are cut to at least 1 word, not {length}")
+    found: list[Found]
+    if isinstance(data, Corpus):
+        name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
+    else:
+        name, found = _gather(str(data), test, text, label, data_dir)
+    lengths = _lengths([example.text for part in found for example in part[1]], show)
+    parts = []
+    for title, examples, bad in found:
+        parts.append(_part(title, examples, bad, lengths[: len(examples)], length))
+        lengths = lengths[len(examples) :]
+    shared: list[Pair] = []
+    conflicts: list[Pair] = []
+    seen: dict[str, tuple[str, Example]] = {}
+    reported: set[str] = set()
+    for title, examples, _ in found:
+        for example in examples:
+            where, first = seen.setdefault(example.text, (title, example))
+            pair = Pair(first.source, example.source, (first.label, example.label))
+            if where != title and example.text not in reported:
+                reported.add(example.text)
+                shared.append(pair)
+            if first.label != example.label:
+                conflicts.append(pair)
+    odd: dict[str, list[str]] = {}
+    for _, examples, _ in found:
+        for example in examples:
+            for character in dict.fromkeys(_odd.findall(example.text)):
+                odd.setdefault(character, []).append(example.source)
+    problems = _problems(parts, shared, conflicts, odd)
+    return Findings(name, length, parts, shared, conflicts, odd, problems)
+
+
+Lengths = NDArray[np.int64]
+Found = tuple[str, list[Example], list[BadRow]]
+
+
+def _gather(
+    data: str, test: str | None, text: str | None, label: str | None, data_dir: Path | str | None
+) -> tuple[str, list[Found]]:
+    path = Path(data).expanduser()
+    archive = path.name.endswith((".tar.gz", ".tgz"))
+    if data == "imdb" or path.is_dir() or archive:
+        place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
+        if place is not None:
+            train, held = imdb.load(place)
+            return data, [("train", train, []), ("test", held, [])]
+    if data in BUILT_IN or not path.is_file():
+        corpus = load_corpus(data, data_dir=data_dir, test=test)
+        return data, [("train", corpus.train, []), ("test", corpus.test, [])]
+    if test is None:
+        return path.name, [_scan("rows", path, text, label)]
+    held_path = Path(test).expanduser()
+    return path.name, [
+        _scan("train", path, text, label),
+        _scan("test", held_path, text, label),
+    ]
+
+
+def _scan(title: str, path: Path, text: str | None, label: str | None) -> Found:
+    examples: list[Example] = []
+    bad: list[BadRow] = []
+    for row in scan(path, text=text, label=label):
+        if isinstance(row, Example):
+            examples.append(row)
+        else:
+            bad.append(row)
+    return title, examples, bad
+
+
+def _part(
+    name: str, examples: list[Example], bad: list[BadRow], lengths: Lengths, length: int
+) -> Part:
+    quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
+    labels = Counter(example.label for example in examples)
+    return Part(
+        name,
+        rows=len(examples) + len(bad),
+        labels=dict(sorted(labels.items())),
+        words={name: int(words) for name, words in zip(QUANTILES, quantiles, strict=True)},
+        cuts=[_cut(lengths, at) for at in sorted({length, *LENGTHS})],
+        copies=len(examples) - len({example.text for example in examples}),
+        bad=bad,
+    )
+
+
+def _lengths(texts: Sequence[str], show: Show | None) -> Lengths:
+    cutter = train_tokenizer("words", ["any word"], minimum=1)  # unknown words count as well
+    lengths: list[int] = []
+    for start in range(0, len(texts), BLOCK):
+        lengths += map(len, cutter.encode(texts[start : start + BLOCK]))
+        if show is not None and len(texts) > LONG:
+            show(len(lengths), len(texts), "texts")
+    return np.array(lengths, dtype=np.int64)
+
+
+def _cut(lengths: Lengths, length: int) -> Cut:
+    lost = np.maximum(lengths - length, 0)
+    return Cut(
+        length,
+        texts=float((lost > 0).mean()) if len(lengths) else 0.0,
+        words=float(lost.sum() / max(1, lengths.sum())),
+    )
+
+
+def _problems(
+    parts: Sequence[Part],
+    shared: Sequence[Pair],
+    conflicts: Sequence[Pair],
+    odd: dict[str, list[str]],
+) -> list[str]:
+    problems = []
+    for part in parts:
+        if empty := _empty(part.bad):
+            problems.append(f"{part.name}: {_count(empty, 'row')} without text or label")
+        if bad := len(part.bad) - empty:
+            problems.append(f"{part.name}: {_count(bad, 'row')} cannot be read")
+        if part.copies:
+            problems.append(f"{part.name}: {_count(part.copies, 'row')} with a text seen before")
+        if len(part.labels) == 1:
+            problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
+        elif part.labels and max(part.labels.values()) > LOPSIDED * sum(part.labels.values()):
+            most = max(part.labels, key=part.labels.__getitem__)
+            problems.append(f"{part.name}: {_share(part, most)} bear the label {most!r}")
+    if len(parts) == 2 and (new := set(parts[1].labels) - set(parts[0].labels)):
+        problems.append(f"labels in {parts[1].name} only: {', '.join(sorted(new))}")
+    if shared:
+        problems.append(
+            f"{_count(len(shared), 'text')} in train and test; training drops them from train"
+        )
+    if conflicts:
+        problems.append(f"{_count(len(conflicts), 'row')} with another label than its copy")
+    for says, found in _odd_kinds(odd).items():
+        rows = list(dict.fromkeys(source for c in found for source in odd[c]))
+        codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        problems.append(f"{says} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
+    return problems
+
+
+def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for character in sorted(odd, key=lambda character: -len(odd[character])):
+        if character == "\ufffd":
+            says = "marks of a wrong decoding"
+        else:
+            says = "unprintable characters" if len(character) == 1 else "UTF-8 read as Windows-1252"
+        kinds.setdefault(says, []).append(character)
+    return kinds
+
+
+def _empty(bad: Iterable[BadRow]) -> int:
+    return sum(row.empty for row in bad)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("s" if count != 1 else "")
+
+
+def _share(part: Part, label: str) -> str:
+    count = part.labels.get(label, 0)
+    return f"{count:,} ({count / max(1, sum(part.labels.values())):.1%})"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,256 @@
+"""Named real data: what there is, where it lies on this machine, how it gets here."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError, look_up
+
+CHUNK = 1 << 16  # bytes asked for at a time
+TIMEOUT = 30  # seconds without an answer
+Show = Callable[[float, float, str], None]  # (bytes done, bytes in all, words)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at its canonical address; without a sha256 regard does not download it."""
+
+    url: str
+    bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named set of data: for what, from whom, under which terms."""
+
+    what: str
+    used_for: str
+    files: tuple[RemoteFile, ...]
+    licence: str
+    cite: str
+    marks: tuple[str, ...]  # names, one of which lies where the source lies
+    by_hand: str = ""  # why it cannot be fetched, and what to do instead
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+def _multi30k(name: str, size: int, sha256: str) -> RemoteFile:
+    root = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+    return RemoteFile(f"{root}/{name}", size, sha256)
+
+
+SOURCES: dict[str, Source] = {
+    "imdb": Source(
+        "25,000 + 25,000 film reviews, positive or negative",
+        "sentiment",
+        (
+            RemoteFile(
+                "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+                84_125_825,
+                "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+            ),
+        ),
+        "no formal licence; free for research with citation",
+        "Maas et al., Learning Word Vectors for Sentiment Analysis, ACL 2011",
+        ("train.jsonl.gz", "aclImdb", "train/pos", "aclImdb_v1.tar.gz"),
+    ),
+    "glove": Source(
+        "400,000 English words as vectors of 50, 100, 200 and 300 numbers",
+        "vectors=glove-50, glove-100, …",
+        (
+            RemoteFile(
+                "https://nlp.stanford.edu/data/glove.6B.zip",
+                862_182_613,
+                "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+            ),
+        ),
+        "Open Data Commons PDDL 1.0",
+        "Pennington, Socher, Manning, GloVe: Global Vectors for Word Representation, EMNLP 2014",
+        ("glove.6B.zip", "glove.6B.*.txt", "glove.6B.*.txt.gz"),
+    ),
+    "multi30k": Source(
+        "29,000 English image captions and their German translations",
+        "translation",
+        (
+            _multi30k(
+                "train.en.gz",
+                568_929,
+                "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+            ),
+            _multi30k(
+                "train.de.gz",
+                637_044,
+                "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+            ),
+            _multi30k(
+                "val.en.gz",
+                21_650,
+                "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+            ),
+            _multi30k(
+                "val.de.gz",
+                24_681,
+                "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+            ),
+            _multi30k(
+                "test_2016_flickr.en.gz",
+                21_077,
+                "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+            ),
+            _multi30k(
+                "test_2016_flickr.de.gz",
+                22_890,
+                "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+            ),
+        ),
+        "research, not commercial",
+        "Elliott, Frank, Sima'an, Specia, Multi30K, 2016",
+        ("train.en.gz",),
+    ),
+    "eng-fra": Source(
+        "English sentences and their French translations, by Tatoeba's volunteers",
+        "translation",
+        (),
+        "CC BY 2.0 FR",
+        "Tatoeba project, https://tatoeba.org; https://www.manythings.org/anki",
+        ("fra-eng.zip", "fra.txt"),
+        "its address serves a new edition now and then, so no checksum can vouch for it; "
+        "download https://www.manythings.org/anki/fra-eng.zip yourself",
+    ),
+    "birthplaces": Source(
+        "who was born where: 2,937 biographies, 2,500 questions with answers",
+        "question answering after pretraining",
+        (),
+        "CC BY-SA 3.0 (Wikipedia)",
+        "Stanford CS224N 2022, assignment 5",
+        ("wiki.txt",),
+        "it comes inside a course's archive; see https://web.stanford.edu/class/archive/cs/cs224n",
+    ),
+}
+
+
+def cache() -> Path:
+    """Where fetched files go: the user's cache folder for regard."""
+    import pooch
+
+    return Path(pooch.os_cache("regard"))
+
+
+def folders(name: str, data_dir: Path | str | None = None) -> list[Path]:
+    """Where the files of a source are looked for, first place first.
+
+    `data_dir`, then the environment's ``REGARD_DATA``, each with the source's own subfolder, then
+    the cache.
+    """
+    given = [data_dir, os.environ.get("REGARD_DATA") or None]
+    roots = [Path(folder).expanduser() for folder in given if folder is not None]
+    return [place for root in roots for place in (root / name, root)] + [cache() / name]
+
+
+def present(name: str, data_dir: Path | str | None = None) -> Path | None:
+    """The first folder of `folders` that holds the source, if one does."""
+    marks = look_up(SOURCES, name, "data set").marks
+    for folder in folders(name, data_dir):
+        if any(next(folder.glob(mark), None) for mark in marks):
+            return folder
+    return None
+
+
+def fetch(
+    name: str,
+    data_dir: Path | str | None = None,
+    *,
+    show: Show | None = None,
+    base: str | None = None,
+) -> list[Path]:
+    """Bring a source's files into `data_dir`/name (or the cache) and give their paths.
+
+    A file is downloaded aside, checked against its sha256 and renamed: what stands in its place
+    is whole. What is there already, and sound, is not downloaded again. `base` replaces the
+    address up to the file's name, for a mirror.
+
+    Errors: no connection, an answer that is not the file, a file cut off or changed, no space.
+    """
+    source = look_up(SOURCES, name, "data set")
+    folder = (Path(data_dir) if data_dir is not None else cache()) / name
+    if source.by_hand:
+        raise RegardError(f"{name} cannot be fetched: {source.by_hand} and put it into {folder}")
+    if base is not None:
+        base = base.rstrip("/")
+    return [
+        _bring(file, f"{base}/{file.name}" if base else file.url, folder, show or _lines(name))
+        for file in source.files
+    ]
+
+
+def _bring(file: RemoteFile, url: str, folder: Path, show: Show) -> Path:
+    import pooch
+    import requests
+
+    def download(url: str, place: str, _pooch: Any) -> None:
+        done = 0
+        plain = {"Accept-Encoding": "identity"}  # the file as it lies there
+        with (
+            requests.get(url, stream=True, timeout=TIMEOUT, headers=plain) as answer,
+            Path(place).open("wb") as aside,
+        ):
+            answer.raise_for_status()
+            for chunk in answer.iter_content(CHUNK):
+                done += len(chunk)
+                if done > file.bytes:
+                    raise RegardError(f"{url}: sends more than the file's {file.bytes:,} bytes")
+                aside.write(chunk)
+                show(done, file.bytes, file.name)
+
+    pooch.get_logger().setLevel("WARNING")
+    known = f"sha256:{file.sha256}"
+    by_hand = f"; or download it yourself into {folder}"
+    try:
+        pooch.retrieve(url, known, file.name, folder, downloader=download)
+    except requests.HTTPError as error:
+        answer = "" if error.response is None else f" {error.response.status_code}"
+        raise RegardError(f"{url}: the server answers{answer}{by_hand}") from None
+    except requests.exceptions.ChunkedEncodingError:
+        raise RegardError(f"{url}: the connection broke off; nothing was kept{by_hand}") from None
+    except requests.RequestException as error:
+        unreached = isinstance(error, requests.ConnectionError | requests.Timeout)
+        reason = "no connection" if unreached else f"cannot be asked for ({error})"
+        raise RegardError(f"{url}: {reason}{by_hand}") from None
+    except ValueError:  # pooch's word for another hash
+        raise RegardError(
+            f"{url}: what came is not the file that regard knows (its sha256 differs); "
+            f"nothing was kept{by_hand}"
+        ) from None
+    except OSError as error:
+        place = folder / file.name
+        raise RegardError(f"{place}: cannot be written: {error.strerror or error}") from None
+    return folder / file.name
+
+
+def _lines(name: str) -> Show:
+    """Progress for who gave no bar: a line on stderr every few seconds."""
+    begun = last = time.monotonic()
+
+    def show(done: float, total: float, says: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 5 or done >= total > 0:
+            last = now
+            print(
+                f"{name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB of {says}, "
+                f"{done / 1e6 / max(now - begun, 1e-3):.1f} MB/s",
+                file=sys.stderr,
+            )
+
+    return show

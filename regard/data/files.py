@@ -1,0 +1,368 @@
+"""The user's own files: CSV, TSV and JSON lines, plain or gzip, one labelled text a row."""
+
+import codecs
+import contextlib
+import csv
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from regard.errors import RegardError
+
+TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
+LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
+Binary = IO[bytes] | gzip.GzipFile
+LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
+FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
+TOLERATED = 0.01  # the share of empty rows that is skipped with a note; more is an error
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text, its label as it stands in the file, and where it stands: ``reviews.csv:12``."""
+
+    text: str
+    label: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that is no example, and why. An empty one is harmless where it is rare."""
+
+    source: str
+    why: str
+    empty: bool = False
+
+
+def read_examples(
+    path: Path | str, *, text: str | None = None, label: str | None = None
+) -> list[Example]:
+    """All rows of a .csv, .tsv or .jsonl file (or .gz of it), in their order.
+
+    The columns are `text` and `label`, or those with usual names (text, review, sentence, …;
+    label, sentiment, class, …), whatever their case. Numbers count columns from 1, for files
+    without a header. Rows whose text or label is empty are skipped while they are under 1 %.
+
+    Errors: all of `RegardError`, with file:line where there is one; see `read`.
+    """
+    return read(path, text=text, label=label)[0]
+
+
+def read(
+    path: Path | str, *, text: str | None = None, label: str | None = None
+) -> tuple[list[Example], list[BadRow]]:
+    """The examples of a file and the empty rows skipped; the first bad row is an error."""
+    examples: list[Example] = []
+    empty: list[BadRow] = []
+    for row in scan(path, text=text, label=label):
+        if isinstance(row, Example):
+            examples.append(row)
+        elif row.empty:
+            empty.append(row)
+        else:
+            raise RegardError(f"{row.source}: {row.why}")
+    if not examples:
+        raise RegardError(f"{path}: holds no rows with a text and a label")
+    if len(empty) > TOLERATED * (len(examples) + len(empty)):
+        rows = len(examples) + len(empty)
+        raise RegardError(
+            f"{empty[0].source}: {empty[0].why}; so have {len(empty)} of {rows} rows, more than "
+            f"{TOLERATED:.0%}: mend them (regard data check {path} lists them)"
+        )
+    return examples, empty
+
+
+def scan(
+    path: Path | str, *, text: str | None = None, label: str | None = None
+) -> Iterator[Example | BadRow]:
+    """Every row of a file, good or bad. Only what spoils the whole file is raised."""
+    path = Path(path)
+    kind = kind_of(path)
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        if kind == "jsonl":
+            yield from _json_rows(lines, text, label)
+        else:
+            yield from _table_rows(lines, kind, text, label)
+
+
+def kind_of(path: Path) -> str:
+    """csv, tsv or jsonl, by the file's name."""
+    name = path.name.lower().removesuffix(".gz")
+    for kind, endings in {
+        "csv": (".csv",),
+        "tsv": (".tsv", ".tab"),
+        "jsonl": (".jsonl", ".ndjson"),
+    }.items():
+        if name.endswith(endings):
+            return kind
+    raise RegardError(f"{path}: regard reads .csv, .tsv and .jsonl files, plain or .gz")
+
+
+@contextlib.contextmanager
+def open_binary(path: Path) -> Iterator[Binary]:
+    """Open a file, unpacking gzip; what the system or gzip refuses becomes one line."""
+    try:
+        if path.is_dir():
+            raise RegardError(f"{path}: is a folder; give one file of it")
+        if path.stat().st_size == 0:
+            raise RegardError(f"{path}: is empty")
+        with path.open("rb") as file:
+            if path.name.lower().endswith((".gz", ".tgz")):
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    yield unpacked
+            else:
+                yield file
+    except EOFError:
+        raise RegardError(f"{path}: is cut off; copy or download it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise RegardError(f"{path}: is damaged or no gzip file ({error})") from None
+    except FileNotFoundError:
+        raise RegardError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class Lines:
+    """The lines of a file as text, counted from 1, each within a limit.
+
+    A line that is not UTF-8 comes with its bad bytes replaced and is remembered in `spoiled`.
+    """
+
+    def __init__(self, file: Binary, name: str, limit: int = LINE_LIMIT) -> None:
+        self.file, self.name, self.limit = file, name, limit
+        self.number = 0
+        self.read = 0
+        self.spoiled: dict[int, str] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.file.readline(self.limit + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.read += len(line)
+        if len(line) > self.limit:
+            raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
+        if self.read > FILE_LIMIT:
+            raise RegardError(f"{self.here}: the file holds more than {FILE_LIMIT:,} bytes")
+        if self.number == 1:
+            line = self._without_mark(line)
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            self.spoiled[self.number] = f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1})"
+            return line.decode(errors="replace")
+
+    @property
+    def here(self) -> str:
+        return f"{self.name}:{self.number}"
+
+    def complaint(self) -> str | None:
+        """What spoils the lines read since the last question: those of one row."""
+        says = next(iter(self.spoiled.values()), None)
+        self.spoiled.clear()
+        return says
+
+    def _without_mark(self, line: bytes) -> bytes:
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RegardError(f"{self.here}: not UTF-8 but UTF-16; save the file as UTF-8")
+        return line.removeprefix(codecs.BOM_UTF8)
+
+
+def _table_rows(
+    lines: Lines, kind: str, text: str | None, label: str | None
+) -> Iterator[Example | BadRow]:
+    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    header: Sequence[str] = ()
+    for number, fields in rows:
+        here = f"{lines.name}:{number}"
+        spoiled = lines.complaint()
+        if not header:
+            if isinstance(fields, str) or spoiled:
+                raise RegardError(f"{here}: {spoiled or fields}")
+            header = fields
+            columns = _columns(here, header, text, label)
+            if columns.titled:
+                continue
+        if isinstance(fields, str) or spoiled:
+            yield BadRow(here, spoiled or str(fields))
+        elif len(fields) != len(header):
+            yield BadRow(here, f"has {len(fields)} fields where the first row has {len(header)}")
+        else:
+            yield _example(fields[columns.text], fields[columns.label], here)
+    if not header:
+        raise RegardError(f"{lines.name}: holds no rows")
+
+
+def _csv_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
+    """Line number where each row begins, and its fields, or what is wrong with it."""
+    csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
+    first = next(lines, "")
+    delimiter = "," if "," in first else next((d for d in ";\t" if d in first), ",")
+
+    def again() -> Iterator[str]:
+        yield first
+        yield from lines
+
+    reader = csv.reader(again(), delimiter=delimiter, strict=True)
+    while True:
+        begins = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield begins, _csv_complaint(str(error))
+            continue
+        if fields:
+            yield begins, fields
+
+
+def _csv_complaint(error: str) -> str:
+    if "unexpected end of data" in error:
+        return "a quote opens here that never closes"
+    if "field larger" in error:
+        return f"a field is longer than {LINE_LIMIT:,} characters; is a quote left open?"
+    if "expected after" in error:
+        return 'text stands after a closing quote; a quote inside quotes is written ""'
+    return error.partition(" - ")[0]
+
+
+def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
+    """A tab-separated row is one line. Quotes mean something only around a whole field."""
+    for line in lines:
+        line = line.rstrip("\r\n")
+        if line:
+            yield lines.number, [_unquoted(field) for field in line.split("\t")]
+
+
+def _unquoted(field: str) -> str:
+    if len(field) < 2 or not (field[0] == field[-1] == '"'):
+        return field
+    inside = field[1:-1].replace('""', "\0")
+    return field if '"' in inside else inside.replace("\0", '"')
+
+
+def _json_rows(lines: Lines, text: str | None, label: str | None) -> Iterator[Example | BadRow]:
+    keys: tuple[str, str] | None = None
+    for line in lines:
+        if not line.strip():
+            continue
+        here = lines.here
+        row = lines.complaint() or _json_object(line)
+        if isinstance(row, str):
+            yield BadRow(here, row)
+            continue
+        if keys is None:
+            names = list(row)
+            columns = _columns(here, names, text, label, numbers=False)
+            keys = names[columns.text], names[columns.label]
+        missing = [key for key in keys if key not in row]
+        if missing:
+            yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
+            continue
+        yield _json_example(row[keys[0]], row[keys[1]], here)
+    if keys is None and lines.number == 0:
+        raise RegardError(f"{lines.name}: holds no rows")
+
+
+def _json_object(line: str) -> dict[str, Any] | str:
+    """The object of a line, or what is wrong with it."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        return f"not JSON: {error.msg} at character {error.pos + 1}"
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+    return row if isinstance(row, dict) else "not a JSON object: {…}"
+
+
+def _json_example(text: Any, label: Any, here: str) -> Example | BadRow:
+    if text is not None and not isinstance(text, str):
+        return BadRow(here, f"the text is not a string but {json.dumps(text)[:40]}")
+    if isinstance(label, dict | list):
+        return BadRow(here, f"the label is neither string nor number but {json.dumps(label)[:40]}")
+    if label is None:
+        label = ""
+    text = text or ""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return BadRow(here, f"half a surrogate pair at character {error.start + 1} of the text")
+    return _example(text, label if isinstance(label, str) else json.dumps(label), here)
+
+
+def _example(text: str, label: str, here: str) -> Example | BadRow:
+    if not text.strip():
+        return BadRow(here, "the text is empty", empty=True)
+    if not label.strip():
+        return BadRow(here, "the label is empty", empty=True)
+    return Example(text, label.strip(), here)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    text: int
+    label: int
+    titled: bool
+
+
+def _columns(
+    here: str,
+    header: Sequence[str],
+    text: str | None,
+    label: str | None,
+    numbers: bool = True,
+) -> _Columns:
+    """Which column is which; `titled` says whether the first row is a header."""
+    names = [name.strip().casefold() for name in header]
+    found, by_number = [], []
+    for what, given, usual in (("text", text, TEXT_NAMES), ("label", label, LABEL_NAMES)):
+        wanted = usual if given is None else (given.strip().casefold(),)
+        place = next((names.index(name) for name in wanted if name in names), None)
+        if place is None and given and given.strip().isdecimal() and numbers:
+            place = int(given) - 1
+            by_number.append(place)
+            if not 0 <= place < len(header):
+                raise RegardError(f"{here}: has {len(header)} columns, so no column {given}")
+        if place is None:
+            asked = f"no column {given!r}" if given else f"no column looks like the {what}"
+            raise RegardError(
+                f"{here}: {asked}; there are {_list(header)}; name the columns by --text and "
+                "--label" + (", or by number if there is no header: --text 1" if numbers else "")
+            )
+        found.append(place)
+    if found[0] == found[1]:
+        raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
+    usual_names = TEXT_NAMES + LABEL_NAMES
+    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number)
+    return _Columns(found[0], found[1], titled)
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:8]]
+    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file aside, flush it to the disk and rename it: never a half file in its place."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None

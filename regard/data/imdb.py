@@ -1,0 +1,121 @@
+"""The Large Movie Review Dataset (Maas et al. 2011) in each of the shapes it comes in."""
+
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data.files import LINE_LIMIT, Example, open_binary, read
+from regard.errors import RegardError
+
+LABELS = ("negative", "positive")
+ARCHIVE = "aclImdb_v1.tar.gz"
+NAMES = {"0": "negative", "1": "positive", "neg": "negative", "pos": "positive"}
+PARTS = [(split, kind) for split in ("train", "test") for kind in ("neg", "pos")]
+
+_member = re.compile(r"(?:\./)?aclImdb/(train|test)/(neg|pos)/(\d{1,9}_\d{1,2})\.txt")
+_file = re.compile(r"(\d{1,9})_(\d{1,2})\.txt")
+
+
+def find(folder: Path) -> Path | None:
+    """The folder or archive under `folder` that holds the reviews, if one does."""
+    for place in (folder, folder / "aclImdb"):
+        if is_folder(place):
+            return place
+    archive = folder / ARCHIVE
+    return archive if archive.is_file() else None
+
+
+def is_folder(folder: Path) -> bool:
+    """Whether this is an unpacked aclImdb, or holds train.jsonl.gz and test.jsonl.gz."""
+    unpacked = all((folder / split / kind).is_dir() for split, kind in PARTS)
+    return unpacked or all((folder / f"{split}.jsonl.gz").is_file() for split in ("train", "test"))
+
+
+def load(place: Path) -> tuple[list[Example], list[Example]]:
+    """Train and test, negative reviews first, by number: the same from every shape.
+
+    Archives are read as a stream, never unpacked to the disk; members with other names, and
+    links, are passed over.
+    """
+    if place.is_file():
+        found = _gather(_from_archive(place), place)
+    elif (place / "train.jsonl.gz").is_file():
+        return _from_lines(place / "train.jsonl.gz"), _from_lines(place / "test.jsonl.gz")
+    else:
+        found = _gather(_from_folder(place), place)
+    return found
+
+
+def _from_lines(path: Path) -> list[Example]:
+    examples, _ = read(path, text="text", label="label")
+    for example in examples:
+        if example.label not in NAMES:
+            raise RegardError(
+                f"{example.source}: the label is {example.label!r}, not 0 (negative) or 1"
+            )
+    return [Example(e.text, NAMES[e.label], e.source) for e in examples]
+
+
+Review = tuple[str, str, str, Example]  # split, neg or pos, number_rating, the example
+
+
+def _gather(reviews: Iterator[Review], place: Path) -> tuple[list[Example], list[Example]]:
+    parts: dict[tuple[str, str], list[tuple[list[int], Example]]] = {part: [] for part in PARTS}
+    for split, kind, name, example in reviews:
+        parts[split, kind].append(([int(number) for number in name.split("_")], example))
+    for (split, kind), found in parts.items():
+        if not found:
+            raise RegardError(f"{place}: holds no reviews in aclImdb/{split}/{kind}")
+        found.sort(key=lambda item: item[0])
+    train, test = (
+        [example for kind in ("neg", "pos") for _, example in parts[split, kind]]
+        for split in ("train", "test")
+    )
+    return train, test
+
+
+def _from_archive(path: Path) -> Iterator[Review]:
+    with open_binary(path) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    match = _member.fullmatch(member.name)
+                    if match is None or not member.isreg():
+                        continue
+                    here = f"{path.name}:{member.name}"
+                    if member.size > LINE_LIMIT:
+                        raise RegardError(f"{here}: is larger than {LINE_LIMIT:,} bytes")
+                    file = archive.extractfile(member)
+                    content = file.read() if file else b""
+                    if len(content) != member.size:
+                        raise EOFError
+                    split, kind, name = match.groups()
+                    yield split, kind, name, _review(content, kind, here)
+            while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
+                pass
+        except tarfile.TarError as error:
+            raise RegardError(f"{path}: is cut off or no tar archive ({error})") from None
+
+
+def _from_folder(folder: Path) -> Iterator[Review]:
+    for split, kind in PARTS:
+        for path in (folder / split / kind).iterdir():
+            if not _file.fullmatch(path.name):
+                continue
+            here = f"{split}/{kind}/{path.name}"
+            with open_binary(path) as file:
+                content = file.read(LINE_LIMIT + 1)
+            if len(content) > LINE_LIMIT:
+                raise RegardError(f"{here}: is larger than {LINE_LIMIT:,} bytes")
+            yield split, kind, path.stem, _review(content, kind, here)
+
+
+def _review(content: bytes, kind: str, here: str) -> Example:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
+    if not text.strip():
+        raise RegardError(f"{here}: is empty")
+    return Example(text, NAMES[kind], here)

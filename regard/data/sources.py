@@ -1,0 +1,213 @@
+"""From a name or a file to labelled texts, split into train and test."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data import imdb, synthetic
+from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
+from regard.data.files import BadRow, Example, read
+from regard.errors import RegardError, look_up
+
+__all__ = [
+    "BUILT_IN",
+    "SOURCES",
+    "Corpus",
+    "RemoteFile",
+    "Source",
+    "fetch",
+    "hold_out",
+    "load_corpus",
+    "shared_texts",
+]
+
+BUILT_IN = {"reviews": "4,000 + 1,000 film reviews from a grammar; word order and negation decide"}
+TEST_SHARE = 0.2
+SEED_OF_REVIEWS = 2024
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Labelled texts. The classes are `labels`, in the order of a model's outputs."""
+
+    name: str
+    train: list[Example]
+    test: list[Example]
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]  # what was left out or split off, in words
+    fingerprint: str  # sha256 over all texts and labels, in order
+
+
+def load_corpus(
+    data: str,
+    *,
+    data_dir: Path | str | None = None,
+    test: str | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    seed: int = 0,
+    show: Show | None = None,
+) -> Corpus:
+    """Labelled texts by name ("reviews", "imdb") or from a file, with a test part.
+
+    A file comes with its own `test` file, or a fifth is split off by a hash of each text (and of
+    `seed`), so that copies of a text stay on one side. Texts that stand in both parts are dropped
+    from train. An aclImdb folder or archive may be named by its path. "imdb" is looked for in
+    `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
+
+    Errors: what `regard.data.files.read` says of a file; one label only; a label that only the
+    test part has; a label in nearly every row.
+
+    >>> corpus = load_corpus("reviews")
+    >>> len(corpus.train), len(corpus.test), corpus.labels
+    (4000, 1000, ('negative', 'positive'))
+    """
+    if data in (*BUILT_IN, "imdb") and test:
+        raise RegardError(f"{data} has its own test part; --test goes with a file of your own")
+    if data == "reviews":
+        examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
+        return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
+    if data == "imdb":
+        return _imdb("imdb", find_imdb(data_dir, show=show))
+    path = Path(data).expanduser()
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        look_up(dict.fromkeys((*BUILT_IN, "imdb")), data, "data set or file")
+    if path.is_dir():
+        if (place := imdb.find(path)) is None:
+            raise RegardError(
+                f"{path}: is a folder, but no aclImdb with train/pos, train/neg, test/pos and "
+                "test/neg; give a .csv, .tsv or .jsonl file"
+            )
+        return _imdb(path.name, place)
+    if path.name.endswith((".tar.gz", ".tgz")):
+        return _imdb(path.name, path)
+    return _from_files(path, Path(test).expanduser() if test else None, text, label, seed)
+
+
+def hold_out(
+    examples: Sequence[Example], fraction: float = 0.1, seed: int = 0
+) -> tuple[list[Example], list[Example]]:
+    """Split examples into (train, validation) by a hash of the text; copies stay together.
+
+    Whether a text is held out depends on the text and the seed alone, so it stays out when others
+    join or leave. Case and spaces do not count.
+    """
+    return _split(examples, fraction, f"validation {seed}")
+
+
+def _split(
+    examples: Sequence[Example], fraction: float, salt: str
+) -> tuple[list[Example], list[Example]]:
+    stay: list[Example] = []
+    leave: list[Example] = []
+    for example in examples:
+        plain = " ".join(example.text.casefold().split())
+        digest = hashlib.sha256(f"{salt}\n{plain}".encode(errors="replace")).digest()
+        left = int.from_bytes(digest[:8]) < fraction * 2**64
+        (leave if left else stay).append(example)
+    return stay, leave
+
+
+def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -> Path:
+    """Where the IMDB reviews lie: a folder or the archive, downloaded if there is neither."""
+    for folder in folders("imdb", data_dir):
+        if (place := imdb.find(folder)) is not None:
+            return place
+    return fetch("imdb", data_dir, show=show)[0]
+
+
+def _imdb(name: str, place: Path) -> Corpus:
+    train, test = imdb.load(place)
+    return _corpus(name, train, test, [], imdb.LABELS)
+
+
+def _from_files(
+    path: Path, test_path: Path | None, text: str | None, label: str | None, seed: int
+) -> Corpus:
+    rows, empty = read(path, text=text, label=label)
+    notes = _empty_note(empty)
+    counts = Counter(example.label for example in rows)
+    if len(counts) == 1:
+        raise RegardError(f"{path}: all {len(rows)} rows have the label {rows[0].label!r}")
+    if len(counts) > 50 and len(counts) > len(rows) / 4:
+        raise RegardError(
+            f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
+            "another column? Name it by --label"
+        )
+    if test_path is not None:
+        test, empty = read(test_path, text=text, label=label)
+        return _corpus(path.name, rows, test, notes + _empty_note(empty))
+    train, test = _split(rows, TEST_SHARE, f"test {seed}")
+    if missing := sorted(set(counts) - {example.label for example in train}):
+        raise RegardError(
+            f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} fell into the "
+            "test part; add rows of it, or give a test file by --test"
+        )
+    if not test:
+        raise RegardError(f"{path}: {len(rows)} rows are too few to split a test part off")
+    notes.append(
+        f"{len(test):,} of {len(rows):,} texts split off as the test part, by a hash of the text"
+    )
+    return _corpus(path.name, train, test, notes)
+
+
+def _empty_note(empty: list[BadRow]) -> list[str]:
+    if not empty:
+        return []
+    return [f"{_rows(len(empty))} skipped, without text or label, first {empty[0].source}"]
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" + ("s" if count != 1 else "")
+
+
+def shared_texts(train: Iterable[Example], test: Iterable[Example]) -> set[str]:
+    """The texts that stand in both parts, letter by letter."""
+    return {example.text for example in train} & {example.text for example in test}
+
+
+def _corpus(
+    name: str,
+    train: list[Example],
+    test: list[Example],
+    notes: list[str],
+    order: tuple[str, ...] | None = None,
+) -> Corpus:
+    if shared := shared_texts(train, test):
+        kept = [example for example in train if example.text not in shared]
+        dropped = _rows(len(train) - len(kept))
+        texts = "text stands" if len(shared) == 1 else "texts stand"
+        notes = [*notes, f"{len(shared):,} {texts} in train and test: {dropped} of train dropped"]
+        train = kept
+    labels = order or _in_order({example.label for example in train})
+    if len(labels) < 2:
+        only = f"only the label {labels[0]!r}" if labels else "nothing"
+        raise RegardError(f"{name}: train holds {only}" + (" beside test" if shared else ""))
+    known = set(labels)
+    for example in test:
+        if example.label not in known:
+            raise RegardError(
+                f"{example.source}: the label {example.label!r} stands in test only; train has "
+                f"{', '.join(labels[:8])}" + (", …" if len(labels) > 8 else "")
+            )
+    return Corpus(name, train, test, labels, tuple(notes), _fingerprint(train, test))
+
+
+def _in_order(labels: set[str]) -> tuple[str, ...]:
+    """The classes by number where all are numbers, by alphabet otherwise."""
+    try:
+        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+    except ValueError:
+        return tuple(sorted(labels))
+
+
+def _fingerprint(*parts: list[Example]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}\n".encode())
+        for example in part:
+            text, label = example.text.encode(), example.label.encode()
+            digest.update(b"%d %d\n%b%b" % (len(text), len(label), text, label))
+    return digest.hexdigest()

@@ -1,0 +1,134 @@
+"""Film reviews from a grammar in which word order and negation decide.
+
+Every sentence below is written for a positive review: {+} is a word that praises, {-} one that
+blames. A negative review exchanges the two. There are three kinds:
+
+* plain, 38 %: "The acting was {+}." Any model reads them.
+* negated, 8 %: "Nobody could call the acting {-}." A weighted sum over words cannot read them
+  and the plain ones both.
+* exchanged, 54 %: "I expected a {-} film, but I saw a {+} film." Both labels have the same words,
+  each as often, so whoever ignores their order has to guess and is right half the time.
+
+So no bag of words, however clever, passes 38 + 8 + 54 / 2 = 73 % but by luck; who reads the
+grammar reaches 100 %.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+
+from regard.data.files import Example
+
+SHARES = {"plain": 0.38, "negated": 0.08, "exchanged": 0.54}
+
+SENTENCES: dict[str, Sequence[str]] = {
+    "plain": (
+        "The {part} was {very}{+}.",
+        "What a {+} {film}!",
+        "The {part} is {+} and the {part} {+}.",
+        "This {film} is a {+noun}.",
+        "I {+verb} the {part}.",
+        "A {very}{+} {film} with a {+} {part}.",
+        "The {part} alone makes it a {+noun}.",
+    ),
+    "negated": (
+        "The {part} was not {-} at all.",
+        "Nobody could call the {part} {very}{-}.",
+        "I cannot say that the {part} was {-}.",
+        "It would be wrong to call this {film} a {-noun}.",
+        "At no point did I find the {part} {-}.",
+        "I would not say that the {part} was not {+}.",
+        "The {part} was not as {-} as I had been told.",
+        "Never once was the {part} {very}{-}.",
+    ),
+    "exchanged": (
+        # The words beside the two differ, so that pairs of words tell them apart.
+        "It was {-} at first, but {+} in the end.",
+        "The {part} was not {-}, it was {+}.",
+        "It is {+} rather than {-}.",
+        "The {part} was more {+} than {-}.",
+        "Far from {-}, the {part} was {+}.",
+        "I {+verb} it, though {them} {-verb} it.",
+        "It is no {-noun}, it is a {+noun}.",
+        "They promised a {-noun}, but it was a {+noun} in the end.",
+        "The {film} is a {+noun}, the {other} a {-noun}.",
+        # They do not: the whole sentence has to be read.
+        "I expected a {-} {film}, but I saw a {+} {film}.",
+        "The {other} was a {-noun} to me, the {film} was a {+noun} to me.",
+        "Where {them} saw a {-} story, I saw a {+} story.",
+        "I call it a {+} piece of work, {them} call it a {-} piece of work.",
+        "I {-verb} the {other} and I {+verb} the {film}.",
+        "I {+verb} the {film} and I {-verb} the {other}.",
+        "A {-} hour opens it, a {+} hour closes it.",
+        "A {-} {part} cannot change that it is a {+} {film}.",
+    ),
+}
+AROUND = (
+    "I saw it on a rainy Tuesday.",
+    "My sister chose it.",
+    "It runs for two hours.",
+    "We watched it at home.",
+    "It was made in the nineties.",
+    "The cinema was half empty.",
+    "I went alone.",
+    "It is set in a small town.",
+)
+CHOICES = {
+    "+": "wonderful|moving|funny|clever|charming|gripping",
+    "-": "dull|clumsy|tedious|awful|lifeless|boring",
+    "+noun": "triumph|delight|pleasure|joy",
+    "-noun": "mess|disappointment|bore|failure",
+    "+verb": "loved|admired|enjoyed",
+    "-verb": "hated|disliked|endured",
+    "part": "acting|plot|ending|music|dialogue|script|camera|editing",
+    "film": "film|movie|drama|comedy",
+    "other": "book|trailer|play|series",
+    "them": "my friends|the critics|my parents|our neighbours|most people",
+    "very": "||||very |quite |rather |truly ",
+}
+WORDS = {slot: words.split("|") for slot, words in CHOICES.items()}
+EXCHANGE = {"+": "-", "-": "+"}
+SLOT = re.compile(r"{(\W?)(\w*)}")
+
+
+def reviews(count: int, seed: int = 0) -> list[Example]:
+    """`count` different film reviews, half of them positive, in random order.
+
+    >>> for review in reviews(2, seed=3):
+    ...     print(review.label, "|", review.text)
+    negative | I hated the script. It is set in a small town.
+    positive | It was awful at first, but funny in the end.
+    """
+    chance = random.Random(seed)
+    found: dict[str, Example] = {}
+    while len(found) < count:
+        label = ("negative", "positive")[len(found) % 2]
+        text = _review(chance, positive=label == "positive")
+        if text not in found:
+            found[text] = Example(text, label, "")
+    shuffled = list(found.values())
+    chance.shuffle(shuffled)
+    return [
+        Example(example.text, example.label, f"reviews:{row}")
+        for row, example in enumerate(shuffled, 1)
+    ]
+
+
+def _review(chance: random.Random, *, positive: bool) -> str:
+    """One sentence that judges, and often one that does not, before or behind it."""
+    kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
+    judges = _sentence(chance.choice(SENTENCES[kind]), chance, positive)
+    tells = chance.choice(AROUND)
+    return chance.choice((judges, f"{tells} {judges}", f"{judges} {tells}"))
+
+
+def _sentence(pattern: str, chance: random.Random, positive: bool) -> str:
+    def fill(slot: re.Match[str]) -> str:
+        sign, word = slot.groups()
+        if sign and not positive:
+            sign = EXCHANGE[sign]
+        return chance.choice(WORDS[sign + word])
+
+    text = SLOT.sub(fill, pattern)
+    text = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
+    return text[0].upper() + text[1:]

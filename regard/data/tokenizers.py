@@ -1,0 +1,291 @@
+"""Words, characters and byte pairs: from texts to numbers and back, by Hugging Face `tokenizers`.
+
+A tokenizer is trained once, stored as ``tokenizer.json`` in Hugging Face's own format and hashed.
+It has no added tokens: ``[PAD]`` inside a text is text.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from regard.data.files import write_whole
+from regard.errors import RegardError, look_up
+
+PAD: Final = 0
+UNKNOWN: Final = 1
+SPECIAL = ("[PAD]", "[UNK]")
+FILE_LIMIT = 200_000_000  # bytes of a tokenizer.json
+REMEMBERED = 1_000_000  # pieces of text whose ids are kept
+
+# As GloVe's texts were cut: punctuation alone, "don't" = "do n't", "it's" = "it 's". Numbers keep
+# their points; Chinese and Japanese, written without spaces, are cut by character.
+WORD = (
+    r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+    r"|\w+?(?=n't(?!\w))|n't(?!\w)|'(?:s|m|d|re|ve|ll)(?!\w)"
+    r"|\d+(?:[.,]\d+)+|[\w&&[^\p{Han}\p{Hiragana}\p{Katakana}]]+|\.{2,}|[^\w\s]"
+)
+LINE_BREAK = r"<br */?>"
+
+_line_break = re.compile(LINE_BREAK)
+_between_words = re.compile("(?<=[!-~])(?= )")
+
+
+def _by_spaces(text: str) -> list[str]:
+    return _line_break.sub(" ", text).split(" ")
+
+
+def _before_spaces(text: str) -> list[str]:
+    return _between_words.split(text)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to cut texts.
+
+    `chunks` cuts where a token can neither span nor look across, so that the ids of a text are
+    those of its chunks in a row. Chunks repeat, and most are remembered: 3 times as fast.
+    """
+
+    says: str
+    chunks: Callable[[str], list[str]]
+
+
+TOKENIZERS = {
+    "words": Kind("lower case, punctuation apart, contractions cut as in GloVe", _by_spaces),
+    "characters": Kind("every Unicode character", _before_spaces),
+    "bpe": Kind("byte pairs: any text comes back as it was. Sennrich et al. 2016", _before_spaces),
+}
+
+
+class Tokenizer:
+    """Turns texts into ids; 0 is padding, 1 a token that the training texts did not have."""
+
+    def __init__(self, kind: str, inner: Any) -> None:
+        self.kind = kind
+        self.inner = inner
+        ids: dict[str, int] = inner.get_vocab(with_added_tokens=False)
+        self.vocabulary = sorted(ids, key=ids.__getitem__)
+        if [ids[token] for token in self.vocabulary] != list(range(len(ids))):
+            raise RegardError("the tokenizer's ids are not 0, 1, 2, …")
+        if tuple(self.vocabulary[:2]) != SPECIAL:
+            raise RegardError(f"the tokenizer's first tokens are not {SPECIAL[0]} and {SPECIAL[1]}")
+        self._chunks = look_up(TOKENIZERS, kind, "tokenizer").chunks
+        self._known: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of every text; an empty text has none."""
+        encoded = []
+        for text in texts:
+            chunks = self._chunks(text)
+            try:
+                parts = [self._known[chunk] for chunk in chunks]
+            except KeyError:
+                self._learn(chunks)
+                parts = [self._known[chunk] for chunk in chunks]
+            encoded.append([token for part in parts for token in part])
+        return encoded
+
+    def _learn(self, chunks: list[str]) -> None:
+        if len(self._known) > REMEMBERED:
+            self._known.clear()
+        new = list({chunk: None for chunk in chunks if chunk not in self._known})
+        with _panics("a text could not be cut into tokens"):
+            encodings = self.inner.encode_batch_fast(_sound(new), add_special_tokens=False)
+        self._known.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of one text as its writer would recognise them, one for each id."""
+        if self.kind == "bpe":
+            return self.tokens(self.encode([text])[0])
+        (text,) = _sound([text])
+        return _pieces(self.inner, text)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The readable token of each id."""
+        names = [self.vocabulary[i] for i in ids]
+        return [_readable(name) for name in names] if self.kind == "bpe" else names
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """A text again. Byte pairs give back what was encoded, words are joined by spaces."""
+        names = [self.vocabulary[i] for i in ids if i != PAD]
+        if self.kind == "bpe":
+            return _readable(*names)
+        return (" " if self.kind == "words" else "").join(names)
+
+    def to_bytes(self) -> bytes:
+        """The content of ``tokenizer.json``, in Hugging Face's format."""
+        return str(self.inner.to_str(pretty=True)).encode()
+
+    @property
+    def sha256(self) -> str:
+        """The hash of ``tokenizer.json``."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def save(self, path: Path | str) -> None:
+        """Write ``tokenizer.json``, whole or not at all."""
+        write_whole(Path(path), self.to_bytes())
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        """Read what `save` wrote. Errors: no such file, not JSON, not regard's, damaged."""
+        import tokenizers
+
+        _one_thread()
+        path = Path(path)
+        try:
+            if path.stat().st_size > FILE_LIMIT:
+                raise RegardError(f"{path}: is larger than {FILE_LIMIT:,} bytes")
+            content = path.read_bytes().decode()
+        except OSError as error:
+            raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise RegardError(f"{path}: is no tokenizer: not UTF-8") from None
+        with _panics(f"{path}: is no sound tokenizer"):
+            inner = tokenizers.Tokenizer.from_str(content)
+        cuts = _how_it_cuts(inner)
+        for kind in TOKENIZERS:
+            if _how_it_cuts(_pipeline(kind)) == cuts:
+                try:
+                    return cls(kind, inner)
+                except RegardError as error:
+                    raise RegardError(f"{path}: {error}") from None
+        raise RegardError(f"{path}: is a tokenizer, but none that this version of regard made")
+
+
+def train_tokenizer(
+    kind: str, texts: Iterable[str], *, vocabulary: int = 30_000, minimum: int = 2
+) -> Tokenizer:
+    """A tokenizer of at most `vocabulary` tokens, each seen `minimum` times in the texts.
+
+    Words and characters are numbered by how often they occur, then by alphabet; byte pairs as
+    they were merged, after the 256 bytes (which are always there). The same texts give the same
+    tokenizer.
+
+    >>> words = train_tokenizer("words", ["It isn't bad", "it's bad!"], minimum=1)
+    >>> words.vocabulary
+    ['[PAD]', '[UNK]', 'bad', 'it', '!', "'s", 'is', "n't"]
+    >>> words.encode(["Is it good?"])
+    [[6, 3, 1, 1]]
+    """
+    from tokenizers import models
+
+    _one_thread()
+    look_up(TOKENIZERS, kind, "tokenizer")
+    least = len(SPECIAL) + (256 if kind == "bpe" else 1)
+    if vocabulary < least:
+        raise RegardError(f"a vocabulary of {kind} has at least {least} tokens, not {vocabulary}")
+    inner = _pipeline(kind)
+    if kind == "bpe":
+        inner.model = _byte_pairs(texts, vocabulary, minimum)
+    else:
+        counts = _count(kind, inner, texts)
+        frequent = [token for token, count in counts.items() if count >= minimum]
+        frequent.sort(key=lambda token: (-counts[token], token))
+        chosen = (*SPECIAL, *frequent[: vocabulary - len(SPECIAL)])
+        inner.model = models.WordLevel({token: i for i, token in enumerate(chosen)}, SPECIAL[1])
+    if len(inner.get_vocab()) == len(SPECIAL):
+        raise RegardError(f"no token occurs {minimum} times; there is too little text to train on")
+    return Tokenizer(kind, inner)
+
+
+def _pipeline(kind: str) -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    if kind == "bpe":
+        inner = Tokenizer(models.BPE())
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        inner.decoder = decoders.ByteLevel()
+        return inner
+    inner = Tokenizer(models.WordLevel(unk_token=SPECIAL[1]))
+    if kind == "characters":
+        inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        return inner
+    inner.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(LINE_BREAK), " "),
+            normalizers.Replace("’", "'"),
+            normalizers.Lowercase(),
+        ]
+    )
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
+    return inner
+
+
+def _how_it_cuts(inner: Any) -> tuple[Any, ...]:
+    """What tells the kinds apart, and files of other makers."""
+    content = json.loads(inner.to_str())
+    parts = [content[part] for part in ("normalizer", "pre_tokenizer", "added_tokens")]
+    return (*parts, content["model"]["type"])
+
+
+def _count(kind: str, inner: Any, texts: Iterable[str]) -> Counter[str]:
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        chunks.update(TOKENIZERS[kind].chunks(text))
+    counts: Counter[str] = Counter()
+    with _panics("the texts could not be cut into tokens"):
+        for chunk, count in zip(_sound(list(chunks)), chunks.values(), strict=True):
+            for piece in _pieces(inner, chunk):
+                counts[piece] += count
+    return counts
+
+
+def _byte_pairs(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
+    """The merges, in a model that knows no added tokens."""
+    from tokenizers import models, pre_tokenizers, trainers
+
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=minimum,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    teacher = _pipeline("bpe")  # training adds special tokens to it, so its model moves out
+    with _panics("byte pairs could not be learned"):
+        teacher.train_from_iterator((_sound([text])[0] for text in texts), trainer)
+    learned = json.loads(teacher.to_str())["model"]
+    return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
+
+
+def _pieces(inner: Any, text: str) -> list[str]:
+    if inner.normalizer is not None:
+        text = inner.normalizer.normalize_str(text)
+    return [piece for piece, _ in inner.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def _readable(*names: str) -> str:
+    from tokenizers import decoders
+
+    return str(decoders.ByteLevel().decode(list(names)))
+
+
+def _sound(texts: list[str]) -> list[str]:
+    """Texts without half surrogate pairs, which no UTF-8 text has but a command line may."""
+    return [text if text.isascii() else text.encode(errors="replace").decode() for text in texts]
+
+
+def _one_thread() -> None:
+    """Rust's threads warn, and may hang, in a process that forks later; the caller may differ."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@contextmanager
+def _panics(what: str) -> Iterator[None]:
+    """A panic inside Rust is a BaseException, which no `except Exception` would meet."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, RegardError):
+        raise
+    except BaseException as error:
+        raise RegardError(f"{what}: {' '.join(str(error).split())[:200]}") from error

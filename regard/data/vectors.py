@@ -1,0 +1,162 @@
+"""Word vectors that others trained: GloVe's text format, plain, gzip or inside the zip."""
+
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.fetch import SOURCES, folders
+from regard.data.files import LINE_LIMIT, Binary, open_binary
+from regard.errors import RegardError
+
+ARCHIVE = "glove.6B.zip"
+WIDTHS = (50, 100, 200, 300)
+
+_glove = re.compile(r"glove-(\d+)")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of those tokens that a file has."""
+
+    matrix: NDArray[np.float32]  # (found, width)
+    ids: NDArray[np.int64]  # (found,): the token of each row, as an index into the vocabulary
+    width: int
+    asked: int  # tokens in the vocabulary
+
+    @property
+    def found(self) -> int:
+        """How many tokens have a vector."""
+        return len(self.ids)
+
+
+def load_vectors(
+    source: Path | str, vocabulary: Sequence[str], *, data_dir: Path | str | None = None
+) -> Vectors:
+    """Read the vectors of a vocabulary's tokens from a file or by name, one line at a time.
+
+    `source` is "glove-50", "glove-100", "glove-200" or "glove-300", looked for in the folders of
+    `regard.data.fetch.folders` (the whole file, then glove.6B.zip, then parts of the file), or a
+    .txt file, .gz of one, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``. A line
+    is a word and its numbers; a first line that counts words and numbers (word2vec's) is passed
+    over. A word that stands twice keeps its first vector.
+
+    Errors, as file:line: a line of another width; NaN, infinity or no number in a vector that is
+    asked for; a line past the limit; a file cut off. No token found is an error too.
+    """
+    path, member = _locate(str(source), data_dir)
+    wanted = {token.encode(errors="replace"): i for i, token in enumerate(vocabulary)}
+    name = member or path.name
+    rows: list[NDArray[np.float32]] = []
+    ids: list[int] = []
+    width = 0
+    with _open(path, member) as file:
+        for number, line in _numbered(file, name):
+            here = f"{name}:{number}"
+            if not width:
+                if number == 1 and re.fullmatch(rb"\d+ \d+", line):
+                    continue
+                width = line.count(b" ")
+            word = _word(line, width, here)
+            token = wanted.pop(word, None)
+            if token is not None:
+                rows.append(_numbers(line[len(word) :], here))
+                ids.append(token)
+    if not rows:
+        raise RegardError(f"{path}: has a vector for none of the {len(vocabulary):,} tokens")
+    return Vectors(np.stack(rows), np.array(ids, dtype=np.int64), width, len(vocabulary))
+
+
+def _numbered(file: Binary, name: str) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(LINE_LIMIT + 1):
+        number += 1
+        if len(line) > LINE_LIMIT:
+            raise RegardError(f"{name}:{number}: the line is longer than {LINE_LIMIT:,} bytes")
+        if line := line.strip():
+            yield number, line
+
+
+def _word(line: bytes, width: int, here: str) -> bytes:
+    """What stands before the numbers; some of GloVe's words hold spaces themselves."""
+    spaces = line.count(b" ")
+    if spaces == width > 0:
+        return line[: line.index(b" ")]
+    word = line.rsplit(b" ", width)[0]
+    if spaces > width > 0 and not _is_number(word.rpartition(b" ")[2]):
+        return word
+    expected = f"the first line has {width}" if width else "a vector is expected"
+    raise RegardError(f"{here}: {spaces} numbers where {expected}")
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(text: bytes, here: str) -> NDArray[np.float32]:
+    try:
+        row = np.array(text.split(), dtype=np.float32)
+    except ValueError:
+        raise RegardError(f"{here}: holds something that is no number") from None
+    finite = np.isfinite(row)
+    if not finite.all():
+        place = int(np.argmin(finite))
+        raise RegardError(f"{here}: number {place + 1} of the vector is {row[place]}")
+    return row
+
+
+def _locate(source: str, data_dir: Path | str | None) -> tuple[Path, str]:
+    """The file, and the member where the file is a zip archive."""
+    if not (match := _glove.fullmatch(source)):
+        archive, inside, member = source.partition(".zip/")
+        return Path(archive + inside.rstrip("/")).expanduser(), member
+    width = int(match[1])
+    if width not in WIDTHS:
+        raise RegardError(f"{source}: GloVe comes in the widths {', '.join(map(str, WIDTHS))}")
+    places, stem = folders("glove", data_dir), f"glove.6B.{width}d"
+    for folder in places:
+        for whole in (folder / f"{stem}.txt", folder / f"{stem}.txt.gz"):
+            if whole.is_file():
+                return whole, ""
+        if (folder / ARCHIVE).is_file():
+            return folder / ARCHIVE, f"{stem}.txt"
+    for folder in places:  # parts of it, such as glove.6B.50d.imdb.txt.gz
+        if parts := sorted([*folder.glob(f"{stem}.*.txt"), *folder.glob(f"{stem}.*.txt.gz")]):
+            return parts[0], ""
+    (file,) = SOURCES["glove"].files
+    raise RegardError(
+        f"{source}: there is no {ARCHIVE} and no {stem}.txt in {places[0]}; regard data fetch "
+        f"glove brings it ({file.bytes / 1e6:.0f} MB from {file.url})"
+    )
+
+
+@contextmanager
+def _open(path: Path, member: str) -> Iterator[Binary]:
+    if path.suffix.lower() != ".zip":
+        with open_binary(path) as plain:
+            yield plain
+        return
+    with open_binary(path) as whole:
+        try:
+            with zipfile.ZipFile(whole) as archive:
+                names = [name for name in archive.namelist() if name.endswith(".txt")]
+                if not member and len(names) == 1:
+                    member = names[0]
+                if member not in names:
+                    raise RegardError(
+                        f"{path}: which member? Write {path}/{names[0] if names else 'NAME.txt'}; "
+                        f"there are {', '.join(names[:8]) or 'no .txt files'}"
+                    )
+                with archive.open(member) as file:
+                    yield file
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None

@@ -1,0 +1,140 @@
+import json
+
+import pytest
+
+from regard.data.check import check
+from regard.data.sources import load_corpus
+from regard.errors import RegardError
+
+TRAIN = (
+    "text,label\n"
+    "a dull film,neg\n"  # 2
+    "a fine film,pos\n"
+    "a dull film,neg\n"  # 4: a copy
+    "a fine film,neg\n"  # 5: a copy that contradicts
+    ",pos\n"  # 6: empty
+    "too,many,fields\n"  # 7: bad
+    "one two three four five six,pos\n"  # 8
+    "na\ufffdve caf\u00c3\u00a9 \x96,neg\n"  # 9: odd
+)
+TEST = "text,label\na dull film,neg\nbrand new,mixed\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text(TRAIN, encoding="utf-8")
+    test.write_text(TEST, encoding="utf-8")
+    return str(train), str(test)
+
+
+def test_everything_that_is_wrong_is_found(files):
+    findings = check(files[0], test=files[1], length=4)
+    train, test = findings.parts
+    assert (train.name, train.rows, train.labels) == ("train", 8, {"neg": 4, "pos": 2})
+    assert (test.name, test.rows, test.labels) == ("test", 2, {"mixed": 1, "neg": 1})
+    assert (train.copies, test.copies) == (2, 0)
+    assert [(row.source, row.empty) for row in train.bad] == [
+        ("train.csv:6", True),
+        ("train.csv:7", False),
+    ]
+    assert [(p.first, p.second) for p in findings.shared] == [("train.csv:2", "test.csv:2")]
+    assert [(p.first, p.second, p.labels) for p in findings.conflicts] == [
+        ("train.csv:3", "train.csv:5", ("pos", "neg"))
+    ]
+    assert set(findings.odd) == {"\ufffd", "\u00c3\u00a9", "\x96"}
+    assert findings.problems == [
+        "train: 1 row without text or label",
+        "train: 1 row cannot be read",
+        "train: 2 rows with a text seen before",
+        "labels in test only: mixed",
+        "1 text in train and test; training drops them from train",
+        "1 row with another label than its copy",
+        "marks of a wrong decoding in 1 text, first train.csv:9: U+FFFD",
+        "UTF-8 read as Windows-1252 in 1 text, first train.csv:9: U+00C3 U+00A9",
+        "unprintable characters in 1 text, first train.csv:9: U+0096",
+    ]
+
+
+def test_lengths_and_the_price_of_cutting(files):
+    (part,) = check(files[0], length=4).parts
+    # words: 3, 3, 3, 3, 6 and "na \ufffd ve cafã © \x96"
+    assert part.words == {"shortest": 3, "5 %": 3, "median": 3, "95 %": 6, "longest": 6}
+    assert [cut.length for cut in part.cuts] == [4, 100, 200, 400, 800]
+    assert (part.cuts[0].texts, part.cuts[0].words) == (2 / 6, 4 / 24)
+    assert (part.cuts[1].texts, part.cuts[1].words) == (0, 0)
+
+
+def test_text_for_people(files):
+    lines = check(files[0], test=files[1], length=4).lines()
+    assert lines[0] == "train.csv"
+    assert lines[2].split() == ["train", "test"]
+    assert lines[3].split() == ["rows", "8", "2"]
+    assert lines[4].split() == ["label", "neg", "4", "(66.7%)", "1", "(50.0%)"]
+    cuts = [line.split() for line in lines if line.startswith("cut to")]
+    assert [cut[2] for cut in cuts] == ["4"]
+    assert cuts[0][-4:] == ["33.3%,", "16.7%", "0.0%,", "0.0%"]
+    assert "train.csv:7: has 3 fields where the first row has 2" in lines
+    assert "test.csv:2: train.csv:2 has the same text" in lines
+    assert "train.csv:5: labelled 'neg'; train.csv:3, the same text, 'pos'" in lines
+
+
+def test_json_is_plain(files):
+    findings = check(files[0], test=files[1])
+    result = json.loads(json.dumps(findings.json(), allow_nan=False))
+    assert result["parts"][0]["bad"][0]["source"] == "train.csv:6"
+    assert result["shared"][0]["labels"] == ["neg", "neg"]
+    assert result["problems"] == findings.problems
+
+
+def test_many_places_are_cut_short(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("text,label\na,1\nb,2\n" + ",1\n" * 50)
+    findings = check(path)
+    assert len(findings.parts[0].bad) == 50
+    assert findings.lines()[-1] == "… and 30 more; --json lists all"
+    assert findings.lines()[-2] == "r.csv:23: the text is empty"
+
+
+def test_one_label_and_a_lopsided_one(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("text,label\na,1\nb,1\n")
+    assert check(path).problems == ["rows: the only label is '1'"]
+    path.write_text("text,label\nb,2\n" + "".join(f"a{i},1\n" for i in range(19)))
+    assert check(path).problems == ["rows: 19 (95.0%) bear the label '1'"]
+
+
+def test_clean_data_and_named_data(monkeypatch):
+    seen = []
+
+    def show(*progress):
+        seen.append(progress)
+
+    monkeypatch.setattr("regard.data.check.LONG", 2)
+    findings = check("reviews", show=show)
+    assert findings.problems == []
+    assert findings.lines()[-1] == "nothing to mend"
+    assert [part.rows for part in findings.parts] == [4000, 1000]
+    assert seen == [(done, 5000, "texts") for done in range(1000, 5001, 1000)]
+    assert check(load_corpus("reviews")).parts == findings.parts
+
+
+def test_only_bad_rows(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("text,label\n,1\n")
+    assert check(path).parts[0].words["longest"] == 0
+
+
+def test_unreadable_is_an_error(tmp_path):
+    with pytest.raises(RegardError, match="at least 1 word"):
+        check("reviews", length=0)
+    with pytest.raises(RegardError, match="did you mean reviews"):
+        check("review")
+    with pytest.raises(RegardError, match="is a folder, but no aclImdb"):
+        check(tmp_path)
+
+
+def test_real_archive(real):
+    findings = check(real / "imdb" / "aclImdb_sample.tar.gz")
+    assert [part.labels for part in findings.parts] == [{"negative": 200, "positive": 200}] * 2
+    assert findings.conflicts == []

@@ -1,0 +1,198 @@
+import hashlib
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from regard.data import fetch as module
+from regard.data.fetch import SOURCES, RemoteFile, Source, cache, fetch, folders, present
+from regard.data.sources import load_corpus
+from regard.errors import RegardError
+from tests.data.archives import archive
+
+CONTENT = bytes(range(256)) * 3000
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.asked = {}, []
+        self.base = f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        status, length, body = self.server.answers.get(self.path, (404, 3, b"no!"))
+        self.send_response(status)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    file = RemoteFile("https://canonical.invalid/a/tiny.bin", len(CONTENT), sha256)
+    source = Source("a tiny file", "tests", (file,), "none", "nobody", ("tiny.bin",))
+    monkeypatch.setitem(SOURCES, "tiny", source)
+
+
+def test_good_answer_is_kept_and_not_asked_for_again(server, tmp_path):
+    server.answers["/tiny.bin"] = (200, len(CONTENT), CONTENT)
+    seen = []
+
+    def show(*progress):
+        seen.append(progress)
+
+    assert present("tiny", tmp_path) is None
+    (path,) = fetch("tiny", tmp_path, base=server.base + "/", show=show)
+    assert path == tmp_path / "tiny" / "tiny.bin"
+    assert path.read_bytes() == CONTENT
+    assert present("tiny", tmp_path) == tmp_path / "tiny"
+    assert seen[-1] == (len(CONTENT), len(CONTENT), "tiny.bin")
+    assert [done for done, _, _ in seen[:3]] == [65536, 131072, 196608]
+    assert fetch("tiny", tmp_path, base=server.base) == [path]
+    assert server.asked == ["/tiny.bin"]
+
+
+BAD = {
+    "its sha256 differs": (200, len(CONTENT), CONTENT[:-1] + b"x"),
+    "the connection broke off": (200, len(CONTENT), CONTENT[:5000]),
+    "the server answers 404": (404, 4, b"gone"),
+    "the server answers 500": (500, 4, b"oops"),
+    "sends more than the file's 768,000 bytes": (200, None, CONTENT * 20),
+}
+
+
+@pytest.mark.parametrize("says", [*BAD, "cut off without a length"])
+def test_bad_answer_leaves_nothing(server, tmp_path, says):
+    server.answers["/tiny.bin"] = BAD.get(says, (200, None, CONTENT[:5000]))
+    with pytest.raises(RegardError) as caught:
+        fetch("tiny", tmp_path, base=server.base)
+    assert (says if says in BAD else "its sha256 differs") in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_damaged_file_is_replaced(server, tmp_path):
+    server.answers["/tiny.bin"] = (200, len(CONTENT), CONTENT)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "tiny.bin").write_bytes(CONTENT[:100])
+    (path,) = fetch("tiny", tmp_path, base=server.base)
+    assert path.read_bytes() == CONTENT
+
+
+def test_damaged_file_stays_where_the_answer_is_bad(server, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    path = tmp_path / "tiny" / "tiny.bin"
+    path.write_bytes(b"mine")
+    with pytest.raises(RegardError, match="404"):
+        fetch("tiny", tmp_path, base=server.base)
+    assert path.read_bytes() == b"mine"
+
+
+def test_without_a_server_the_error_says_where_to_put_the_file(server, tmp_path):
+    server.server_close()
+    with pytest.raises(RegardError) as caught:
+        fetch("tiny", tmp_path, base=server.base)
+    assert str(caught.value) == (
+        f"{server.base}/tiny.bin: no connection; or download it yourself into {tmp_path / 'tiny'}"
+    )
+
+
+def test_full_disk(server, tmp_path, monkeypatch):
+    server.answers["/tiny.bin"] = (200, len(CONTENT), CONTENT)
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.move", full)
+    with pytest.raises(RegardError, match="cannot be written: No space left on device"):
+        fetch("tiny", tmp_path, base=server.base)
+    assert not (tmp_path / "tiny" / "tiny.bin").exists()
+
+
+def test_imdb_is_fetched_where_it_is_nowhere(server, tmp_path, monkeypatch, capsys):
+    path = archive(tmp_path / "aclImdb_v1.tar.gz")
+    content = path.read_bytes()
+    path.unlink()
+    server.answers["/aclImdb_v1.tar.gz"] = (200, len(content), content)
+    file = RemoteFile(
+        f"{server.base}/aclImdb_v1.tar.gz", len(content), hashlib.sha256(content).hexdigest()
+    )
+    known = SOURCES["imdb"]
+    monkeypatch.setitem(
+        SOURCES, "imdb", Source("", "", (file,), known.licence, known.cite, known.marks)
+    )
+    assert len(load_corpus("imdb").train) == 4
+    assert "imdb: 0.0 of 0.0 MB of aclImdb_v1.tar.gz" in capsys.readouterr().err
+    assert (cache() / "imdb" / "aclImdb_v1.tar.gz").read_bytes() == content
+    assert len(load_corpus("imdb").train) == 4
+    assert server.asked == ["/aclImdb_v1.tar.gz"]
+
+
+def test_what_cannot_be_fetched(tmp_path):
+    with pytest.raises(RegardError, match=r"no checksum can vouch for it; download https://www\."):
+        fetch("eng-fra", tmp_path)
+    with pytest.raises(RegardError, match="no data set is called 'imbd'; did you mean imdb"):
+        fetch("imbd", tmp_path)
+
+
+def test_folders_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", "/data")
+    assert list(map(str, folders("imdb", tmp_path))) == [
+        str(tmp_path / "imdb"),
+        str(tmp_path),
+        "/data/imdb",
+        "/data",
+        str(cache() / "imdb"),
+    ]
+    monkeypatch.setenv("REGARD_DATA", "")
+    assert folders("imdb") == [cache() / "imdb"]
+
+
+def test_the_table():
+    for name, source in SOURCES.items():
+        assert bool(source.files) != bool(source.by_hand), name
+        assert source.marks
+        assert source.licence
+        for file in source.files:
+            assert len(file.sha256) == 64
+            assert file.url.startswith("https://")
+            assert file.bytes > 0
+    assert SOURCES["imdb"].bytes == 84_125_825
+
+
+def test_lines_of_progress_are_few(capsys, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    show = module._lines("tiny")
+    for second in range(1, 13):
+        clock[0] = float(second)
+        show(second * 1e6, 12e6, "tiny.bin")
+    assert capsys.readouterr().err.splitlines() == [
+        "tiny: 5.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
+        "tiny: 10.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
+        "tiny: 12.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
+    ]

@@ -1,0 +1,191 @@
+import gzip
+import json
+
+import pytest
+
+from regard.data.files import (
+    LINE_LIMIT,
+    BadRow,
+    Example,
+    read,
+    read_examples,
+    scan,
+    write_whole,
+)
+from regard.errors import RegardError
+
+
+def write(folder, name, content):
+    path = folder / name
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def refused(path, **columns):
+    with pytest.raises(RegardError) as caught:
+        read_examples(path, **columns)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+GOOD = {
+    "a.csv": "id,Review,SENTIMENT\n1,a great film,pos\n2,dull,neg\n",
+    "b.csv.gz": "label,text\npos,a great film\nneg,dull\n",
+    "c.csv": "\ufefftext,label\r\na great film,pos\r\n\r\ndull,neg\r\n",
+    "d.csv": "text;label\na great film;pos\ndull;neg\n",
+    "e.tsv": "text\tlabel\na great film\tpos\ndull\tneg",
+    "f.TSV": 'sentence\tstars\n"a great film"\tpos\ndull\tneg\n',
+    "g.jsonl": '{"text": "a great film", "label": "pos"}\n\n{"label": "neg", "text": "dull"}\n',
+    "h.ndjson.gz": '{"Text": "a great film", "x": 1, "target": "pos"}\n'
+    '{"target": "neg", "Text": "dull"}\n',
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_usual_files_give_their_rows(tmp_path, name):
+    examples = read_examples(write(tmp_path, name, GOOD[name]))
+    assert [(e.text, e.label) for e in examples] == [("a great film", "pos"), ("dull", "neg")]
+
+
+def test_source_is_the_line_where_the_row_begins(tmp_path):
+    path = write(tmp_path, "r.csv", 'text,label\n"one\ntwo ""deep""\n",a\n\nthree,b\n"four",c\n')
+    assert read_examples(path) == [
+        Example('one\ntwo "deep"\n', "a", "r.csv:2"),
+        Example("three", "b", "r.csv:6"),
+        Example("four", "c", "r.csv:7"),
+    ]
+
+
+def test_columns_by_name_and_by_number(tmp_path):
+    path = write(tmp_path, "r.csv", "title,Body,score\nx,good one,5\ny,bad one,1\n")
+    assert [e.label for e in read_examples(path, label="SCORE")] == ["5", "1"]
+    assert read_examples(path, text="title", label="3")[0].text == "x"
+    bare = write(tmp_path, "bare.tsv", "good one\t5\nbad one\t1\n")
+    assert read_examples(bare, text="1", label="2") == [
+        Example("good one", "5", "bare.tsv:1"),
+        Example("bad one", "1", "bare.tsv:2"),
+    ]
+    titled = write(tmp_path, "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
+    assert len(read_examples(titled, text="1", label="2")) == 2
+
+
+def test_usual_name_that_comes_first_in_the_list_wins(tmp_path):
+    path = write(tmp_path, "r.csv", "rating,review,label,text\n9,no,pos,yes\n")
+    assert read_examples(path) == [Example("yes", "pos", "r.csv:2")]
+
+
+def test_labels_that_are_not_strings_are_written_as_json(tmp_path):
+    lines = [json.dumps({"text": "x", "label": label}) for label in (1, True, 2.5, " a ")]
+    path = write(tmp_path, "r.jsonl", "\n".join(lines))
+    assert [e.label for e in read_examples(path)] == ["1", "true", "2.5", "a"]
+
+
+def test_quotes_inside_tab_separated_fields_are_text(tmp_path):
+    path = write(tmp_path, "r.tsv", 'text\tlabel\n"The" end"\t1\nsaid "so\t0\n"it ""is"""\t1\n')
+    assert [e.text for e in read_examples(path)] == ['"The" end"', 'said "so', 'it "is"']
+
+
+BAD = {
+    "empty.csv": (b"", "is empty"),
+    "header.csv": ("text,label\n", "holds no rows"),
+    "blank.csv": ("\n\n", "holds no rows"),
+    "blank.jsonl": (" \n\n", "holds no rows"),
+    "fields.csv": (
+        "text,label\na,1\nb,c,1\n",
+        "fields.csv:3: has 3 fields where the first row has 2",
+    ),
+    "columns.csv": ("title,stars\na,1\n", "columns.csv:1: no column looks like the text"),
+    "bare.tsv": ("a great film\t1\n", "--text 1"),
+    "latin.csv": ("text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"), "latin.csv:3: not UTF-8"),
+    "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
+    "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
+    "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: not UTF-8 but UTF-16"),
+    "long.csv": (b"text,label\n" + b"x" * 10_000_000 + b",1\n", "long.csv:2: the line is longer"),
+    "long.jsonl.gz": (b'{"text": "' + b"x" * 10_000_000, "long.jsonl.gz:1: the line is longer"),
+    "open.csv": ('text,label\nx,1\n"never closed,1\ny,2\n', "open.csv:3: a quote opens here"),
+    "after.csv": ('text,label\n"so" he said,1\n', "after.csv:2: text stands after a closing quote"),
+    "json.jsonl": (
+        '{"text": "a", "label": 1}\n{"text": "b", \n',
+        "json.jsonl:2: not JSON: Expecting property name enclosed",
+    ),
+    "deep.jsonl": ("[" * 100_000, "deep.jsonl:1: not JSON"),
+    "list.jsonl": ('["a", 1]\n', "list.jsonl:1: not a JSON object"),
+    "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: has no 'label'"),
+    "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text is not a string but 5"),
+    "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label is neither string nor number"),
+    "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: half a surrogate pair"),
+    "reviews.xlsx": ("PK", "regard reads .csv, .tsv and .jsonl"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_in_one_line(tmp_path, name):
+    content, says = BAD[name]
+    assert says in refused(write(tmp_path, name, content))
+
+
+def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
+    path = write(tmp_path, "r.csv", "title,stars\na,1\n")
+    assert refused(path, text="summary") == (
+        "r.csv:1: no column 'summary'; there are 'title', 'stars'; name the columns by --text and "
+        "--label, or by number if there is no header: --text 1"
+    )
+    assert "has 2 columns, so no column 3" in refused(path, text="1", label="3")
+    assert "the same column, 'title'" in refused(path, text="title", label="1")
+
+
+def test_what_is_no_file(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    assert "is a folder" in refused(tmp_path / "folder.csv")
+    assert "there is no such file" in refused(tmp_path / "none.csv")
+
+
+def test_damaged_gzip(tmp_path):
+    whole = gzip.compress(b"text,label\n" + b"good film,pos\nbad film,neg\n" * 5000)
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-50])
+    assert "is cut off" in refused(tmp_path / "cut.csv.gz")
+    (tmp_path / "plain.csv.gz").write_bytes(b"text,label\n")
+    assert "is damaged or no gzip file" in refused(tmp_path / "plain.csv.gz")
+    changed = bytearray(whole)
+    changed[-6] ^= 255  # the checksum
+    (tmp_path / "changed.csv.gz").write_bytes(changed)
+    assert "is damaged" in refused(tmp_path / "changed.csv.gz")
+
+
+def test_few_empty_rows_are_skipped_and_many_refused(tmp_path):
+    rows = [f"film {i},{i % 2}" for i in range(299)]
+    path = write(tmp_path, "few.csv", "\n".join(["text,label", *rows, " ,1"]))
+    examples, empty = read(path)
+    assert len(examples) == 299
+    assert empty == [BadRow("few.csv:301", "the text is empty", empty=True)]
+    path = write(tmp_path, "many.csv", "\n".join(["text,label", "x,", *rows[:20]]))
+    assert "many.csv:2: the label is empty; so have 1 of 21 rows, more than 1%" in refused(path)
+
+
+def test_scan_goes_on_after_bad_rows(tmp_path):
+    content = b'text,label\na,1\nb\n"c"d,1\n\xff,1\n,1\ne,0\n'
+    rows = list(scan(write(tmp_path, "r.csv", content)))
+    assert [row.source for row in rows] == [f"r.csv:{line}" for line in range(2, 8)]
+    assert [isinstance(row, Example) for row in rows] == [True, *[False] * 4, True]
+    assert [row.empty for row in rows[1:-1]] == [False, False, False, True]
+
+
+def test_line_at_the_limit_is_read(tmp_path):
+    text = "x" * (LINE_LIMIT - len(",1\n"))
+    path = write(tmp_path, "r.csv", f"text,label\n{text},1\n")
+    assert read_examples(path) == [Example(text, "1", "r.csv:2")]
+
+
+def test_write_whole_leaves_the_old_file_where_it_fails(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    write_whole(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(RegardError, match="cannot be written: No space left"):
+        write_whole(path, b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+    assert path.read_bytes() == b"old"

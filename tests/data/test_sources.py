@@ -1,0 +1,143 @@
+import pytest
+
+from regard.data.files import Example
+from regard.data.sources import hold_out, load_corpus
+from regard.errors import RegardError
+
+
+def table(path, rows, header="text,label"):
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+    return str(path)
+
+
+def films(count, labels="ab"):
+    return [(f"film number {i}", labels[i % len(labels)]) for i in range(count)]
+
+
+def test_a_fifth_is_split_off_and_copies_stay_together(tmp_path):
+    rows = films(500)
+    copies = [(f"  Film NUMBER {text.split()[-1]}", label) for text, label in rows[:250]]
+    corpus = load_corpus(table(tmp_path / "r.csv", rows + copies))
+    assert len(corpus.train) + len(corpus.test) == 750
+    assert 110 <= len(corpus.test) <= 190
+    held = {" ".join(e.text.lower().split()) for e in corpus.test}
+    assert not held & {" ".join(e.text.lower().split()) for e in corpus.train}
+    assert corpus.labels == ("a", "b")
+    assert corpus.notes == (
+        f"{len(corpus.test)} of 750 texts split off as the test part, by a hash of the text",
+    )
+    other = load_corpus(str(tmp_path / "r.csv"), seed=1)
+    assert other.fingerprint != corpus.fingerprint
+    assert load_corpus(str(tmp_path / "r.csv")) == corpus
+
+
+def test_own_test_file_and_shared_texts(tmp_path):
+    train = table(tmp_path / "train.csv", [("x", "1"), ("y", "2"), ("y", "2"), ("z", "2")])
+    test = table(tmp_path / "test.csv", [("y", "2"), ("w", "1")])
+    corpus = load_corpus(train, test=test)
+    assert [e.text for e in corpus.train] == ["x", "z"]
+    assert [e.text for e in corpus.test] == ["y", "w"]
+    assert corpus.notes == ("1 text stands in train and test: 2 rows of train dropped",)
+
+
+def test_labels_are_sorted_as_numbers_where_they_are(tmp_path):
+    rows = films(300, ["10", "9", "2.5"])
+    assert load_corpus(table(tmp_path / "r.csv", rows)).labels == ("2.5", "9", "10")
+    rows = films(300, ["10", "9", "x"])
+    assert load_corpus(table(tmp_path / "s.csv", rows)).labels == ("10", "9", "x")
+
+
+def test_fingerprint_sees_texts_labels_and_order(tmp_path):
+    def fingerprint(*rows):
+        train = table(tmp_path / "train.csv", rows)
+        test = table(tmp_path / "test.csv", [("t", "a")])
+        return load_corpus(train, test=test).fingerprint
+
+    first = fingerprint(("x", "a"), ("y", "b"))
+    assert first == fingerprint(("x", "a"), ("y", "b"))
+    changed = [
+        fingerprint(("x", "b"), ("y", "a")),
+        fingerprint(("y", "b"), ("x", "a")),
+        fingerprint(("xy", "a"), ("y", "b")),
+        fingerprint(("x", "a"), ("y", "b"), ("y", "b")),
+    ]
+    assert len({first, *changed}) == 5
+
+
+def test_empty_rows_are_noted(tmp_path):
+    corpus = load_corpus(table(tmp_path / "r.csv", [*films(300), ("", "a")]))
+    assert corpus.notes[0] == "1 row skipped, without text or label, first r.csv:302"
+
+
+def refused(data, **settings):
+    with pytest.raises(RegardError) as caught:
+        load_corpus(str(data), **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_one_class_only(tmp_path):
+    path = table(tmp_path / "r.csv", films(30, "a"))
+    assert refused(path) == f"{path}: all 30 rows have the label 'a'"
+
+
+def test_label_in_test_only(tmp_path):
+    train = table(tmp_path / "train.csv", films(10))
+    test = table(tmp_path / "test.csv", [("x", "a"), ("y", "neutral")])
+    assert refused(train, test=test) == (
+        "test.csv:3: the label 'neutral' stands in test only; train has a, b"
+    )
+
+
+def test_rare_label_that_falls_into_test(tmp_path):
+    rows = films(200)
+    held = load_corpus(table(tmp_path / "r.csv", rows)).test[0].text
+    rows = [(text, "rare" if text == held else label) for text, label in rows]
+    path = table(tmp_path / "r.csv", rows)
+    assert "all 1 row with the label 'rare' fell into the test part" in refused(path)
+
+
+def test_too_small_to_split(tmp_path):
+    rows = films(40)
+    kept = {e.text for e in load_corpus(table(tmp_path / "r.csv", rows)).train}
+    path = table(tmp_path / "r.csv", [row for row in rows if row[0] in kept][:4])
+    assert "4 rows are too few to split a test part off" in refused(path)
+
+
+def test_nothing_left_of_train(tmp_path):
+    path = table(tmp_path / "r.csv", films(10))
+    assert refused(path, test=path) == "r.csv: train holds nothing beside test"
+
+
+def test_a_column_of_names_is_no_label(tmp_path):
+    path = table(tmp_path / "r.csv", [(text, text[-6:]) for text, _ in films(300)])
+    assert "different labels in" in refused(path)
+    assert "--label" in refused(path)
+
+
+def test_what_is_no_data(tmp_path):
+    assert "did you mean imdb?" in refused("imbd")
+    assert "there is no such file" in refused(tmp_path / "none.csv")
+    assert "is a folder, but no aclImdb" in refused(tmp_path)
+    assert "imdb has its own test part" in refused("imdb", test="x.csv")
+
+
+def test_hold_out_is_stable_and_keeps_copies_together():
+    examples = [Example(f"text {i}", "a", f"x:{i}") for i in range(2000)]
+    train, held = hold_out(examples)
+    assert len(train) + len(held) == 2000
+    assert 160 <= len(held) <= 240
+    fewer_train, fewer_held = hold_out(examples[::2])
+    assert set(fewer_held) <= set(held)
+    assert set(fewer_train) <= set(train)
+    assert hold_out(examples, seed=1)[1] != held
+    assert len(hold_out(examples, 0.5)[1]) > 900
+    assert hold_out(examples, 0.0) == (examples, [])
+    shouted = [Example(f" TEXT  {i}", "a", "") for i in range(2000)]
+    assert len(hold_out(shouted)[1]) == len(held)
+
+
+def test_validation_is_independent_of_the_test_split(tmp_path):
+    corpus = load_corpus(table(tmp_path / "r.csv", films(1000)))
+    held = hold_out(corpus.train)[1]
+    assert 0.06 < len(held) / len(corpus.train) < 0.14

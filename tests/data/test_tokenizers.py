@@ -1,0 +1,198 @@
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import tokenizers
+
+from regard.data.tokenizers import PAD, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.errors import RegardError
+
+TEXTS = [
+    "It isn't as bad as I had feared: the END was wonderful!",
+    "I don't like it. It's dull,<br /><br />and the film's end is bad...",
+    "They'll say it's 9.5/10; 我喜欢这部电影 — café.",
+] * 3
+
+
+def trained(kind, texts=TEXTS, **settings):
+    return train_tokenizer(kind, texts, **settings)
+
+
+def test_words_are_cut_as_in_glove():
+    words = trained("words")
+    cut = words.split(
+        "It’s not <br/>DON'T won't can't they'll 'tis dogs' o'clock well-made 1,000.50"
+    )
+    assert " ".join(cut) == (
+        "it 's not do n't wo n't ca n't they 'll ' tis dogs ' o ' clock well - made 1,000.50"
+    )
+    assert words.split('"Why?!" 3.5 a.b... 电影x_y') == [
+        *('"', "why", "?", "!", '"', "3.5", "a", ".", "b", "...", "电", "影", "x_y")
+    ]
+
+
+def test_words_are_numbered_by_count_then_alphabet():
+    words = trained("words", ["b c a b", "C b d e e"], minimum=1)
+    assert words.vocabulary == ["[PAD]", "[UNK]", "b", "c", "e", "a", "d"]
+    assert trained("words", ["b c a b", "C b d e e"], minimum=2).vocabulary[2:] == ["b", "c", "e"]
+    assert trained("words", ["b c a b"], minimum=1, vocabulary=4).vocabulary[2:] == ["b", "a"]
+    assert words.encode(["E zebra B", ""]) == [[4, UNKNOWN, 2], []]
+    assert words.tokens([4, UNKNOWN, PAD]) == ["e", "[UNK]", "[PAD]"]
+    assert len(words) == 7
+
+
+def test_characters():
+    characters = trained("characters", ["abba\n", "ab é"], minimum=1)
+    assert characters.vocabulary == ["[PAD]", "[UNK]", "a", "b", "\n", " ", "é"]
+    text = "b a\n é"
+    assert characters.decode(characters.encode([text])[0]) == text
+    assert characters.split("a 电") == ["a", " ", "电"]
+    assert characters.encode(["a电"]) == [[2, UNKNOWN]]
+
+
+def random_texts(count, seed):
+    chance = random.Random(seed)
+    ranges = [(0, 0x7F), (0, 0x24F), (0x20, 0x7E), (0x4E00, 0x9FFF), (0x1F300, 0x1F6FF)]
+
+    def character():
+        low, high = chance.choice(ranges)
+        return chance.choice([" ", "\n", "'t", "é", chr(chance.randint(low, high))])
+
+    return ["".join(character() for _ in range(chance.randint(0, 40))) for _ in range(count)]
+
+
+def test_byte_pairs_give_every_text_back():
+    pairs = trained("bpe", vocabulary=400)
+    texts = [*random_texts(2000, 1), "[PAD] [UNK]", "", " ", "  two  spaces \n\n\t end "]
+    assert [pairs.decode(ids) for ids in pairs.encode(texts)] == texts
+    assert UNKNOWN not in {i for ids in pairs.encode(texts) for i in ids}
+    assert "".join(pairs.split("It isn't bad")) == "It isn't bad"
+    assert pairs.tokens(pairs.encode(["the end"])[0])[-1] == " end"
+    assert len(pairs.split("wonderful")) < len("wonderful")
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_remembered_chunks_give_what_hugging_face_gives(kind):
+    tokenizer = trained(kind, [*TEXTS, *random_texts(200, 3)], vocabulary=500)
+    texts = [*TEXTS, *random_texts(1000, 2), "a \n b  c <br /> d<br/>e \u2028 f\x1c g !\x1c h"]
+    direct = [encoding.ids for encoding in tokenizer.inner.encode_batch(texts)]
+    assert tokenizer.encode(texts) == direct
+    assert tokenizer.encode(texts) == direct
+    assert [len(tokenizer.split(text)) for text in texts] == [len(ids) for ids in direct]
+
+
+def test_forgetting_changes_nothing(monkeypatch):
+    words = trained("words")
+    before = words.encode(TEXTS)
+    monkeypatch.setattr("regard.data.tokenizers.REMEMBERED", 0)
+    assert words.encode(["something new", *TEXTS, "a b"])[1:-1] == before
+    assert sorted(words._known) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_saved_and_loaded_alike(kind, tmp_path):
+    tokenizer = trained(kind, vocabulary=300)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert (again.kind, again.sha256, again.vocabulary) == (
+        kind,
+        tokenizer.sha256,
+        tokenizer.vocabulary,
+    )
+    assert again.encode(TEXTS) == tokenizer.encode(TEXTS)
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert [encoding.ids for encoding in peer.encode_batch(TEXTS)] == tokenizer.encode(TEXTS)
+
+
+def test_training_is_the_same_in_every_process():
+    program = (
+        "from regard.data.tokenizers import TOKENIZERS, train_tokenizer\n"
+        "from regard.data.synthetic import reviews\n"
+        "texts = [e.text for e in reviews(300)]\n"
+        "print([train_tokenizer(k, texts, vocabulary=600).sha256 for k in TOKENIZERS])\n"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": str(seed), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in (1, 2)
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len(set(json.loads(runs[0].stdout.replace("'", '"')))) == 3
+    assert runs[0].stderr == ""
+
+
+def test_counts_agree_with_a_plain_count():
+    words = trained("words", minimum=1)
+    counts = Counter(piece for text in TEXTS for piece in words.split(text))
+    assert words.vocabulary[2:] == sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def test_half_surrogates_do_not_stop_it():
+    for kind in TOKENIZERS:
+        tokenizer = trained(kind, vocabulary=300)
+        assert len(tokenizer.encode(["bad\udcff"])[0]) == len(tokenizer.split("bad\udcff")) > 1
+
+
+def test_what_cannot_be_trained():
+    with pytest.raises(RegardError, match="did you mean words"):
+        trained("word")
+    with pytest.raises(RegardError, match="no token occurs 2 times"):
+        trained("words", ["one two three"])
+    with pytest.raises(RegardError, match="at least 258 tokens, not 100"):
+        trained("bpe", vocabulary=100)
+
+
+def change(content, **parts):
+    return json.dumps(json.loads(content) | parts).encode()
+
+
+BAD = {
+    "not UTF-8": lambda content: b"\xff\xfe",
+    "no sound tokenizer": lambda content: content[:-20],
+    "is no sound tokenizer": lambda content: b"{}",
+    "none that this version": lambda content: change(content, normalizer=None),
+    "are not 0, 1, 2": lambda content: content.replace(b'"the": 6', b'"the": 600'),
+    "first tokens are not": lambda content: content.replace(b'"[PAD]": 0', b'"[pad]": 0'),
+}
+
+
+@pytest.mark.parametrize("says", BAD)
+def test_what_cannot_be_loaded(tmp_path, says):
+    path = tmp_path / "tokenizer.json"
+    content = trained("words", ["a a b b the the of of ' '"], minimum=1).to_bytes()
+    path.write_bytes(BAD[says](content))
+    assert path.read_bytes() != content
+    with pytest.raises(RegardError, match=says) as caught:
+        Tokenizer.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(RegardError, match="cannot be read: No such file"):
+        Tokenizer.load(tmp_path / "none.json")
+
+
+def test_panics_of_rust_are_errors_of_one_line():
+    class Panic(BaseException):
+        pass
+
+    class Inner:
+        def __getattr__(self, name):
+            return getattr(words.inner, name)
+
+        def encode_batch_fast(self, texts, add_special_tokens):
+            raise Panic("index\nout of range")
+
+    words = trained("words")
+    broken = Tokenizer("words", Inner())
+    with pytest.raises(RegardError, match="could not be cut into tokens: index out of range"):
+        broken.encode(["new"])
