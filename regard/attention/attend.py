@@ -1,0 +1,321 @@
+"""The formula: f(q) = Σᵢ normalize(score(q, kᵢ)) vᵢ over the keys that the mask lets q see."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.cache import KeyValueCache
+from regard.attention.kernels import choose, dot, exact
+from regard.attention.masks import Kind, Mask, as_mask
+from regard.attention.normalizers import NORMALIZERS, Normalizer
+from regard.attention.scores import Prepared, Score, Where, spread
+from regard.errors import RegardError, look_up
+
+
+class Attended:
+    """What attention gives: the ``output``, and the ``weights`` for who asks."""
+
+    def __init__(
+        self, output: Tensor, weigh: Callable[[], Tensor], sources: Iterable[Tensor]
+    ) -> None:
+        self.output = output
+        self._weigh = weigh
+        self._weights: Tensor | None = None
+        # Tensors made under inference_mode keep no version.
+        self._sources = [(x, x._version) for x in sources if not x.is_inference()]
+
+    @property
+    def weights(self) -> Float[Tensor, "*batch queries keys"]:
+        """The weights of each query, per head, before dropout, differentiable.
+
+        Computed when first asked for, from the inputs and parameters of the call: a RegardError
+        if those have been changed in place since.
+        """
+        if self._weights is None:
+            if any(x._version != version for x, version in self._sources):
+                raise RegardError(
+                    "inputs or parameters have changed since attention was computed: "
+                    "read .weights before the next step"
+                )
+            self._weights = self._weigh()
+        return self._weights
+
+
+def attend(
+    queries: Float[Tensor, "... queries query_width"],
+    keys: Float[Tensor, "... keys key_width"],
+    values: Float[Tensor, "... keys value_width"],
+    score: Score,
+    mask: Mask | Tensor | None = None,
+    *,
+    normalize: str | Normalizer = "softmax",
+    dropout: float = 0.0,
+    query_positions: Int[Tensor, "... queries"] | None = None,
+    key_positions: Int[Tensor, "... keys"] | None = None,
+    heads: int | None = None,
+    cache: KeyValueCache | None = None,
+) -> Attended:
+    """Average the values, each weighed by how well its key answers the query.
+
+    weights = normalize(score(queries, keys)); output = weights @ values. Bahdanau et al. 2015,
+    section 3.1; Nadaraya 1964; Vaswani et al. 2017.
+
+    Batch axes broadcast. With ``heads``, or a score made for heads, axis −3 is heads, keys and
+    values may have fewer (each serves its share of the queries' heads), and the mask's batch axes
+    align with those before it. Positions are integers that broadcast to (\\*batch, n) and
+    (\\*batch, m); by default keys are 0 … m − 1 and queries the last n of them. ``dropout`` is
+    applied to the weights as they are used, not to ``Attended.weights``.
+
+    A query that may see no key gets zero weights, zero output and zero gradients. Keys that no
+    query may see may hold anything, NaN included. A Tensor as mask is refused with the remedy.
+    With a ``cache``, keys and values are appended to it, and the queries attend to all it holds.
+
+    >>> same = torch.zeros(1, 2, 4)
+    >>> from regard.attention import SCORES
+    >>> attend(same, same, same, SCORES["dot"]()).weights.tolist()
+    [[[0.5, 0.5], [0.5, 0.5]]]
+    """
+    normalizer, heads, mask = named(normalize), heads or score.heads, as_mask(mask)
+    check(queries, keys, values, score, dropout, heads)
+    m = keys.shape[-2] + (0 if cache is None else len(cache))
+    rows, columns = places(queries, keys, m, query_positions, key_positions)
+    kind = mask.kind if mask else None
+    if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
+        kind = "pairs"
+    if cache is None:
+        ready = None
+    else:
+        ready = score.prepare_keys(keys, over_heads(columns, heads))
+        ready, values, columns = cache.append(ready, values, columns)
+    sight = Sight(mask, kind, rows, columns, heads, shape_of_scores(queries, keys, m, heads))
+    given = (queries, keys, values)
+    # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
+    careful = mask is not None and cache is None
+    careful = careful and not (on_cpu(queries) and is_finite(*given))
+    return run(*given, ready, score, sight, normalizer, dropout, careful)
+
+
+def run(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    ready_keys: Prepared | None,
+    score: Score,
+    sight: "Sight",
+    normalizer: Normalizer,
+    dropout: float,
+    careful: bool,
+) -> Attended:
+    """Compute a call that has been checked.
+
+    ``ready_keys`` are those that a cache has prepared; ``careful`` keeps NaN where it may be seen.
+    """
+    sources, faults = [queries, keys, values, *score.parameters()], None
+    if careful:
+        queries, keys, values, faults = shield(queries, keys, values, sight)
+    if ready_keys is None:
+        if score.translation_invariant:
+            queries, keys = centred(queries, keys, sight)
+        ready_keys = score.prepare_keys(keys, sight.where[1])
+    ready_queries = score.prepare_queries(queries, sight.where[0])
+
+    def weigh() -> Tensor:
+        return exact.weights(
+            ready_queries,
+            ready_keys,
+            sight.where,
+            score,
+            normalizer,
+            sight.heads,
+            sight.allowed,
+            faults,
+        )
+
+    plan = choose.plan(
+        inner_product=score.inner_product,
+        normalize=normalizer.name,
+        keys=sight.shape[-1],
+        dtype=queries.dtype,
+        device=queries.device.type,
+        dropout=dropout,
+        finite=faults is None,
+        asked=choose.asked(),
+    )
+    if plan.kernel == "exact":
+        weights = weigh()
+        output = exact.average(weights, values, sight.heads, sight.allowed, faults, dropout)
+        return Attended(output, lambda: weights, sources)
+    output = by_dot(plan.kernel, ready_queries, ready_keys, values, score, sight, dropout)
+    return Attended(output, weigh, sources)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who may look at whom in one call."""
+
+    mask: Mask | None
+    kind: Kind | None
+    rows: Tensor
+    columns: Tensor
+    heads: int | None
+    shape: torch.Size
+
+    @cached_property
+    def where(self) -> Where:
+        """Positions as scores get them, broadcastable over heads."""
+        return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        """The mask's answers, broadcastable to the scores; made when first needed."""
+        if self.mask is None:
+            return None
+        mask = self.mask.over_heads() if self.heads else self.mask
+        allowed = mask.allows(self.rows, self.columns)
+        pairs = zip(reversed(allowed.shape), reversed(self.shape), strict=False)
+        if allowed.ndim > len(self.shape) or any(x not in (1, size) for x, size in pairs):
+            raise RegardError(
+                f"the mask answers for {tuple(allowed.shape)}, which does not broadcast to the "
+                f"scores {tuple(self.shape)}; if those have heads, use mask.over_heads()"
+            )
+        return allowed
+
+
+def places(
+    queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Positions as given, or the last of m: of the keys at hand, and of the queries."""
+    if rows is None:
+        rows = torch.arange(m - queries.shape[-2], m, device=queries.device)
+    if columns is None:
+        columns = torch.arange(m - keys.shape[-2], m, device=queries.device)
+    return rows, columns
+
+
+def shield(
+    queries: Tensor, keys: Tensor, values: Tensor, sight: Sight
+) -> tuple[Tensor, Tensor, Tensor, exact.Faults | None]:
+    """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
+    assert sight.allowed is not None
+    hidden = ~sight.allowed.any(-2)
+    if sight.heads and hidden.ndim > 1:
+        hidden = hidden.all(-2, keepdim=True)
+    keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
+    if not on_cpu(queries) or is_finite(queries, keys, values):
+        return queries, keys, values, None
+    bad = [~x.isfinite() for x in (queries, keys, values)]
+    faults = exact.Faults(bad[0].any(-1), bad[1].any(-1), bad[2])
+    clean = [x.masked_fill(b, 0) for x, b in zip((queries, keys, values), bad, strict=True)]
+    return clean[0], clean[1], clean[2], faults
+
+
+def is_finite(*tensors: Tensor) -> bool:
+    """Whether nothing in them is NaN or infinite (a sum that overflows counts as not).
+
+    Parts of one projection are read as the whole that they are, which is 3 times faster.
+    """
+    whole = tensors[0]._base
+    if whole is not None and all(x._base is whole for x in tensors):
+        if sum(x.numel() for x in tensors) == whole.numel():
+            tensors = (whole,)
+    return all(bool(x.detach().sum().isfinite()) for x in tensors)
+
+
+def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+    """Both sides less the first key that someone sees: far from 0, squares lose their digits.
+
+    One key and not a mean, so that what comes later cannot change a bit of what came before.
+    """
+    if keys.numel() == 0:
+        return queries, keys
+    rows, first = keys.detach(), 0
+    if sight.allowed is not None:
+        rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
+        first = int(sight.allowed.any(-2).expand(rows.shape[:-1]).reshape(-1).int().argmax())
+    origin = rows.reshape(-1, keys.shape[-1])[first]
+    return queries - origin, keys - origin
+
+
+def by_dot(
+    kernel: choose.Kernel,
+    queries: Prepared,
+    keys: Prepared,
+    values: Tensor,
+    score: Score,
+    sight: Sight,
+    dropout: float,
+) -> Tensor:
+    """The output of an inner product with softmax."""
+    assert isinstance(queries, Tensor)
+    assert isinstance(keys, Tensor)
+    scale, heads = score.scale(queries.shape[-1]), sight.heads
+    if kernel == "plain":
+        return dot.plain(queries, keys, values, scale, heads, sight.allowed, dropout)
+    causal = sight.kind == "causal"
+    return dot.fused(queries, keys, values, scale, heads, None if causal else sight.allowed, causal)
+
+
+def named(normalize: str | Normalizer) -> Normalizer:
+    """A normaliser, by name or as it is."""
+    if isinstance(normalize, Normalizer):
+        return normalize
+    return look_up(NORMALIZERS, normalize, "normalizer")()
+
+
+def check(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    score: Score,
+    dropout: float,
+    heads: int | None,
+) -> None:
+    """Refuse what cannot be attended to, in words."""
+    if not 0 <= dropout < 1:
+        raise RegardError(f"dropout is a share of the weights from 0 up to 1, not {dropout}")
+    if keys.shape[-2] != values.shape[-2]:
+        raise RegardError(f"{keys.shape[-2]} keys came with {values.shape[-2]} values")
+    score.check(queries.shape[-1], keys.shape[-1])
+    if heads is None:
+        return
+    if min(queries.ndim, keys.ndim, values.ndim) < 3 or queries.shape[-3] != heads:
+        raise RegardError(
+            f"a score for {heads} heads takes (*batch, {heads}, n, width), "
+            f"not queries of shape {tuple(queries.shape)}"
+        )
+    groups = keys.shape[-3]
+    if heads % groups or values.shape[-3] != groups:
+        raise RegardError(
+            f"{heads} heads of queries cannot share {groups} heads of keys and "
+            f"{values.shape[-3]} of values"
+        )
+
+
+def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) -> torch.Size:
+    """(\\*batch, n, m), with all of the queries' heads."""
+    batch = keys.shape[:-2]
+    if heads is not None:
+        batch = torch.Size([*batch[:-1], heads])
+    try:
+        if queries.shape[:-2] != batch:  # broadcast_shapes takes 40 microseconds
+            batch = torch.broadcast_shapes(queries.shape[:-2], batch)
+    except RuntimeError:
+        raise RegardError(
+            f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} have batch axes that do "
+            "not broadcast"
+        ) from None
+    return torch.Size([*batch, queries.shape[-2], m])
+
+
+def over_heads(positions: Tensor, heads: int | None) -> Tensor:
+    """Positions (\\*batch, n) as (\\*batch, 1, n) where scores have heads."""
+    return positions.unsqueeze(-2) if heads and positions.ndim > 1 else positions
+
+
+def on_cpu(x: Tensor) -> bool:
+    """Looking at a value costs no waiting."""
+    return x.device.type == "cpu"

@@ -1,0 +1,70 @@
+"""What a decoder remembers of the keys and values it has seen."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.scores import Prepared
+from regard.errors import RegardError
+
+
+class KeyValueCache:
+    """Prepared keys, values and positions of the past, for one attention layer.
+
+    Room grows by doubling, so a step writes its own rows and never copies the whole past.
+    Positions are absolute. No gradient flows into what is kept. A ``fixed`` cache takes the first
+    keys it is given and no others: a decoder's memory, prepared once.
+    """
+
+    def __init__(self, *, fixed: bool = False) -> None:
+        self.fixed = fixed
+        self._length = 0
+        self._room: list[Tensor] = []
+
+    def __len__(self) -> int:
+        """How many keys are kept."""
+        return self._length
+
+    def append(
+        self,
+        keys: Prepared,
+        values: Float[Tensor, "*batch m value_width"],
+        positions: Int[Tensor, "... m"],
+    ) -> tuple[Prepared, Float[Tensor, "*batch total value_width"], Int[Tensor, "... total"]]:
+        """Add rows; get all keys, values and positions kept, without a copy."""
+        is_tuple = isinstance(keys, tuple)
+        new = [*(keys if isinstance(keys, tuple) else (keys,)), values, positions.unsqueeze(-1)]
+        if not self._room:
+            self._room = [_empty_like(x, x.shape[-2]) for x in new]
+        for kept, x in zip(self._room, new, strict=True):
+            if kept.shape[:-2] != x.shape[:-2] or kept.shape[-1] != x.shape[-1]:
+                raise RegardError(
+                    f"the cache holds rows of shape {_rows(kept)}, not {_rows(x)}: "
+                    "a new batch takes a new KeyValueCache"
+                )
+        total = self._length + values.shape[-2]
+        if total > self._room[0].shape[-2]:
+            self._room = [self._grown(kept, total) for kept in self._room]
+        for kept, x in zip(self._room, new, strict=True):
+            kept.narrow(-2, self._length, x.shape[-2]).copy_(x.detach())
+        self._length = total
+        # .data has a version of its own: later steps write behind these rows, not into them.
+        held = [kept.data.narrow(-2, 0, total) for kept in self._room]
+        prepared = tuple(held[:-2]) if is_tuple else held[0]
+        return prepared, held[-2], held[-1].squeeze(-1)
+
+    def _grown(self, kept: Tensor, total: int) -> Tensor:
+        room = _empty_like(kept, max(total, 2 * kept.shape[-2]))
+        room.narrow(-2, 0, self._length).copy_(kept.narrow(-2, 0, self._length))
+        return room
+
+
+def _empty_like(x: Tensor, rows: int) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.empty(
+            *x.shape[:-2], rows, x.shape[-1], dtype=x.dtype, device=x.device, requires_grad=False
+        )
+
+
+def _rows(x: Tensor) -> str:
+    return str((*x.shape[:-2], "n", x.shape[-1])).replace("'", "")

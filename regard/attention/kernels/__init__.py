@@ -1,0 +1,1 @@
+"""One meaning, several ways to compute it."""

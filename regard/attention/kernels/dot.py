@@ -1,0 +1,93 @@
+"""Inner-product scores with softmax: by torch's fused kernel, or by plain matrix products.
+
+Both need finite inputs; :func:`regard.attention.attend` sends others to the exact path.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.scores import spread
+
+
+def plain(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    heads: int | None,
+    allowed: Tensor | None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(scale · q kᵀ) v with the weights whole; zeros where nothing may be seen."""
+    keys, values = spread(keys, heads), spread(values, heads)
+    scores, empty = (queries * scale) @ keys.mT, None
+    if allowed is not None:
+        bias, empty = bias_of(allowed, scores.dtype)
+        scores = scores + bias
+    weights = torch.softmax(scores, -1)
+    if dropout:
+        weights = F.dropout(weights, dropout)
+    output = weights @ values
+    return output if empty is None else output.masked_fill(empty, 0)
+
+
+def fused(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    heads: int | None,
+    allowed: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """The same by scaled_dot_product_attention, in O(n) memory and what ``allowed`` takes.
+
+    ``causal`` needs as many queries as keys; other masks come as ``allowed``. On a CPU the fused
+    kernel takes 4-D inputs of one width alone, so others are made so, with zeros.
+    """
+    keys, values = spread(keys, heads), spread(values, heads)
+    bias = empty = None
+    if allowed is not None:
+        bias, empty = bias_of(allowed, queries.dtype)
+    batch = queries.shape[:-2]
+    width = max(queries.shape[-1], values.shape[-1])
+    if not keys.shape[:-2] == values.shape[:-2] == batch:
+        batch = torch.broadcast_shapes(batch, keys.shape[:-2], values.shape[:-2])
+    if bias is not None and bias.ndim != 2 and len(batch) != 2:
+        bias = four_axes(bias, bias.shape[-1], batch)
+    output = F.scaled_dot_product_attention(
+        four_axes(queries, width, batch),
+        four_axes(keys, width, batch),
+        four_axes(values, width, batch),
+        bias,
+        is_causal=causal,
+        scale=scale,
+    )
+    if width != values.shape[-1]:
+        output = output[..., : values.shape[-1]]
+    if len(batch) != 2:
+        output = output.reshape(*batch, *output.shape[-2:])
+    return output if empty is None else output.masked_fill(empty, 0)
+
+
+def four_axes(x: Tensor, width: int, batch: torch.Size) -> Tensor:
+    """x over the whole batch, as (_, heads, n, width), zeros in the columns that it lacks."""
+    if x.shape[-1] != width:
+        x = F.pad(x, (0, width - x.shape[-1]))
+    if x.shape[:-2] != batch:
+        x = x.expand(*batch, *x.shape[-2:])
+    return x if len(batch) == 2 else x.reshape(batch.numel(), 1, *x.shape[-2:])
+
+
+def bias_of(allowed: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """0 and −inf in place of True and False, and the rows (…, n, 1) that may see nothing.
+
+    Those rows are let see everything, so that no kernel divides 0 by 0; None if there are none.
+    """
+    empty: Tensor | None = ~allowed.any(-1, keepdim=True)
+    assert empty is not None
+    if allowed.device.type == "cpu" and not bool(empty.any()):
+        empty = None
+    hidden = ~(allowed if empty is None else allowed | empty)
+    return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf), empty

@@ -1,0 +1,193 @@
+"""Multi-head attention: several small attentions side by side, each on its own projections."""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention.attend import is_finite, on_cpu, places
+from regard.attention.cache import KeyValueCache
+from regard.attention.layer import Attention
+from regard.attention.masks import Mask, as_mask
+from regard.attention.normalizers import Normalizer
+from regard.attention.positions import make_score
+from regard.attention.scores import Score
+from regard.errors import RegardError
+
+
+class MultiHeadAttention(nn.Module):
+    """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
+
+    ``heads`` heads of ``head_width`` = width / heads columns each. ``key_value_heads`` below
+    ``heads`` lets neighbouring heads share keys and values: 1 is multi-query (Shazeer 2019),
+    more is grouped (Ainslie et al. 2023). ``score`` is a name, wrapped in ``position`` where that
+    is part of a score, or a Score, taken as it is.
+
+    Where queries, keys and values have one width, the three projections are rows of one weight,
+    in that order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        score: str | Score = "scaled-dot",
+        position: str = "none",
+        normalize: str | Normalizer = "softmax",
+        dropout: float = 0.0,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        key_value_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = True,
+        output_projection: bool = True,
+        length: int | None = None,
+    ) -> None:
+        super().__init__()
+        groups = key_value_heads or heads
+        if head_width is None and width % heads:
+            raise RegardError(f"width {width} does not divide into {heads} heads; say head_width=")
+        if heads % groups:
+            raise RegardError(f"{heads} heads cannot share {groups} heads of keys and values")
+        self.width, self.heads, self.groups = width, heads, groups
+        self.head_width = head_width or width // heads
+        inner = (heads * self.head_width, groups * self.head_width, groups * self.head_width)
+        self.sizes = inner
+        key_width = key_width or width
+        value_width = value_width or key_width
+        self.packed = key_width == value_width == width
+        if self.packed:
+            self.project = nn.Linear(width, sum(inner), bias)
+        else:
+            self.project_queries = nn.Linear(width, inner[0], bias)
+            self.project_keys = nn.Linear(key_width, inner[1], bias)
+            self.project_values = nn.Linear(value_width, inner[2], bias)
+        if isinstance(score, str):
+            score = make_score(
+                score, position, self.head_width, self.head_width, heads=heads, length=length
+            )
+        elif position != "none":
+            raise RegardError("a Score is taken as it is: wrap it in its position yourself")
+        elif score.heads not in (None, heads):
+            raise RegardError(f"the score was made for {score.heads} heads, the layer for {heads}")
+        self.attention = Attention(score, normalize, dropout, heads=heads)
+        self.output = nn.Linear(inner[0], width, bias) if output_projection else None
+        self.reset()
+
+    def reset(self) -> None:
+        """Draw the projections anew: Glorot and Bengio 2010, and biases of zero."""
+        for name, linear in self.named_children():
+            if isinstance(linear, nn.Linear):
+                if name != "output":
+                    nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "*batch queries width"],
+        keys: Float[Tensor, "*batch keys key_width"] | None = None,
+        values: Float[Tensor, "*batch keys value_width"] | None = None,
+        mask: Mask | Tensor | None = None,
+        *,
+        query_positions: Int[Tensor, "... queries"] | None = None,
+        key_positions: Int[Tensor, "... keys"] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "*batch queries _"]:
+        """Each query's average of the values, (\\*batch, n, width).
+
+        Without keys, self-attention; without values, the keys are the values. The mask's batch
+        axes are those of the queries; the head axis is put in here. With a ``cache``, keys and
+        values are added to it and the queries attend to all that it holds; a fixed cache that is
+        filled is not added to.
+        """
+        mask = as_mask(mask)
+        if mask is not None and cache is None:
+            queries, keys, values = without_hidden(
+                mask, queries, keys, values, query_positions, key_positions
+            )
+        q, k, v = self._heads(queries, keys, values, cache)
+        attended = self.attention(
+            q,
+            k,
+            v,
+            mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            cache=cache,
+        )
+        output: Tensor = attended.output.transpose(-3, -2).flatten(-2)
+        return output if self.output is None else self.output(output)
+
+    def _heads(
+        self,
+        queries: Tensor,
+        keys: Tensor | None,
+        values: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projected queries (\\*batch, heads, n, head_width), keys and values (…, groups, m, …)."""
+        if cache is not None and cache.fixed and len(cache):
+            q = self._project(queries, 0, 1)[0]
+            none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
+            return q, none, none
+        if keys is None:
+            keys = queries
+        if values is None:
+            values = keys
+        if self.packed and queries is keys is values:
+            q, k, v = self._project(queries, 0, 3)
+        elif self.packed and keys is values:
+            q, (k, v) = self._project(queries, 0, 1)[0], self._project(keys, 1, 3)
+        else:
+            q, k, v = (self._project(x, i, i + 1)[0] for i, x in enumerate((queries, keys, values)))
+        return q, k, v
+
+    def _project(self, x: Tensor, first: int, last: int) -> list[Tensor]:
+        """Queries (0), keys (1), values (2): those from first to last, by one product."""
+        sizes = self.sizes[first:last]
+        if self.packed:
+            start = sum(self.sizes[:first])
+            rows = slice(start, start + sum(sizes))
+            if len(sizes) == 3:
+                projected = self.project(x)
+            else:
+                bias = None if self.project.bias is None else self.project.bias[rows]
+                projected = F.linear(x, self.project.weight[rows], bias)
+        else:
+            linear = (self.project_queries, self.project_keys, self.project_values)[first]
+            projected = linear(x)
+        heads = projected.unflatten(-1, (-1, self.head_width))
+        # Split by heads and not by columns: the gradients then meet in one copy, not in two.
+        parts = heads.split([size // self.head_width for size in sizes], -2)
+        return [part.transpose(-3, -2) for part in parts]
+
+
+def without_hidden(
+    mask: Mask,
+    queries: Tensor,
+    keys: Tensor | None,
+    values: Tensor | None,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Rows that no query may see put to zero if they are not finite, else the same tensors.
+
+    Before the projections, whose gradients would take a NaN from padding. In self-attention such
+    a row is no query either.
+    """
+    given = [x for x in (queries, keys, values) if x is not None]
+    source = queries if keys is None else keys
+    if on_cpu(queries) and is_finite(*given):
+        return queries, keys, values
+    rows, columns = places(queries, source, source.shape[-2], query_positions, key_positions)
+    answers = mask.allows(rows, columns)
+    hidden = ~answers.any(-2, keepdim=True).mT
+    if mask.has_heads and hidden.ndim > 2:
+        hidden = hidden.all(-3)
+    if keys is None or keys is queries:
+        queries = queries.masked_fill(hidden, 0)
+        keys = None
+    else:
+        keys = keys.masked_fill(hidden, 0)
+    return queries, keys, values if values is None else values.masked_fill(hidden, 0)

@@ -1,0 +1,284 @@
+"""Positions, by name: added to the input, or wrapped around a score."""
+
+import math
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.scores import SCORES, Prepared, Score, Where
+from regard.errors import RegardError, look_up
+
+
+def sinusoidal(
+    positions: Int[Tensor, "..."], width: int, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "... {width}"]:
+    """p[i, 2j] = sin(i / 10000^(2j/width)), p[i, 2j+1] = cos(i / 10000^(2j/width)).
+
+    Vaswani et al. 2017, section 3.5. The last column of an odd width is a sine without its cosine.
+    Computed in float64, then rounded to ``dtype``.
+
+    >>> sinusoidal(torch.tensor([0, 1]), 3, torch.float64).tolist()
+    [[0.0, 1.0, 0.0], [0.841..., 0.540..., 0.002...]]
+    """
+    columns = torch.arange(width, device=positions.device)
+    even = columns - columns % 2
+    angles = positions[..., None].double() * torch.pow(10000.0, -even.double() / width)
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos()).to(dtype)
+
+
+class Sinusoidal(nn.Module):
+    """x + p, with p of :func:`sinusoidal`; no parameters, no longest input."""
+
+    def __init__(self, width: int, *, length: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+        # No buffer: a table that .double() made from float32 would be wrong in its last digits.
+        self.table = torch.empty(0, width)
+
+    def forward(
+        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+    ) -> Float[Tensor, "*batch n width"]:
+        """x with its positions added: 0 … n − 1, or ``where``."""
+        if where is not None:
+            return x + sinusoidal(where, self.width, x.dtype)
+        n = x.shape[-2]
+        if len(self.table) < n or self.table.dtype != x.dtype or self.table.device != x.device:
+            size = max(n, 2 * len(self.table))
+            self.table = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
+        return x + self.table[:n]
+
+
+class Learned(nn.Module):
+    """x + P[i], a learned row for each position below ``length``. Gehring et al. 2017."""
+
+    def __init__(self, width: int, *, length: int | None = None) -> None:
+        super().__init__()
+        if not length:
+            raise RegardError("learned positions are a table: say length=, the longest input")
+        self.table = nn.Parameter(torch.randn(length, width) * 0.02)
+
+    def forward(
+        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+    ) -> Float[Tensor, "*batch n width"]:
+        """x with its positions added: 0 … n − 1, or ``where``."""
+        length, n = len(self.table), x.shape[-2]
+        if n > length if where is None else bool(((where < 0) | (where >= length)).any()):
+            longest = n if where is None else int(where.max()) + 1
+            raise RegardError(f"learned positions end at {length}, and {longest} were asked for")
+        return x + (self.table[:n] if where is None else self.table[where])
+
+
+class Wrapper(Score):
+    """A score around another: by default it does what the inner one does."""
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
+        self.inner = inner
+
+    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+        return self.inner.prepare_queries(queries, where)
+
+    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
+        return self.inner.prepare_keys(keys, where)
+
+    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        return self.inner.compare(queries, keys, where)
+
+    def scale(self, width: int) -> float:
+        return self.inner.scale(width)
+
+    def check(self, query_width: int, key_width: int) -> None:
+        self.inner.check(query_width, key_width)
+
+
+class Rotary(Wrapper):
+    """score(R_i q, R_j k): column h and column h + ⌊width/2⌋ turn together by i / 10000^(2h/width).
+
+    Su et al. 2021; of a dot product only j − i remains. The last column of an odd width stays.
+    """
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        self.inner_product = inner.inner_product
+
+    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+        return self.inner.prepare_queries(rotate(queries, where), where)
+
+    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
+        return self.inner.prepare_keys(rotate(keys, where), where)
+
+
+def rotate(
+    x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"]
+) -> Float[Tensor, "*batch n width"]:
+    """Turn each pair of columns of row i by the angle that belongs to its position and column."""
+    half = x.shape[-1] // 2
+    speed = torch.arange(half, device=x.device).double() / max(half, 1)
+    angles = where[..., None].double() * torch.pow(10000.0, -speed)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second, rest = x.split([half, half, x.shape[-1] - 2 * half], -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1)
+
+
+class Alibi(Wrapper):
+    """score(q, k) − slope · |i − j|, slopes 2^(−8h/heads) for h = 1 … heads. Press et al. 2022.
+
+    For a number of heads that is no power of two, the paper's code: the slopes of the next lower
+    power, then every other one of the next higher.
+    """
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        self.slopes: Tensor
+        slopes = torch.tensor(alibi_slopes(inner.heads or 1), dtype=torch.float32)
+        self.register_buffer(
+            "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
+        )
+
+    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        scores = self.inner.compare(queries, keys, where)
+        return scores - self.slopes.to(scores.dtype) * distance(where).abs()
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """A slope per head.
+
+    >>> alibi_slopes(4)
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    return slopes + between[: heads - power]
+
+
+class RelativeBias(Wrapper):
+    """score(q, k) + b[bucket(j − i)], one learned bias a bucket and head. Raffel et al. 2020, 2.1.
+
+    Half the buckets for each direction (``bidirectional``), or all for the past; near distances
+    have their own, farther ones share in logarithmic steps up to ``farthest``.
+    """
+
+    def __init__(
+        self,
+        inner: Score,
+        *,
+        buckets: int = 32,
+        farthest: int = 128,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(inner)
+        self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
+        self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
+
+    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        scores = self.inner.compare(queries, keys, where)
+        bucket = t5_bucket(distance(where), self.buckets, self.farthest, self.bidirectional)
+        bias = self.bias.T[bucket].movedim(-1, -3) if self.heads else self.bias[0][bucket]
+        return scores + (bias.squeeze(-4) if bucket.ndim > 2 and self.heads else bias)
+
+
+def t5_bucket(
+    distance: Int[Tensor, "..."], buckets: int, farthest: int, bidirectional: bool
+) -> Int[Tensor, "..."]:
+    """T5's bucket of j − i: exact while near, logarithmic up to ``farthest``, the last one beyond.
+
+    >>> t5_bucket(torch.tensor([-200, -9, -1, 0, 1, 9, 200]), 32, 128, True).tolist()
+    [15, 8, 1, 0, 17, 24, 31]
+    """
+    first = torch.zeros_like(distance)
+    if bidirectional:
+        buckets //= 2
+        first = (distance > 0) * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    steps = (distance.clamp(min=1).double() / exact).log() / math.log(farthest / exact)
+    far = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return first + torch.where(distance < exact, distance, far)
+
+
+class RelativeKeys(Wrapper):
+    """score(q, k) + scale · q·a[clip(j − i)], a learned key for each distance up to ``farthest``.
+
+    Shaw et al. 2018, equation 5, for a scaled dot product; a score that is no inner product gets
+    the term with scale 1/√width. The keys of distance are shared by the heads, as there.
+    """
+
+    def __init__(self, inner: Score, *, farthest: int = 16) -> None:
+        super().__init__(inner)
+        if inner.query_width is None:
+            raise RegardError("relative-keys has parameters: give its score query_width=")
+        self.farthest = farthest
+        start = torch.randn(2 * farthest + 1, inner.query_width) * inner.query_width**-0.5
+        self.distance_keys = nn.Parameter(start)
+
+    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+        width = queries.shape[-1]
+        scale = self.inner.scale(width) if self.inner.inner_product else width**-0.5
+        inner = self.inner.prepare_queries(queries, where)
+        return (queries @ (scale * self.distance_keys.T), *as_tuple(inner))
+
+    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        by_distance, *rest = queries
+        inner = rest[0] if len(rest) == 1 else tuple(rest)
+        scores = self.inner.compare(inner, keys, where)
+        place = distance(where).clamp(-self.farthest, self.farthest) + self.farthest
+        return scores + by_distance.gather(-1, place.expand(*by_distance.shape[:-1], -1))
+
+
+def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
+    """What a prepare method gave, as a tuple."""
+    return prepared if isinstance(prepared, tuple) else (prepared,)
+
+
+def distance(where: Where) -> Int[Tensor, "... queries keys"]:
+    """j − i for every pair of positions."""
+    rows, columns = where
+    return columns[..., None, :] - rows[..., :, None]
+
+
+#: A name means a module that is added to the input, or a Score that wraps another.
+POSITIONS: dict[str, type[nn.Module] | None] = {
+    "none": None,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "alibi": Alibi,
+    "t5-bias": RelativeBias,
+    "relative-keys": RelativeKeys,
+}
+
+
+def input_positions(name: str, width: int, *, length: int | None = None) -> nn.Module | None:
+    """The module that adds these positions to the input, or None if they are part of the score."""
+    kind = look_up(POSITIONS, name, "position")
+    if kind is None or issubclass(kind, Score):
+        return None
+    return kind(width, length=length)
+
+
+def make_score(
+    score: str,
+    position: str = "none",
+    query_width: int | None = None,
+    key_width: int | None = None,
+    *,
+    heads: int | None = None,
+    length: int | None = None,
+) -> Score:
+    """A score by name, wrapped in positions by name where those are part of the score.
+
+    >>> make_score("scaled-dot", "rotary", 8, 8)
+    Rotary(
+      (inner): ScaledDot()
+    )
+    """
+    made = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
+    kind = look_up(POSITIONS, position, "position")
+    if kind is not None and issubclass(kind, Score):
+        return cast("type[Wrapper]", kind)(made)
+    return made

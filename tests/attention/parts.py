@@ -1,0 +1,71 @@
+"""Every row of the tables, and inputs whose sizes all differ."""
+
+import torch
+from torch import Tensor
+
+from regard.attention import (
+    POSITIONS,
+    SCORES,
+    Mask,
+    Score,
+    causal,
+    dense,
+    lengths,
+    lengths_per_query,
+    make_score,
+    others,
+    prefix,
+)
+
+WIDTH = 6
+HEADS = 2
+
+#: Masks for a batch of 3, by name; each is told how many queries and keys there are.
+MASKS = {
+    "none": lambda n, m: None,
+    "causal": lambda n, m: causal(),
+    "lengths": lambda n, m: lengths(torch.tensor([m, max(m - 2, 0), m // 2])),
+    "lengths_per_query": lambda n, m: lengths_per_query(torch.arange(3 * n).view(3, n) % (m + 1)),
+    "prefix": lambda n, m: causal() | prefix(torch.tensor([1, 2, 0])),
+    "others": lambda n, m: others(),
+    "causal & lengths": lambda n, m: causal() & lengths(torch.tensor([m, m - 1, 0])),
+    "~causal": lambda n, m: ~causal(),
+    "dense": lambda n, m: dense(torch.arange(3 * n * m).view(3, n, m) % 3 > 0),
+    "nothing": lambda n, m: Mask(lambda rows, columns: columns[..., None, :] < 0),
+}
+
+
+def inputs(
+    queries: int, keys: int, dtype: torch.dtype = torch.float64, *, groups: int = HEADS
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (3, heads, n, 6), keys (3, groups, m, 6), values (…, 5), with gradients."""
+    made = (
+        torch.randn(3, HEADS, queries, WIDTH, dtype=dtype),
+        torch.randn(3, groups, keys, WIDTH, dtype=dtype),
+        torch.randn(3, groups, keys, 5, dtype=dtype),
+    )
+    return tuple(x.requires_grad_() for x in made)
+
+
+def score_of(score: str, position: str = "none", dtype: torch.dtype = torch.float64) -> Score:
+    """A score for two heads, its parameters away from where they begin."""
+    made = make_score(score, position, WIDTH, WIDTH, heads=HEADS).to(dtype)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return made
+
+
+def gradients(output: Tensor, *of: Tensor) -> list[Tensor]:
+    """The gradient of an uneven sum of the output; zeros where it does not reach."""
+    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view(output.shape)
+    found = torch.autograd.grad((output * weights).sum(), of, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(of, found, strict=True)]
+
+
+EVERY_SCORE = list(SCORES)
+EVERY_POSITION = [
+    name
+    for name, kind in POSITIONS.items()
+    if name == "none" or (kind is not None and issubclass(kind, Score))
+]

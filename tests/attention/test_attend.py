@@ -1,0 +1,218 @@
+"""The call itself: shapes, NaN, what is refused, what is lazy."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.attention import SCORES, KeyValueCache, Mask, attend, causal, dense, lengths
+from regard.attention.kernels.choose import use
+from regard.errors import RegardError
+from tests.attention.parts import gradients
+
+
+def test_any_widths_and_no_batch():
+    score = SCORES["additive"](5, 3)
+    attended = attend(torch.randn(4, 5), torch.randn(6, 3), torch.randn(6, 2), score)
+    assert attended.output.shape == (4, 2)
+    assert attended.weights.shape == (4, 6)
+
+
+@pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
+@pytest.mark.parametrize("value_width", [2, 9])
+def test_batch_axes_broadcast(kernel, value_width):
+    queries, keys = torch.randn(4, 1, 5, 3), torch.randn(2, 6, 3)
+    values, score = torch.randn(7, 1, 1, 6, value_width), SCORES["dot"]()
+    mask = lengths([4, 6])
+    with use(kernel):
+        output = attend(queries, keys, values, score, mask).output
+        assert output.shape == (7, 4, 2, 5, value_width)
+        one = attend(queries[3, 0], keys[0], values[5, 0, 0], score, lengths(4)).output
+    assert_close(output[5, 3, 0], one)
+
+
+@pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
+def test_no_keys_at_all(kernel):
+    with use(kernel):
+        output = attend(
+            torch.ones(2, 3, 4), torch.ones(2, 0, 4), torch.ones(2, 0, 5), SCORES["dot"]()
+        ).output
+    assert torch.equal(output, torch.zeros(2, 3, 5))
+
+
+@pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("where", ["queries", "keys", "values"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kernel):
+    made = SCORES[score](3, 3).double()
+    given = {
+        "queries": torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True),
+        "keys": torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True),
+        "values": torch.randn(2, 5, 2, dtype=torch.float64, requires_grad=True),
+    }
+    clean = attend(*given.values(), made, causal()).output[0, :3]
+    expected = gradients(clean, *given.values(), *made.parameters())
+    with torch.no_grad():
+        given[where][0, 3, 0] = bad
+    with use(kernel):
+        attended = attend(*given.values(), made, causal())
+    output = attended.output
+    assert_close(output[0, :3], clean)
+    found = gradients(output[0, :3], *given.values(), *made.parameters())
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b)
+    if where == "values":
+        assert output[0, 3:, 0].isnan().all()
+        assert output[0, 3:, 1].isfinite().all()
+    else:
+        assert output[0, 3].isnan().all()
+        assert attended.weights[0, 3].isnan().all()
+        assert output[0, 4].isnan().all() == (where == "keys")
+    assert output[1].isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
+def test_hidden_keys_may_hold_anything(kernel):
+    x = torch.randn(2, 5, 3)
+    y = x.clone()
+    y[0, 2], y[1, 2] = torch.nan, torch.inf
+    y.requires_grad_()
+    mask = Mask(lambda rows, columns: columns[..., None, :] != 2)
+    with use(kernel):
+        clean = attend(x, x, x, SCORES["dot"](), mask).output
+        output = attend(x, y, y, SCORES["dot"](), mask).output
+    assert_close(output, clean)
+    assert gradients(output, y)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["plain", "fused"])
+def test_weights_are_lazy_and_differentiable(kernel, monkeypatch):
+    from regard.attention.kernels import exact
+
+    calls = []
+    weigh = exact.weights
+    monkeypatch.setattr(exact, "weights", lambda *given: calls.append(1) or weigh(*given))
+    x = torch.randn(2, 5, 3, requires_grad=True)
+    with use(kernel):
+        attended = attend(x, x, x, SCORES["dot"]())
+    assert not calls
+    first = attended.weights
+    assert attended.weights is first
+    assert len(calls) == 1
+    assert_close(first, torch.softmax(x @ x.mT, -1))
+    assert gradients(first, x)[0].any()
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("changed", ["queries", "keys", "parameters"])
+def test_weights_are_refused_after_a_change(score, changed):
+    made = SCORES[score](3, 3)
+    queries, keys, values = torch.randn(5, 3), torch.randn(6, 3), torch.randn(6, 2)
+    attended = attend(queries, keys, values, made)
+    with torch.no_grad():
+        for x in {"queries": [queries], "keys": [keys]}.get(changed, made.parameters()):
+            x += 1
+    if changed == "parameters" and not list(made.parameters()):
+        assert attended.weights.shape == (5, 6)
+        return
+    with pytest.raises(RegardError, match=r"read \.weights before the next step"):
+        _ = attended.weights
+
+
+def test_weights_read_before_a_change_stay():
+    x = torch.randn(5, 3)
+    attended = attend(x, x, x, SCORES["dot"]())
+    before = attended.weights.clone()
+    x += 1
+    assert torch.equal(attended.weights, before)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        x = torch.randn(2, 5, 3)
+        attended = attend(x, x, x, SCORES["dot"](), causal())
+        assert_close(attended.weights @ x, attended.output)
+
+
+def test_a_cache_gives_what_the_full_pass_gives():
+    queries, keys, values = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    score, cache = SCORES["dot"](), KeyValueCache()
+    first = attend(queries[:, :2], keys[:, :2], values[:, :2], score, causal(), cache=cache)
+    before = first.weights
+    last = attend(queries[:, 2:], keys[:, 2:], values[:, 2:], score, causal(), cache=cache)
+    full = attend(queries, keys, values, score, causal())
+    assert_close(torch.cat([first.output, last.output], 1), full.output)
+    assert_close(last.weights, full.weights[:, 2:])
+    assert before.shape == (2, 2, 2)
+
+
+def test_a_step_behind_leaves_earlier_weights_readable():
+    x, cache = torch.randn(1, 4, 3), KeyValueCache()
+    steps = [
+        attend(x[:, i : i + 1], *[x[:, i : i + 1]] * 2, SCORES["dot"](), cache=cache)
+        for i in range(4)
+    ]
+    full = attend(x, x, x, SCORES["dot"](), causal()).weights
+    for i, step in enumerate(steps):
+        assert_close(step.weights[0, 0], full[0, i, : i + 1])
+
+
+def test_second_derivatives():
+    x = torch.randn(1, 3, 2, dtype=torch.float64, requires_grad=True)
+    score = SCORES["additive"](2, 2).double()
+    assert torch.autograd.gradgradcheck(lambda x: attend(x, x, x, score, causal()).output, x)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_sixteen_bits(score):
+    given = torch.randn(2, 2, 9, 4).bfloat16()
+    made = SCORES[score](4, 4).bfloat16()
+    output = attend(given, given, given, made, causal()).output
+    assert output.dtype == torch.bfloat16
+    double = attend(*[given.double()] * 3, made.double(), causal()).output
+    assert_close(output.double(), double, atol=0.05, rtol=0.05)
+
+
+def test_errors():
+    x, score = torch.ones(2, 3, 4), SCORES["dot"]()
+    with pytest.raises(RegardError, match="no normalizer is called 'sofmax'; did you mean softmax"):
+        attend(x, x, x, score, normalize="sofmax")
+    with pytest.raises(
+        RegardError, match="dropout is a share of the weights from 0 up to 1, not 1"
+    ):
+        attend(x, x, x, score, dropout=1.0)
+    with pytest.raises(RegardError, match="batch axes that do not broadcast"):
+        attend(x, torch.ones(3, 5, 4), torch.ones(3, 5, 4), score)
+    with pytest.raises(RegardError, match=r"a score for 3 heads takes \(\*batch, 3, n, width\)"):
+        attend(x, x, x, SCORES["dot"](heads=3))
+    three = torch.ones(1, 3, 5, 4)
+    with pytest.raises(RegardError, match="3 heads of queries cannot share 2 heads of keys"):
+        attend(three, three[:, :2], three[:, :2], SCORES["dot"](heads=3))
+    with pytest.raises(RegardError, match="no kernel is called 'flash'"), use("flash"):
+        pass
+
+
+def test_a_mask_per_head_with_grouped_keys():
+    allowed = torch.ones(2, 4, 3, 5, dtype=torch.bool)
+    allowed[..., 4] = False
+    allowed[0, 1, :, 2] = False
+    mask = Mask(dense(allowed).predicate, over_heads=True)
+    queries, keys = torch.randn(2, 4, 3, 6), torch.randn(2, 2, 5, 6)
+    clean = attend(queries, keys, keys, SCORES["dot"](heads=4), mask).output
+    bad = keys.clone()
+    bad[..., 4, :] = torch.nan
+    bad[0, 0, 2] = torch.nan  # seen by head 0, hidden from head 1 of the same group
+    output = attend(queries, bad, bad, SCORES["dot"](heads=4), mask).output
+    assert output[0, 0].isnan().all()
+    output[0, 0] = clean[0, 0]
+    assert_close(output, clean)
+
+
+def test_dense_mask_over_heads_hides_from_one_head_alone():
+    x = torch.randn(2, 3, 4, 5)
+    allowed = torch.ones(2, 3, 4, 4, dtype=torch.bool)
+    allowed[1, 2, :, 3] = False
+    mask = Mask(dense(allowed).predicate, over_heads=True)
+    weights = attend(x, x, x, SCORES["dot"](heads=3), mask).weights
+    assert (weights[1, 2, :, 3] == 0).all()
+    assert (weights[1, :2, :, 3] > 0).all()

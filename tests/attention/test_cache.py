@@ -1,0 +1,42 @@
+"""The cache itself: room, tuples, what it refuses."""
+
+import pytest
+import torch
+
+from regard.attention import KeyValueCache
+from regard.errors import RegardError
+
+
+def test_room_doubles_and_rows_stay():
+    cache, seen, rooms = KeyValueCache(), [], set()
+    for i in range(20):
+        keys = torch.full((2, 1, 3), float(i), requires_grad=True)
+        held = cache.append((keys, -keys), 2 * keys, torch.tensor([i]))
+        seen.append(held)
+        rooms.add(held[0][0].untyped_storage().data_ptr())
+    assert len(cache) == 20
+    assert len(rooms) == 6  # 1, 2, 4, 8, 16, 32
+    for i, ((keys, minus), values, positions) in enumerate(seen):
+        assert keys[1, :, 2].tolist() == list(range(i + 1))
+        assert torch.equal(minus, -keys)
+        assert torch.equal(values, 2 * keys)
+        assert positions.tolist() == list(range(i + 1))
+        assert not keys.requires_grad
+
+
+def test_made_in_inference_mode_used_outside():
+    cache = KeyValueCache()
+    with torch.inference_mode():
+        for i in range(3):  # room for a fourth
+            cache.append(torch.ones(1, 1, 3), torch.ones(1, 1, 2), torch.tensor([i]))
+    keys, values, _ = cache.append(torch.ones(1, 1, 3), torch.ones(1, 1, 2), torch.tensor([3]))
+    assert keys.shape == (1, 4, 3)
+    assert values.sum() == 8
+
+
+def test_another_batch_is_refused():
+    cache = KeyValueCache()
+    cache.append(torch.ones(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0]))
+    with pytest.raises(RegardError, match=r"holds rows of shape \(2, n, 3\), not \(4, n, 3\)"):
+        cache.append(torch.ones(4, 1, 3), torch.ones(4, 1, 3), torch.tensor([1]))
+    assert len(cache) == 1

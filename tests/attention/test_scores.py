@@ -1,0 +1,217 @@
+"""Each score against its formula, written out with plain loops."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.attention import SCORES, Mask, Score, attend, make_score
+from regard.attention.kernels.choose import use
+from regard.errors import RegardError
+
+
+def dot(score, q, k):
+    return sum(a * b for a, b in zip(q, k, strict=True))
+
+
+def scaled_dot(score, q, k):
+    return dot(score, q, k) / math.sqrt(len(q))
+
+
+def cosine(score, q, k):
+    return dot(score, q, k) / math.sqrt(dot(score, q, q) * dot(score, k, k))
+
+
+def gaussian(score, q, k):
+    w = score.inverse_width.item()
+    return -0.5 * sum((w * (a - b)) ** 2 for a, b in zip(q, k, strict=True))
+
+
+def general(score, q, k):
+    W = score.weight.tolist()
+    return sum(q[i] * W[i][j] * k[j] for i in range(len(q)) for j in range(len(k)))
+
+
+def additive(score, q, k):
+    W_q, W_k = score.query_weight.tolist(), score.key_weight.tolist()
+    w, b = score.weight.flatten().tolist(), score.bias.flatten().tolist()
+    total = 0.0
+    for h in range(len(w)):
+        of_query = sum(W_q[i][h] * q[i] for i in range(len(q)))
+        of_key = sum(W_k[j][h] * k[j] for j in range(len(k)))
+        total += w[h] * math.tanh(of_query + of_key + b[h])
+    return total
+
+
+FORMULAS = {
+    "dot": dot,
+    "scaled-dot": scaled_dot,
+    "general": general,
+    "additive": additive,
+    "cosine": cosine,
+    "gaussian": gaussian,
+}
+
+
+def literally(formula, score, queries, keys, values):
+    """Σⱼ softmax(score(q, kⱼ)) vⱼ, one number at a time."""
+    rows = []
+    for q in queries.tolist():
+        raised = [math.exp(formula(score, q, k)) for k in keys.tolist()]
+        weights = [e / sum(raised) for e in raised]
+        rows.append(
+            [sum(w * v[c] for w, v in zip(weights, values.tolist(), strict=True)) for c in range(4)]
+        )
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
+def test_formula(name, kernel):
+    key_width = 5 if name in ("general", "additive") else 3
+    score = SCORES[name](3, key_width).double()
+    with torch.no_grad():
+        for parameter in score.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    queries = torch.randn(2, 6, 3, dtype=torch.float64)
+    keys = torch.randn(2, 7, key_width, dtype=torch.float64)
+    values = torch.randn(2, 7, 4, dtype=torch.float64)
+    with use(kernel):
+        output = attend(queries, keys, values, score).output
+    for i in range(2):
+        expected = literally(FORMULAS[name], score, queries[i], keys[i], values[i])
+        assert_close(output[i], expected, atol=1e-12, rtol=1e-12)
+
+
+def test_every_row_of_the_table_has_a_formula():
+    assert set(FORMULAS) == set(SCORES)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_heads_have_their_own_parameters(name):
+    score = SCORES[name](3, 3, heads=2).double()
+    with torch.no_grad():
+        for parameter in score.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    x = torch.randn(4, 2, 5, 3, dtype=torch.float64)
+    whole = attend(x, x, x, score).output
+    for head in range(2):
+        one = SCORES[name](3, 3).double()
+        one.load_state_dict(
+            {
+                key: value[head].view(one.state_dict()[key].shape)
+                for key, value in score.state_dict().items()
+            }
+        )
+        part = x[:, head]
+        assert_close(attend(part, part, part, one).output, whole[:, head])
+
+
+def test_additive_takes_hidden_units():
+    score = SCORES["additive"](3, 5, hidden=11)
+    assert score.query_weight.shape == (3, 11)
+    assert SCORES["additive"](3, 5).query_weight.shape == (3, 5)
+
+
+def test_gaussian_far_from_zero_keeps_its_digits():
+    # Quarters of years: in float32 the squares of 2000 leave little of such a difference.
+    near = torch.arange(40).view(2, -1, 1) / 8
+    far, values, score = near + 2000, torch.randn(2, 20, 2), SCORES["gaussian"]()
+    expected = attend(near, near, values, score).output
+    assert_close(attend(far, far, values, score).output, expected, atol=1e-6, rtol=0)
+    hidden = far.clone()
+    hidden[0, :3] = -1e6  # nobody sees it, so it is no place to measure from
+    mask = Mask(lambda rows, columns: columns[..., None, :] >= 3)
+    masked = attend(far, hidden, values, score, mask).output
+    expected = attend(near, near, values, score, mask).output
+    assert_close(masked, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["scaled-dot", "general", "gaussian"])
+def test_scores_begin_with_a_spread_that_the_width_does_not_move(name):
+    for width in (16, 256):
+        score = SCORES[name](width, width)
+        q, k, where = torch.randn(200, width), torch.randn(200, width), torch.arange(200)
+        prepared = score.prepare_queries(q, where), score.prepare_keys(k, where)
+        scores = score.compare(*prepared, (where, where))
+        assert (scores - scores.mean(0)).std().item() == pytest.approx(1, rel=0.25)
+
+
+def test_gaussian_starts_where_scaled_dot_is():
+    assert SCORES["gaussian"](16, 16).inverse_width.item() == pytest.approx(0.5)
+    assert SCORES["gaussian"]().inverse_width.item() == 1
+
+
+@pytest.mark.parametrize("name", ["dot", "scaled-dot", "cosine", "gaussian"])
+def test_one_width(name):
+    says = (
+        f"{name} compares queries and keys of one width, not 5 and 7; "
+        "'general' and 'additive' take two"
+    )
+    with pytest.raises(RegardError) as error:
+        SCORES[name](5, 7)
+    assert str(error.value) == says
+    with pytest.raises(RegardError) as error:
+        attend(torch.ones(2, 5), torch.ones(3, 7), torch.ones(3, 4), SCORES[name]())
+    assert str(error.value) == says
+
+
+@pytest.mark.parametrize("name", ["general", "additive"])
+def test_widths_are_those_it_was_made_for(name):
+    with pytest.raises(
+        RegardError, match="made for queries and keys of widths 5 and 7, not 7 and 5"
+    ):
+        attend(torch.ones(2, 7), torch.ones(3, 5), torch.ones(3, 4), SCORES[name](5, 7))
+    with pytest.raises(RegardError, match="say query_width and key_width"):
+        SCORES[name]()
+    assert SCORES[name](5).key_width == 5
+
+
+def test_unknown_names_offer_the_nearest():
+    with pytest.raises(RegardError, match="did you mean additive"):
+        make_score("aditive", "none", 3, 3)
+    with pytest.raises(RegardError, match="did you mean rotary"):
+        make_score("dot", "rotari", 3, 3)
+
+
+class Nearest(Score):
+    """A user's own score: −Σ |q − k|, the prepare methods left as they are."""
+
+    def compare(self, queries, keys, where):
+        return -(queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)
+
+
+def test_a_users_score_is_a_class_with_compare():
+    x = torch.randn(2, 5, 3, dtype=torch.float64)
+    weights = attend(x, x, x, Nearest()).weights
+    expected = torch.softmax(-torch.cdist(x, x, p=1), -1)
+    assert_close(weights, expected)
+    wrapped = make_score("dot", "alibi", 3, 3)
+    wrapped.inner = Nearest()
+    distance = (torch.arange(5)[:, None] - torch.arange(5)).abs()
+    expected = torch.softmax(-torch.cdist(x, x, p=1) - distance * 2**-8, -1)
+    assert_close(attend(x, x, x, wrapped).weights, expected)
+
+
+class OnlyNear(Score):
+    """−∞ beyond a distance of 1: counts as masked."""
+
+    def compare(self, queries, keys, where):
+        far = torch.cdist(queries, keys) > 1
+        return (queries @ keys.mT).masked_fill(far, -torch.inf)
+
+
+def test_a_score_of_minus_infinity_is_masked():
+    queries = torch.tensor([[[0.0], [9.0]]], requires_grad=True)
+    keys = torch.tensor([[[0.5], [3.0]]])
+    attended = attend(queries, keys, torch.tensor([[[2.0], [4.0]]]), OnlyNear())
+    assert attended.output.flatten().tolist() == [2, 0]
+    assert attended.weights.tolist() == [[[1, 0], [0, 0]]]
+    (gradient,) = torch.autograd.grad(attended.output.sum(), queries)
+    assert gradient.isfinite().all()
+
+
+def test_a_score_without_compare_says_so():
+    with pytest.raises(NotImplementedError, match="Score has no compare"):
+        attend(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 3), Score())
