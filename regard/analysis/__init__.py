@@ -1,0 +1,1 @@
+"""Looking at a model: what its attention did, and what it costs."""

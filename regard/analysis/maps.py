@@ -1,0 +1,61 @@
+"""Numbers about attention weights: how spread they are, how far they reach, where they lead."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.errors import RegardError
+
+
+def entropy(weights: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries"]:
+    """−Σ w ln w in nats, from 0 (one key) to ln keys (all alike); a row of zeros has 0.
+
+    >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])).tolist()
+    [0.6931..., 0.0]
+    """
+    terms: Tensor = torch.special.entr(weights)
+    return terms.sum(-1)
+
+
+def reach(
+    weights: Float[Tensor, "*batch queries keys"],
+    query_positions: Int[Tensor, " queries"] | None = None,
+    key_positions: Int[Tensor, " keys"] | None = None,
+) -> Float[Tensor, "*batch queries"]:
+    """Σⱼ wᵢⱼ |i − j|: how many positions away a query looks, on average.
+
+    Positions are those of `attend`: by default keys 0 … m − 1 and the queries the last of them.
+
+    >>> reach(torch.tensor([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    queries, keys = weights.shape[-2:]
+    if key_positions is None:
+        key_positions = torch.arange(keys, device=weights.device)
+    if query_positions is None:
+        query_positions = torch.arange(keys - queries, keys, device=weights.device)
+    distance = (query_positions[:, None] - key_positions).abs().to(weights.dtype)
+    return (weights * distance).sum(-1)
+
+
+def rollout(
+    layers: Sequence[Float[Tensor, "*batch heads time time"]], residual: float = 0.5
+) -> Float[Tensor, "*batch time time"]:
+    """How much of each input stands in each last state. Abnar & Zuidema 2020.
+
+    Product over the layers of (1 − r) A + r I, A the mean over heads and r the share that a
+    residual connection carries past the attention (0 for layers without one). Rows keep the sum
+    that the layers' rows have: 1, or 0 where a query saw nothing and r is 0.
+    """
+    total: Tensor | None = None
+    for weights in layers:
+        mean = weights.mean(-3)
+        mixed = (1 - residual) * mean + residual * torch.eye(
+            mean.shape[-1], dtype=mean.dtype, device=mean.device
+        )
+        total = mixed if total is None else mixed @ total
+    if total is None:
+        raise RegardError("rollout needs the weights of one layer or more")
+    return total

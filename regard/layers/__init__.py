@@ -1,0 +1,1 @@
+"""Layers that models are put together from: embeddings, blocks, pools, recurrence."""

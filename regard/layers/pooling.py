@@ -1,0 +1,93 @@
+"""Many vectors to one: a text of any length to a representation of fixed width.
+
+Every pool takes (x, lengths) and never reads beyond a text's length. Of an empty text it makes
+zeros.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attended, Attention, Score
+from regard.attention import lengths as up_to
+from regard.layers.embedding import inside
+
+
+def mean_over_time(
+    x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+) -> Float[Tensor, "batch width"]:
+    """t̄ = (1/n) Σ tᵢ over the n vectors of each text.
+
+    >>> x = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]]])
+    >>> mean_over_time(x, torch.tensor([2])).tolist()
+    [[2.0, 4.0]]
+    """
+    share = inside(lengths, x.shape[1]).to(x.dtype) / lengths.clamp(min=1)[:, None]
+    return torch.bmm(share[:, None].to(x.dtype), x).squeeze(1)
+
+
+class MeanPool(nn.Module):
+    """t̄ = (1/n) Σ tᵢ."""
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """The mean of each text's vectors."""
+        return mean_over_time(x, lengths)
+
+
+class MaxPool(nn.Module):
+    """Each entry's largest value over the text."""
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """The maximum over time."""
+        hidden = ~inside(lengths, x.shape[1])
+        largest = x.masked_fill(hidden[..., None], -torch.inf).amax(1)
+        return largest.masked_fill((lengths == 0)[:, None], 0)
+
+
+class FirstPool(nn.Module):
+    """x₁: the last state of the vector that was put in front (CLS)."""
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """The first vector."""
+        return x[:, 0]
+
+
+class AttentionPool(nn.Module):
+    """t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(score(q, tᵢ)), one learned q for all texts."""
+
+    def __init__(self, width: int, score: Score) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(1, width) / width**0.5)
+        self.attention = Attention(score)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """The mean of each text's vectors, weighed by how well they answer the query."""
+        query = self.query.expand(len(x), 1, -1)
+        attended: Attended = self.attention(query, x, x, up_to(lengths))
+        return attended.output.squeeze(1)
+
+
+class QueryFromMeanPool(nn.Module):
+    """t̂ = Σ pᵢ W_v tᵢ, pᵢ ∝ exp(score(W_q t̄, tᵢ)): each text asks its own question."""
+
+    def __init__(self, width: int, score: Score) -> None:
+        super().__init__()
+        self.to_query = nn.Linear(width, width)
+        self.to_values = nn.Linear(width, width)
+        self.attention = Attention(score)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """The mean of each text's values, weighed by how well their words answer its query."""
+        query = self.to_query(mean_over_time(x, lengths))[:, None]
+        attended: Attended = self.attention(query, x, self.to_values(x), up_to(lengths))
+        return attended.output.squeeze(1)

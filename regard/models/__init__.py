@@ -1,0 +1,174 @@
+"""Every model by name: the rungs of the sentiment ladder, then what stands beside them.
+
+Torch is loaded when a model is built, not when its name is read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.models.settings import (
+    ConvolutionalSettings,
+    NaiveBayesSVMSettings,
+    RecurrentSettings,
+    TextClassifierSettings,
+    TfidfSettings,
+)
+from regard.settings import Settings
+from regard.settings import build as build_settings
+
+if TYPE_CHECKING:
+    from regard.layers.embedding import Vectors
+
+__all__ = ["MODELS", "ModelEntry"]
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model's name, what it computes, its settings, and how it is made of them."""
+
+    name: str
+    says: str
+    settings: type[Settings]
+    make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    kind: Literal["network", "baseline"] = "network"
+
+    def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
+        """This model's settings: its defaults, then the overrides.
+
+        >>> MODELS["transformer"].configure({"score": "additive"}).score
+        'additive'
+        """
+        return build_settings(self.settings, {**self.defaults, **(overrides or {})})
+
+    def build(
+        self,
+        settings: Settings,
+        *,
+        vocabulary: int,
+        labels: int,
+        vectors: "Vectors | None" = None,
+    ) -> Any:
+        """An ``nn.Module`` of (tokens, lengths), or a `Baseline` of texts, by ``kind``.
+
+        A network's random first weights come from torch's global generator: seed it first.
+        """
+        return self.make(settings, vocabulary, labels, vectors)
+
+
+def _text_classifier(
+    settings: TextClassifierSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.text_classifier import TextClassifier
+
+    return TextClassifier(settings, vocabulary, labels, vectors)
+
+
+def _recurrent(
+    settings: RecurrentSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.rnn import RecurrentClassifier
+
+    return RecurrentClassifier(settings, vocabulary, labels, vectors)
+
+
+def _convolutional(
+    settings: ConvolutionalSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.cnn import ConvolutionalClassifier
+
+    return ConvolutionalClassifier(settings, vocabulary, labels, vectors)
+
+
+def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.models.baselines import Tfidf
+
+    return Tfidf(settings, labels)
+
+
+def _naive_bayes_svm(
+    settings: NaiveBayesSVMSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.baselines import NaiveBayesSVM
+
+    return NaiveBayesSVM(settings, labels)
+
+
+def _rung(name: str, says: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(name, says, TextClassifierSettings, _text_classifier, defaults)
+
+
+_ENTRIES = [
+    _rung("mean", "label = Linear(mean of the words' vectors)", layers=0),
+    _rung(
+        "attention-pool",
+        "t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(q·tᵢ) with a learned q; label = Linear(t̂)",
+        layers=0,
+        pool="attention",
+    ),
+    _rung(
+        "query-from-mean",
+        "t̂ = Σ pᵢ W_v tᵢ, pᵢ ∝ exp(q·tᵢ) with q = W t̄ of the text's mean; label = Linear(t̂)",
+        layers=0,
+        pool="query-from-mean",
+    ),
+    _rung(
+        "self-attention",
+        "3 layers of x' = g(f(x)), f self-attention, g Linear then ReLU; mean; Linear",
+    ),
+    _rung(
+        "+residual",
+        "3 layers of x' = g(x + f(LayerNorm x)), g Linear then ReLU; mean; Linear",
+        block="residual",
+    ),
+    # The sines are as large as 1: words as faint as 0.1 beside them are not learned.
+    _rung(
+        "+positions",
+        "self-attention of x + pe: no residual, sine positions",
+        position="sinusoidal",
+        spread=1.0,
+    ),
+    _rung(
+        "+cls",
+        "a learned CLS vector goes first, its last state is classified; residual and positions",
+        block="residual",
+        position="sinusoidal",
+        pool="cls",
+        spread=1.0,
+    ),
+    _rung(
+        "transformer",
+        "pre-norm: x += f(LN x), x += FeedForward(LN x); 4 heads, rotary; attention pool; Linear",
+        block="pre-norm",
+        heads=4,
+        position="rotary",
+        pool="attention",
+        spread=0.5,
+    ),
+    ModelEntry(
+        "rnn", "bidirectional LSTM, maximum over time; Linear", RecurrentSettings, _recurrent
+    ),
+    ModelEntry(
+        "cnn",
+        "filters over 3, 4 and 5 words, maximum over time; Linear. Kim 2014",
+        ConvolutionalSettings,
+        _convolutional,
+    ),
+    ModelEntry(
+        "tfidf",
+        "logistic regression on TF-IDF of single words and pairs; no network",
+        TfidfSettings,
+        _tfidf,
+        kind="baseline",
+    ),
+    ModelEntry(
+        "nb-svm",
+        "linear SVM on words and pairs weighed by their log-count ratio. Wang & Manning 2012",
+        NaiveBayesSVMSettings,
+        _naive_bayes_svm,
+        kind="baseline",
+    ),
+]
+
+MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -1,0 +1,225 @@
+"""What a network must beat: linear models on counted words and pairs of words, by scikit-learn.
+
+They read whole texts, in whatever length, and need no vectors. Nothing is pickled: the terms are
+a text file, one a line, the numbers safetensors.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
+
+from regard.errors import RegardError, look_up
+from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
+from regard.settings import build
+
+Sparse = Any  # scipy's csr matrix (texts, terms)
+WORD = r"\w+"
+
+
+class Baseline(ABC):
+    """Texts to label probabilities: scores = features · weights + bias.
+
+    With two labels there is one column of weights, for the second label against the first.
+    """
+
+    name: ClassVar[str]
+    settings_class: ClassVar[type[TfidfSettings] | type[NaiveBayesSVMSettings]]
+
+    def __init__(self, settings: Any, labels: int) -> None:
+        self.settings = settings
+        self.labels = labels
+        self.terms: list[str] = []
+        self.arrays: dict[str, NDArray[np.float32]] = {}
+
+    @abstractmethod
+    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+        """Set ``arrays`` ("weights", "bias", …) from counted terms and label numbers."""
+
+    @abstractmethod
+    def features(self, counts: Sparse) -> Sparse:
+        """What the weights multiply."""
+
+    @abstractmethod
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """(texts, columns) scores to (texts, labels) probabilities."""
+
+    def fit(self, texts: Sequence[str], labels: NDArray[np.integer]) -> Self:
+        """Count the terms of the texts and learn from them; labels are numbers from 0.
+
+        Errors: a label without a text; no term in as many texts as ``minimum`` asks.
+        """
+        labels = np.asarray(labels)
+        missing = sorted(set(range(self.labels)) - set(labels.tolist()))
+        if missing:
+            raise RegardError(f"{self.name} has no text of label {missing[0]} to learn from")
+        counter = self._counter(min_df=min(self.settings.minimum, len(texts)))
+        try:
+            counts = counter.fit_transform(texts)
+        except ValueError:
+            raise RegardError(
+                f"no word stands in {self.settings.minimum} of the {len(texts)} texts that "
+                f"{self.name} learns from; give more texts or minimum=1"
+            ) from None
+        self.terms = counter.get_feature_names_out().tolist()
+        self.learn(counts, labels)
+        return self
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(texts, labels), rows sum to 1. A text without a known term is answered by the bias."""
+        if not self.terms:
+            raise RegardError(f"{self.name} has learned nothing yet; fit it first")
+        if not len(texts):
+            return np.zeros((0, self.labels))
+        counts = self._counter(vocabulary=self.terms).transform(texts)
+        scores = self.features(counts) @ self.arrays["weights"].T + self.arrays["bias"]
+        return self.to_probabilities(np.asarray(scores, dtype=np.float64))
+
+    def save(self, folder: Path) -> None:
+        """Write baseline.json, terms.txt and baseline.safetensors into a folder that exists."""
+        description = {
+            "baseline": self.name,
+            "labels": self.labels,
+            "settings": self.settings.model_dump(),
+        }
+        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        (folder / "terms.txt").write_text("\n".join(self.terms) + "\n", encoding="utf-8")
+        # safetensors writes memory as it lies and would mix up arrays in Fortran's order.
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        save_file(arrays, folder / "baseline.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote, of this class."""
+        loaded = load(folder)
+        if not isinstance(loaded, cls):
+            raise RegardError(f"{folder} holds {loaded.name}, not {cls.name}")
+        return loaded
+
+    def _counter(self, **options: Any) -> Any:
+        return CountVectorizer(
+            preprocessor=_plain,
+            token_pattern=WORD,
+            ngram_range=(1, self.settings.ngrams),
+            dtype=np.float32,
+            **options,
+        )
+
+
+class Tfidf(Baseline):
+    """Logistic regression on TF-IDF of words and pairs of words.
+
+    Feature of term t in a text: (1 + log count) · (1 + log((1 + N)/(1 + texts with t))), each text
+    scaled to length 1.
+    """
+
+    name = "tfidf"
+    settings_class = TfidfSettings
+
+    def features(self, counts: Sparse) -> Sparse:
+        """Sublinear TF-IDF."""
+        rarity = self.arrays["rarity"]
+        weighed = counts.copy()
+        weighed.data = (1 + np.log(counts.data)) * rarity[counts.indices]
+        return normalize(weighed, copy=False)
+
+    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+        """Rarity of each term, then logistic regression."""
+        texts = np.bincount(counts.indices, minlength=counts.shape[1])
+        rarity = 1 + np.log((1 + counts.shape[0]) / (1 + texts))
+        self.arrays = {"rarity": rarity.astype(np.float32)}
+        model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
+        model.fit(self.features(counts), labels)
+        self.arrays["weights"] = model.coef_.astype(np.float32)
+        self.arrays["bias"] = model.intercept_.astype(np.float32)
+
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The logistic function of one column, softmax of several."""
+        if self.labels == 2:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray(odds / odds.sum(1, keepdims=True))
+
+
+class NaiveBayesSVM(Baseline):
+    """Linear SVM on r ∘ [term is in the text]. Wang & Manning 2012.
+
+    r = log((p/‖p‖₁)/(q/‖q‖₁)), p and q the smoothed counts of texts of the label and of the others
+    in which each term stands. With more than two labels, one SVM a label against the rest. The
+    squared hinge is smallest at margin 2P − 1, so P = (1 + margin)/2, kept in [0.001, 0.999].
+    """
+
+    name = "nb-svm"
+    settings_class = NaiveBayesSVMSettings
+
+    def features(self, counts: Sparse) -> Sparse:
+        """1 where a term stands in a text; r is already in the weights."""
+        present = counts.copy()
+        present.data = np.ones_like(counts.data)
+        return present
+
+    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+        """One log-count ratio and one SVM for each column."""
+        present = self.features(counts)
+        weights, bias = [], []
+        for label in [1] if self.labels == 2 else range(self.labels):
+            mine = labels == label
+            ratio = self._log_count_ratio(present, mine)
+            weighed = present.copy()
+            weighed.data = ratio[present.indices]
+            model = LinearSVC(C=self.settings.inverse_penalty, random_state=0, max_iter=10_000)
+            model.fit(weighed, mine)
+            weights.append(ratio * model.coef_[0])
+            bias.append(model.intercept_[0])
+        self.arrays = {
+            "weights": np.stack(weights).astype(np.float32),
+            "bias": np.array(bias, dtype=np.float32),
+        }
+
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """(1 + margin)/2 within bounds; several labels share in proportion."""
+        chance = np.clip((1 + scores) / 2, 0.001, 0.999)
+        if self.labels == 2:
+            return np.hstack([1 - chance, chance])
+        return np.asarray(chance / chance.sum(1, keepdims=True))
+
+    def _log_count_ratio(self, present: Sparse, mine: NDArray[np.bool_]) -> NDArray[np.float32]:
+        p = self.settings.smoothing + np.asarray(present[mine].sum(0)).ravel()
+        q = self.settings.smoothing + np.asarray(present[~mine].sum(0)).ravel()
+        return np.asarray(np.log((p / p.sum()) / (q / q.sum())), dtype=np.float32)
+
+
+BASELINES: dict[str, type[Baseline]] = {"tfidf": Tfidf, "nb-svm": NaiveBayesSVM}
+
+
+def load(folder: Path) -> Baseline:
+    """The baseline that `Baseline.save` wrote into a folder.
+
+    Errors: a file is missing, or does not hold what it should.
+    """
+    try:
+        description = json.loads((folder / "baseline.json").read_text(encoding="utf-8"))
+        cls = look_up(BASELINES, description["baseline"], "baseline")
+        settings = build(cls.settings_class, description["settings"])
+        baseline = cls(settings, int(description["labels"]))
+        baseline.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        baseline.arrays = load_file(folder / "baseline.safetensors")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RegardError(f"{folder} does not hold a saved baseline: {error}") from None
+    if baseline.arrays["weights"].shape[1] != len(baseline.terms):
+        raise RegardError(f"{folder}: terms.txt and baseline.safetensors do not belong together")
+    return baseline
+
+
+def _plain(text: str) -> str:
+    return text.replace("<br />", " ").lower()

@@ -1,0 +1,53 @@
+"""A bidirectional LSTM over words, pooled over time."""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import make_score
+from regard.layers.dropout import drop
+from regard.layers.embedding import Vectors, WordEmbedding
+from regard.layers.pooling import AttentionPool, MaxPool, MeanPool
+from regard.layers.recurrent import BidirectionalLSTM
+from regard.models.settings import RecurrentSettings
+
+
+class RecurrentClassifier(nn.Module):
+    """label = Linear(pool over time of [→h_t, ←h_t])."""
+
+    def __init__(
+        self,
+        settings: RecurrentSettings,
+        vocabulary: int,
+        labels: int,
+        vectors: Vectors | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(
+            vocabulary,
+            settings.width,
+            spread=settings.spread,
+            dropout=settings.dropout,
+            word_dropout=settings.word_dropout,
+            vectors=vectors,
+        )
+        self.lstm = BidirectionalLSTM(
+            self.embedding.width, settings.hidden, settings.layers, settings.dropout
+        )
+        self.pool = _pool(settings.pool, self.lstm.width)
+        self.dropout = settings.dropout
+        self.to_labels = nn.Linear(self.lstm.width, labels)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch labels"]:
+        """Logits of the labels."""
+        states = self.lstm(self.embedding(tokens, lengths), lengths)
+        pooled = self.pool(states, lengths)
+        logits: Tensor = self.to_labels(drop(pooled, self.dropout, self.training))
+        return logits
+
+
+def _pool(name: str, width: int) -> nn.Module:
+    if name == "attention":
+        return AttentionPool(width, make_score("dot", query_width=width, key_width=width))
+    return MeanPool() if name == "mean" else MaxPool()

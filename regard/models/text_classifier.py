@@ -1,0 +1,109 @@
+"""The sentiment ladder, from a mean of word vectors to a transformer: one class, a setting a rung.
+
+words → vectors (+ positions) (with CLS in front) → blocks of self-attention → one vector → labels
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import MultiHeadAttention, input_positions, make_score
+from regard.attention import lengths as up_to
+from regard.errors import RegardError
+from regard.layers.blocks import Plain, PreNorm, Residual
+from regard.layers.dropout import drop
+from regard.layers.embedding import Vectors, WordEmbedding
+from regard.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
+from regard.models.settings import TextClassifierSettings
+
+
+class TextClassifier(nn.Module):
+    """Every rung of the ladder by its settings; `regard.models.MODELS` names them.
+
+    No norm stands before the pool: there a word counts by the length of its vector, as in the mean
+    of word vectors, which a pre-norm stack is at its first step.
+
+    Padding never changes an output: ``lengths`` says where each text ends. A text without words
+    is answered from the biases (with CLS: from CLS).
+
+    >>> settings = TextClassifierSettings(width=6, layers=0)
+    >>> model = TextClassifier(settings, vocabulary=10, labels=2)
+    >>> model(torch.tensor([[4, 5, 0], [2, 7, 9]]), torch.tensor([2, 3])).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        settings: TextClassifierSettings,
+        vocabulary: int,
+        labels: int,
+        vectors: Vectors | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(
+            vocabulary,
+            settings.width,
+            spread=settings.spread,
+            dropout=settings.dropout,
+            word_dropout=settings.word_dropout,
+            vectors=vectors,
+        )
+        width = self.embedding.width
+        first = settings.pool == "cls"
+        self.cls = nn.Parameter(torch.randn(width) * settings.spread) if first else None
+        self.positions = input_positions(settings.position, width, length=settings.length + first)
+        if not settings.layers and self.positions is None and settings.position != "none":
+            raise RegardError(
+                f"position={settings.position} acts between words that compare themselves; "
+                f"layers=0 has none: take layers=1 or more, or position=sinusoidal"
+            )
+        self.blocks = nn.ModuleList(
+            _block(settings, width, settings.length + first) for _ in range(settings.layers)
+        )
+        self.pool = _pool(settings, width)
+        self.dropout = settings.dropout
+        self.to_labels = nn.Linear(width, labels)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch labels"]:
+        """Logits of the labels."""
+        x = self.embedding(tokens, lengths)
+        if self.cls is not None:
+            x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
+            lengths = lengths + 1
+        if self.positions is not None:
+            x = self.positions(x)
+        mask = up_to(lengths)
+        for block in self.blocks:
+            x = block(x, mask)
+        pooled = self.pool(x, lengths)
+        logits: Tensor = self.to_labels(drop(pooled, self.dropout, self.training))
+        return logits
+
+
+def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:
+    attention = MultiHeadAttention(
+        width,
+        settings.heads,
+        score=settings.score,
+        position=settings.position,
+        output_projection=settings.block == "pre-norm",
+        length=length,
+    )
+    if settings.block == "plain":
+        return Plain(width, attention)
+    if settings.block == "residual":
+        return Residual(width, attention)
+    return PreNorm(width, attention, settings.feedforward, settings.dropout)
+
+
+def _pool(settings: TextClassifierSettings, width: int) -> nn.Module:
+    if settings.pool == "mean":
+        return MeanPool()
+    if settings.pool == "cls":
+        return FirstPool()
+    score = make_score(settings.pool_score, query_width=width, key_width=width)
+    if settings.pool == "attention":
+        return AttentionPool(width, score)
+    return QueryFromMeanPool(width, score)

@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from regard.errors import RegardError
+from regard.models import MODELS
+from regard.models.baselines import BASELINES, Baseline, NaiveBayesSVM, Tfidf, load
+from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
+
+WORDS = {0: ["dull", "slow", "grey", "weak"], 1: ["bright", "quick", "warm"], 2: ["odd", "blue"]}
+FILLER = ["the", "film", "and", "its", "music", "were", "there", "on", "a", "day"]
+
+
+def texts_of(labels: int, count: int, seed: int) -> tuple[list[str], np.ndarray]:
+    chance = np.random.default_rng(seed)
+    numbers = chance.integers(labels, size=count)
+    texts = [
+        " ".join([*chance.choice(FILLER, 6), chance.choice(WORDS[number]), "<br />End"])
+        for number in numbers
+    ]
+    return texts, numbers
+
+
+def make(name: str, labels: int, **settings: object) -> Baseline:
+    entry = MODELS[name]
+    built = entry.build(entry.configure(settings), vocabulary=0, labels=labels)
+    assert isinstance(built, Baseline)
+    return built
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("labels", [2, 3])
+def test_learns_and_says_probabilities(name: str, labels: int) -> None:
+    model = make(name, labels, inverse_penalty=30).fit(*texts_of(labels, 97, seed=0))
+    texts, numbers = texts_of(labels, 31, seed=1)
+    probabilities = model.probabilities(texts)
+    assert probabilities.shape == (31, labels)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-12)
+    assert (probabilities.argmax(1) == numbers).all()
+    assert model.probabilities([]).shape == (0, labels)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("labels", [2, 3])
+def test_round_trip_without_pickle(name: str, labels: int, tmp_path: Path) -> None:
+    model = make(name, labels).fit(*texts_of(labels, 61, seed=2))
+    model.save(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".txt", ".safetensors"}
+    texts = [*texts_of(labels, 9, seed=3)[0], "", "nothing known 猫"]
+    again = load(tmp_path)
+    assert again.settings == model.settings
+    np.testing.assert_array_equal(again.probabilities(texts), model.probabilities(texts))
+    assert type(model).load(tmp_path).terms == model.terms
+
+
+def test_tfidf_is_scikit_learns_pipeline() -> None:
+    texts, numbers = texts_of(2, 53, seed=4)
+    ours = Tfidf(TfidfSettings(inverse_penalty=3.0), 2).fit(texts, numbers)
+    vectors = TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=2,
+        sublinear_tf=True,
+        token_pattern=r"\w+",
+        preprocessor=lambda text: text.replace("<br />", " ").lower(),
+    )
+    theirs = LogisticRegression(C=3.0, max_iter=1000).fit(vectors.fit_transform(texts), numbers)
+    held_out = texts_of(2, 17, seed=5)[0]
+    np.testing.assert_allclose(
+        ours.probabilities(held_out),
+        theirs.predict_proba(vectors.transform(held_out)),
+        atol=1e-4,
+    )
+
+
+def test_log_count_ratio_by_hand() -> None:
+    # Texts with each term, plus one: good 3 and 1, bad 1 and 2, so ‖p‖ = 4 and ‖q‖ = 3.
+    model = NaiveBayesSVM(NaiveBayesSVMSettings(ngrams=1, minimum=1), 2)
+    model.fit(["good good", "good", "bad"], np.array([1, 1, 0]))
+    assert model.terms == ["bad", "good"]
+    present = model.features(model._counter(vocabulary=model.terms).transform(["good good", "bad"]))
+    assert present.toarray().tolist() == [[0, 1], [1, 0]]
+    ratio = model._log_count_ratio(
+        model.features(model._counter(vocabulary=model.terms).transform(["good", "good", "bad"])),
+        np.array([True, True, False]),
+    )
+    np.testing.assert_allclose(ratio, np.log([(1 / 4) / (2 / 3), (3 / 4) / (1 / 3)]), rtol=1e-6)
+
+
+def test_pairs_of_words_are_seen() -> None:
+    texts = ["not good", "good not"] * 8
+    numbers = np.array([0, 1] * 8)
+    for name in BASELINES:
+        model = make(name, 2, inverse_penalty=10).fit(texts, numbers)
+        assert model.probabilities(texts).argmax(1).tolist() == numbers.tolist()
+
+
+def test_an_unknown_text_is_answered_by_the_bias() -> None:
+    model = make("tfidf", 2).fit(*texts_of(2, 41, seed=6))
+    bias = model.arrays["bias"][0]
+    np.testing.assert_allclose(model.probabilities(["zzz"])[0, 1], 1 / (1 + np.exp(-bias)))
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_what_it_cannot_learn_from_is_said(name: str) -> None:
+    with pytest.raises(RegardError, match="no text of label 1"):
+        make(name, 2).fit(["a", "b"], np.array([0, 0]))
+    with pytest.raises(RegardError, match="give more texts or minimum=1"):
+        make(name, 2).fit(["one", "two", "three"], np.array([0, 1, 1]))
+    with pytest.raises(RegardError, match="learned nothing yet"):
+        make(name, 2).probabilities(["one"])
+
+
+def test_a_damaged_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match="does not hold a saved baseline"):
+        load(tmp_path)
+    make("tfidf", 2).fit(*texts_of(2, 41, seed=7)).save(tmp_path)
+    with pytest.raises(RegardError, match="holds tfidf, not nb-svm"):
+        NaiveBayesSVM.load(tmp_path)
+    (tmp_path / "terms.txt").write_text("one\n")
+    with pytest.raises(RegardError, match="do not belong together"):
+        load(tmp_path)
+    description = json.loads((tmp_path / "baseline.json").read_text())
+    (tmp_path / "baseline.json").write_text(json.dumps({**description, "baseline": "tfdif"}))
+    with pytest.raises(RegardError, match="did you mean tfidf"):
+        load(tmp_path)
+    (tmp_path / "baseline.json").write_text("[]")
+    with pytest.raises(RegardError, match="does not hold a saved baseline"):
+        load(tmp_path)

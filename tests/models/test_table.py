@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+
+from regard.errors import RegardError
+from regard.models import MODELS
+from regard.settings import split
+
+LADDER = """mean attention-pool query-from-mean self-attention +residual +positions +cls
+transformer rnn cnn tfidf nb-svm"""
+
+
+def test_the_ladder_is_complete_and_in_order() -> None:
+    assert " ".join(MODELS) == " ".join(LADDER.split())
+    baselines = [name for name, entry in MODELS.items() if entry.kind == "baseline"]
+    assert baselines == ["tfidf", "nb-svm"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_row_is_described_and_its_defaults_are_settings(name: str) -> None:
+    entry = MODELS[name]
+    assert entry.name == name
+    assert 20 < len(entry.says) < 100
+    settings = entry.configure()
+    assert {key: getattr(settings, key) for key in entry.defaults} == dict(entry.defaults)
+
+
+def test_overrides_come_after_defaults_and_from_strings() -> None:
+    settings = MODELS["+cls"].configure({"pool": "mean", "layers": "2"})
+    assert (settings.pool, settings.layers, settings.block) == ("mean", 2, "residual")
+    (share,) = split(["heads=2", "word-dropout=0.25"], MODELS["transformer"].settings)
+    assert MODELS["transformer"].configure(share).word_dropout == 0.25
+
+
+def test_unknown_settings_are_named() -> None:
+    with pytest.raises(RegardError, match="did you mean heads"):
+        MODELS["transformer"].configure({"head": 2})
+    with pytest.raises(RegardError, match="widths='3;4'"):
+        MODELS["cnn"].configure({"widths": "3;4"})
+
+
+def test_names_are_read_without_torch() -> None:
+    code = (
+        "import sys, regard.models, regard.tasks; "
+        "[entry.configure() for entry in regard.models.MODELS.values()]; "
+        "heavy = {'torch', 'sklearn', 'scipy', 'numpy'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

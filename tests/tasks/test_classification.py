@@ -1,0 +1,167 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from regard.errors import RegardError
+from regard.settings import build
+from regard.tasks import TASKS
+from regard.tasks.classification import Classification, prepare, truncate
+from regard.tasks.settings import ClassificationSettings
+
+LABELS = ("bad", "good", "odd")
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Classification:
+    """120 + 20 texts of 1 to 9 words; the label stands in the text."""
+    chance = np.random.default_rng(0)
+    for name, count in (("train", 120), ("test", 20)):
+        rows = []
+        for row in range(count):
+            label = LABELS[chance.integers(3)]
+            words = [*(f"w{number}" for number in chance.integers(5, size=row % 9)), label]
+            text = " ".join([*chance.permutation(words), f"{name}{row}"])
+            rows.append(json.dumps({"text": text, "label": label}))
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    return make(tmp_path)
+
+
+def make(folder: Path, **options: object) -> Classification:
+    values = {"data": folder / "train.jsonl", "test": folder / "test.jsonl", "length": 7}
+    values |= {"validation": 0.2, **options}
+    return Classification(build(ClassificationSettings, {k: str(v) for k, v in values.items()}))
+
+
+class Counter(nn.Module):
+    """Logits are how often each of the first tokens stands in the text: no parameters."""
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.labels = labels
+        self.seen: list[tuple[int, bool]] = []
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        self.seen.append((tokens.numel(), self.training))
+        inside = torch.arange(tokens.shape[1]) < lengths[:, None]
+        counts = [((tokens == 2 + label) & inside).sum(1) for label in range(self.labels)]
+        return torch.stack(counts, 1).float() + lengths[:, None] * torch.arange(self.labels) / 100
+
+
+def test_splits_are_disjoint_and_complete(task: Classification) -> None:
+    texts = [{e.text for e in task.split(s).examples} for s in ("train", "validation", "test")]
+    assert [len(part) for part in texts] == [len(task.train), len(task.validation), 20]
+    assert len(task.train) + len(task.validation) == 120
+    assert 12 <= len(task.validation) <= 36
+    assert not texts[0] & texts[1]
+    assert task.labels == LABELS
+
+
+def test_encoded_is_compact_truncated_and_in_order(task: Classification) -> None:
+    encoded = task.test
+    assert {ids.dtype for ids in encoded.ids} == {np.dtype(np.int32)}
+    assert encoded.lengths.max() == 7
+    for ids, label, example in zip(encoded.ids, encoded.labels, encoded.examples, strict=True):
+        assert LABELS[label] == example.label
+        whole = task.tokenizer.encode([example.text])[0]
+        assert ids.tolist() == whole[-7:]
+
+
+def test_the_tokenizer_knows_the_train_part_only(task: Classification) -> None:
+    known = set(task.tokenizer.vocabulary)
+    assert all(f"train{row}" not in known for row in range(120))  # each stands once
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [("head", [1, 2, 3, 4, 5]), ("tail", [5, 6, 7, 8, 9]), ("ends", [1, 2, 3, 8, 9])],
+)
+def test_truncation(keep: str, expected: list[int]) -> None:
+    ids = list(range(1, 10))
+    assert list(truncate(ids, 5, keep)) == expected
+    assert list(truncate(ids, 9, keep)) == ids
+    assert len(truncate(ids, 1, keep)) == 1
+
+
+def test_batches_hold_every_example_once(task: Classification) -> None:
+    plan = task.batches("train", tokens=40, seed=3, epoch=2)
+    assert sorted(np.concatenate(plan)) == list(range(len(task.train)))
+    again = task.batches("train", tokens=40, seed=3, epoch=2)
+    assert all((one == two).all() for one, two in zip(plan, again, strict=True))
+    for indexes in plan:
+        batch = task.batch("train", indexes)
+        assert batch.tokens.numel() <= 40
+        for row, index in enumerate(indexes):
+            ids = task.train.ids[index].tolist()
+            assert batch.tokens[row, : batch.lengths[row]].tolist() == ids
+            assert batch.labels[row] == task.train.labels[index]
+
+
+def test_loss_by_hand(task: Classification) -> None:
+    model = Counter(3)
+    batch = task.batch("train", np.array([4, 0, 9]))
+    p = model(batch.tokens, batch.lengths).softmax(1)
+    expected = -torch.stack([p[row, batch.labels[row]].log() for row in range(3)]).mean()
+    assert_close(task.loss(model, batch), expected)
+
+
+def test_predictions_are_in_order_and_in_evaluation_mode(task: Classification) -> None:
+    model = Counter(3).train()
+    probabilities = task.predict(model, "validation", tokens=20)
+    assert model.training
+    assert {training for _, training in model.seen} == {False}
+    assert max(size for size, _ in model.seen) <= 20
+    for row, index in enumerate(range(len(task.validation))):
+        batch = task.batch("validation", np.array([index]))
+        expected = model(batch.tokens, batch.lengths).softmax(1)[0]
+        np.testing.assert_allclose(probabilities[row], expected.numpy(), rtol=1e-6)
+    texts = [example.text for example in task.validation.examples]
+    np.testing.assert_array_equal(task.predict(model, texts, tokens=20), probabilities)
+
+
+def test_predict_takes_empty_texts_and_none(task: Classification) -> None:
+    assert task.predict(Counter(3), ["", "bad"]).shape == (2, 3)
+    assert task.predict(Counter(3), []).shape == (0, 3)
+    with pytest.raises(RegardError, match="splits are train, validation and test, not 'a film'"):
+        task.predict(Counter(3), "a film")
+
+
+def test_texts_are_judged_without_data(task: Classification, tmp_path: Path) -> None:
+    texts = [example.text for example in task.test.examples]
+    saved = Classification(
+        build(ClassificationSettings, {"data": "nowhere.csv", "length": 7}),
+        tokenizer=task.tokenizer,
+        labels=task.labels,
+    )
+    expected = task.predict(Counter(3), "test")
+    np.testing.assert_array_equal(saved.predict(Counter(3), texts), expected)
+
+
+def test_a_label_the_model_never_learned_is_named(task: Classification, tmp_path: Path) -> None:
+    other = Classification(task.settings, tokenizer=task.tokenizer, labels=LABELS[:2])
+    with pytest.raises(RegardError, match=r"test\.jsonl:\d+: the label 'odd' was not among"):
+        _ = other.test
+
+
+def test_fewer_examples(tmp_path: Path, task: Classification) -> None:
+    few = make(tmp_path, examples=50)
+    assert len(few.train) + len(few.validation) == 50
+    assert len(few.test) == 20
+    assert {e.text for e in few.train.examples} <= {e.text for e in task.corpus.train}
+    assert set(few.train.labels.tolist()) == {0, 1, 2}
+
+
+def test_too_few_to_split_is_said(tmp_path: Path, task: Classification) -> None:
+    with pytest.raises(RegardError, match="one side is empty"):
+        _ = make(tmp_path, examples=1).train
+
+
+def test_prepared_once_in_a_process() -> None:
+    settings = build(ClassificationSettings, {"data": "reviews"})
+    one = TASKS["sentiment"].prepare(settings)
+    assert one is prepare(build(ClassificationSettings, {"data": "reviews"}))
+    assert one is not prepare(build(ClassificationSettings, {"data": "reviews", "length": 9}))
