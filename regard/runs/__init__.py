@@ -1,0 +1,25 @@
+"""Runs: names and settings become a task, a model and a folder that remembers everything.
+
+run = open_or_start("runs/first", "sentiment", "transformer", ["epochs=3"])
+for progress in run.train(): ...
+run.evaluate().value
+load("runs/first").predict("not a bad film")
+"""
+
+from regard.runs.config import Config
+from regard.runs.evaluation import Evaluation, Prediction
+from regard.runs.forecast import Forecast, forecast
+from regard.runs.run import Looked, Run, load, open_or_start, start
+
+__all__ = [
+    "Config",
+    "Evaluation",
+    "Forecast",
+    "Looked",
+    "Prediction",
+    "Run",
+    "forecast",
+    "load",
+    "open_or_start",
+    "start",
+]

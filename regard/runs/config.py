@@ -1,0 +1,111 @@
+"""What a run is: a task, a model and their settings; as a file, and compared with another."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from regard.errors import RegardError, look_up
+from regard.models import MODELS, ModelEntry
+from regard.settings import Settings, build, split
+from regard.tasks import TASKS
+from regard.training.settings import TrainingSettings
+
+CONFIG = "config.toml"
+SECTIONS = ("data", "network", "training")
+FREE = {"data_dir", "save_every", "save_seconds"}  # where and when, not what
+
+
+@dataclass(frozen=True)
+class Config:
+    """A task by name, a model by name, and all their settings; ``config.toml`` of a run.
+
+    >>> config = Config.make("sentiment", "transformer", ["steps=100", "score=additive"])
+    >>> config.training.steps, config.network.score
+    (100, 'additive')
+    """
+
+    task: str
+    model: str
+    data: Settings
+    network: Settings
+    training: TrainingSettings
+
+    @classmethod
+    def make(cls, task: str, model: str, overrides: Sequence[str] = ()) -> "Config":
+        """A run's config from ``key=value`` pairs; each key finds the part that it belongs to.
+
+        A key that task and model both have (the `length` of a text) goes to both. Errors: a task,
+        model or key that does not exist, with the nearest spellings.
+        """
+        asked, entry = look_up(TASKS, task, "task"), look_up(MODELS, model, "model")
+        data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
+        return cls(
+            task,
+            model,
+            build(asked.settings, data),
+            entry.configure(network),
+            build(TrainingSettings, training),
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> "Config":
+        """The config of a run's folder. Errors: no folder, no run in it, a file edited badly."""
+        path = folder / CONFIG
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            task, model = str(values["task"]), str(values["model"])
+            sections: list[Mapping[str, Any]] = [values[name] for name in SECTIONS]
+        except (FileNotFoundError, NotADirectoryError):
+            what = "holds no run" if folder.exists() else "does not exist"
+            raise RegardError(
+                f"{folder} {what}; `regard train TASK --out {folder}` would make one"
+            ) from None
+        except (OSError, ValueError, KeyError) as error:
+            raise RegardError(f"{path} is not the config of a run: {error}") from None
+        asked, entry = look_up(TASKS, task, "task"), look_up(MODELS, model, "model")
+        kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
+        data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
+        return cls(task, model, data, network, build(TrainingSettings, sections[2]))
+
+    @property
+    def entry(self) -> ModelEntry:
+        """The model's row in the table."""
+        return MODELS[self.model]
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """Every setting by section: data, network, training."""
+        parts = (self.data, self.network, self.training)
+        return {
+            name: part.model_dump(mode="json") for name, part in zip(SECTIONS, parts, strict=True)
+        }
+
+    def toml(self) -> bytes:
+        """The text of ``config.toml``."""
+        return tomli_w.dumps({"task": self.task, "model": self.model, **self.sections()}).encode()
+
+    def differences(self, there: "Config") -> list[str]:
+        """Each setting that another config has otherwise: "steps is 100 there and 200 here".
+
+        Where the data lie and when to save is not compared: the results do not depend on it.
+        """
+        found = [
+            f"{name} is {theirs!r} there and {ours!r} here"
+            for name, ours, theirs in (
+                ("task", self.task, there.task),
+                ("model", self.model, there.model),
+            )
+            if ours != theirs
+        ]
+        if found:
+            return found
+        theirs = there.sections()
+        return [
+            f"{key} is {theirs[section].get(key)!r} there and {value!r} here"
+            for section, values in self.sections().items()
+            for key, value in values.items()
+            if key not in FREE and theirs[section].get(key) != value
+        ]

@@ -1,0 +1,48 @@
+"""What a run stood on: versions, processor, threads, precision. Written once, into ``env.json``."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from regard.training.precision import choose_precision
+from regard.training.settings import TrainingSettings
+
+PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn", "pydantic")
+
+
+def environment(training: TrainingSettings) -> dict[str, Any]:
+    """This machine and these versions, and what was decided on them for a training."""
+    precision = choose_precision(training.precision)
+    return {
+        "versions": {"python": platform.python_version(), **{n: installed(n) for n in PACKAGES}},
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": training.threads or torch.get_num_threads(),
+        "seed": training.seed,
+        "precision": {"name": precision.name, "reason": precision.reason},
+    }
+
+
+def installed(package: str) -> str:
+    """The version of an installed package, or "not installed"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as info:
+            for line in info:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,131 @@
+"""What a training would cost: two batches, a step on each, and arithmetic."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.runs.build import build_network, pretrained
+from regard.runs.config import Config
+from regard.tasks import TASKS
+from regard.tasks.classification import Classification
+from regard.training.loop import Training, seeded, using_threads
+from regard.training.memory import peak_mb
+from regard.training.precision import choose_precision
+
+if TYPE_CHECKING:
+    from regard.models.baselines import Baseline
+
+SAMPLE = 200  # texts that a baseline is fitted to
+FORWARD = 3  # a step costs so many forward passes
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The cost of a training on this machine, about: it rests on a step or two.
+
+    `disk_mb` while training (three checkpoints of weights, best weights and optimizer); a
+    complete run keeps its weights alone.
+    """
+
+    task: str
+    model: str
+    train: int
+    validation: int
+    test: int
+    parameters: int
+    steps: int
+    seconds: float
+    tokens_per_second: float
+    memory_mb: float
+    disk_mb: float
+    precision: str
+    notes: tuple[str, ...]
+
+    def json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
+    """Load two batches, make a step on each, reckon by the quicker. Nothing is written.
+
+    Errors: as `open_or_start` and `Run.train` would have at their beginning.
+    """
+    config = Config.make(task, model, overrides)
+    prepared = TASKS[task].prepare(config.data)
+    if config.entry.kind == "baseline":
+        return _of_baseline(config, prepared)
+    return _of_network(config, prepared)
+
+
+def _of_network(config: Config, task: Classification) -> Forecast:
+    settings, precision = config.training, choose_precision(config.training.precision)
+    vectors = pretrained(config, task.tokenizer.vocabulary)
+    network = build_network(config, len(task.tokenizer), len(task.labels), vectors=vectors)
+    training = Training(network, task, settings, precision)
+    plan = training.plan()
+    with using_threads(settings.threads):
+        with seeded(0), precision.autocast():  # pays for what every process pays once
+            task.loss(network, task.batch("train", plan[0])).backward()
+        pace = min(_pace(training, indexes) for indexes in plan[:2])
+    mean = int(task.train.lengths.sum()) / len(plan)
+    unit, amount = settings.budget
+    steps = {
+        "epochs": amount * len(plan),
+        "steps": amount,
+        "tokens": amount / mean,
+        "minutes": amount * 60 / (pace * mean),
+    }[unit]
+    validations = 1 + steps / (settings.evaluate_every or max(len(plan) / 2, 1))
+    judged = validations * int(task.validation.lengths.sum()) + int(task.test.lengths.sum())
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return Forecast(
+        task=config.task,
+        model=config.model,
+        train=len(task.train),
+        validation=len(task.validation),
+        test=len(task.test),
+        parameters=parameters,
+        steps=round(steps),
+        seconds=amount * 60 if unit == "minutes" else pace * (steps * mean + judged / FORWARD),
+        tokens_per_second=1 / pace,
+        memory_mb=peak_mb(),
+        disk_mb=3 * 4 * 4 * parameters / 1e6,
+        precision=f"{precision.name}: {precision.reason}",
+        notes=tuple(task.corpus.notes),
+    )
+
+
+def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
+    """Seconds per token, padding not counted, of one step on one batch."""
+    begun, before = time.monotonic(), training.state.tokens
+    training.update(indexes)
+    return (time.monotonic() - begun) / max(training.state.tokens - before, 1)
+
+
+def _of_baseline(config: Config, task: Classification) -> Forecast:
+    baseline: "Baseline" = config.entry.build(config.network, vocabulary=0, labels=len(task.labels))
+    every = max(len(task.train) // SAMPLE, 1)
+    texts = [example.text for example in task.train.examples[::every]]
+    begun = time.monotonic()
+    baseline.fit(texts, task.answers("train")[::every])
+    seconds = (time.monotonic() - begun) * len(task.train) / len(texts)
+    return Forecast(
+        task=config.task,
+        model=config.model,
+        train=len(task.train),
+        validation=len(task.validation),
+        test=len(task.test),
+        parameters=sum(array.size for array in baseline.arrays.values()),
+        steps=1,
+        seconds=seconds,
+        tokens_per_second=int(task.train.lengths.sum()) / seconds,
+        memory_mb=peak_mb(),
+        disk_mb=sum(array.nbytes for array in baseline.arrays.values()) / 1e6 * every,
+        precision="fp32: scikit-learn's",
+        notes=tuple(task.corpus.notes),
+    )

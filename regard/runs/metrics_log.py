@@ -1,0 +1,51 @@
+"""``metrics.jsonl``: a line every few steps, in step with the checkpoints whatever happens."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from regard.training import durable
+from regard.training.loop import Progress
+
+EVERY = 10  # steps; those with a validation always have a line
+
+
+class MetricsLog:
+    """The lines of one training. After a kill, lines of steps that are made again go first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.begun = False
+
+    def add(self, progress: Progress) -> None:
+        """Append a step's line, if this step gets one."""
+        if not self.begun:
+            self.cut(progress.step)
+            self.begun = True
+        if progress.step > 1 and progress.step % EVERY and progress.validation is None:
+            return
+        row = asdict(progress)
+        del row["note"]
+        line = (json.dumps(row, allow_nan=False) + "\n").encode()
+        with durable.told(self.path, len(line)), self.path.open("ab") as file:
+            file.write(line)
+
+    def cut(self, step: int) -> None:
+        """Drop the lines of this step and later ones, and what a kill left of a line."""
+        if self.path.exists():
+            kept = [row for row in self.rows() if row["step"] < step]
+            lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
+            durable.write_bytes(self.path, lines.encode())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every whole line, as written."""
+        if not self.path.exists():
+            return []
+        rows = []
+        for line in self.path.read_bytes().splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:  # the last line, cut off by a kill or a full disk
+                break
+        return rows

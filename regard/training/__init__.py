@@ -1,0 +1,1 @@
+"""Training: one plain loop, checkpoints that survive anything, and what makes a step fast."""

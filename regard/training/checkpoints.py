@@ -1,0 +1,111 @@
+"""Checkpoints of a training: whole or not there, hashed, tensors in safetensors."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.training import durable
+
+Tensors = dict[str, Tensor]
+STEP = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a training needs to go on: groups of tensors and plain numbers."""
+
+    step: int
+    tensors: Mapping[str, Tensors]
+    state: Mapping[str, Any]
+
+
+class Checkpoints:
+    """The folder of a run's checkpoints, ``step-N/`` each; the last `keep` stay.
+
+    One process writes here at a time: a run holds its lock while it trains.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self.keep = folder, keep
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; once it is on the disk, drop those that are no longer kept.
+
+        Errors: no space: one line with the size needed, and the earlier checkpoints are whole.
+        """
+        files = {
+            f"{group}.safetensors": safetensors.torch.save(dict(tensors))
+            for group, tensors in checkpoint.tensors.items()
+        }
+        files["state.json"] = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        durable.write_folder(self.folder / f"step-{checkpoint.step}", files)
+        for step in self.steps()[: -self.keep]:
+            durable.remove_folder(self.folder / f"step-{step}")
+
+    def steps(self) -> list[int]:
+        """The steps of which there is a checkpoint, in order; none is a partial one."""
+        found = (STEP.fullmatch(path.name) for path in self.folder.glob("step-*"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def load(self, step: int) -> Checkpoint:
+        """One checkpoint, each file compared with its hash. Errors: damage, in one line."""
+        files = durable.read_folder(self.folder / f"step-{step}")
+        tensors = {
+            name.removesuffix(".safetensors"): safetensors.torch.load(data)
+            for name, data in files.items()
+            if name.endswith(".safetensors")
+        }
+        return Checkpoint(step, tensors, json.loads(files["state.json"]))
+
+    def latest(self) -> tuple[Checkpoint | None, str]:
+        """The newest checkpoint that can be read, and a word on those that cannot.
+
+        Leftovers of writers that were killed are removed; a damaged checkpoint is renamed to
+        ``step-N.damaged``, out of the way of the one that will take its place.
+        """
+        durable.remove_leftovers(self.folder)
+        says: list[str] = []
+        for step in reversed(self.steps()):
+            try:
+                return self.load(step), " ".join(says)
+            except RegardError as error:
+                path = self.folder / f"step-{step}"
+                aside = path.with_name(f"{path.name}.damaged")
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+                says.append(f"{error}; put aside as {aside.name}.")
+        return None, " ".join(says)
+
+
+def weights(model: nn.Module) -> Tensors:
+    """A copy of a model's parameters and saved buffers by name; tied ones stand once."""
+    saved = model.state_dict(keep_vars=True)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: named[name].detach().clone().contiguous() for name in named if name in saved}
+
+
+def load_weights(model: nn.Module, tensors: Tensors) -> None:
+    """Put the tensors of `weights` into a model. Errors: a name or shape that does not fit."""
+    saved = model.state_dict(keep_vars=True)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    here = {name: value for name, value in named.items() if name in saved}
+    if odd := sorted(here.keys() ^ tensors.keys()):
+        raise RegardError(f"these weights are of another model: {odd[0]} stands on one side only")
+    for name, value in here.items():
+        if value.shape != tensors[name].shape:
+            raise RegardError(
+                f"these weights are of another model: {name} is {tuple(tensors[name].shape)} "
+                f"there and {tuple(value.shape)} here"
+            )
+        with torch.no_grad():
+            value.copy_(tensors[name])

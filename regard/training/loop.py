@@ -1,0 +1,311 @@
+"""The training loop: plain PyTorch, a generator that yields its progress.
+
+Everything random is a pure function of the seed and the step: the order of the data of (seed,
+epoch), dropout of (seed, step). So a checkpoint holds no generator's state, and a training that
+was killed at any moment goes on to the very bits it would have reached.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.errors import RegardError
+from regard.tasks.metrics import accuracy, log_loss
+from regard.tasks.task import Task
+from regard.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    Tensors,
+    load_weights,
+    weights,
+)
+from regard.training.memory import peak_mb
+from regard.training.optimizer import AdamW
+from regard.training.precision import Precision, choose_precision
+from regard.training.schedules import factor
+from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
+
+__all__ = ["Progress", "Training", "TrainingSettings", "train"]
+
+SMOOTH = 0.98  # of the running mean of the loss: about the last 50 steps
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands after a step.
+
+    `steps` is all steps foreseen; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
+    a running mean over some 50 steps; `tokens` are those read so far, padding not counted;
+    `seconds` are those of the whole training, earlier processes included; `validation` is the
+    task's metric where this step was followed by a validation; `note` a word on a resume.
+    """
+
+    step: int
+    steps: int
+    epoch: float
+    loss: float
+    learning_rate: float
+    tokens: int
+    tokens_per_second: float
+    seconds: float
+    seconds_left: float
+    validation: float | None
+    validation_loss: float | None
+    best: float | None
+    peak_mb: float
+    note: str = ""
+
+
+@dataclass
+class State:
+    """The plain numbers of a training; with the tensors, all that a checkpoint holds."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0  # batches done of this epoch's plan
+    plan: int = 1  # batches in it
+    tokens: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0  # running mean, still to be divided by 1 − SMOOTH^step
+    best: float | None = None
+    best_loss: float = math.inf
+    best_step: int = 0
+    worse: int = 0  # validations since the best
+
+
+def train(
+    model: nn.Module,
+    task: Task[Any],
+    settings: TrainingSettings,
+    checkpoints: Checkpoints | None = None,
+    *,
+    precision: Precision | None = None,
+) -> Iterator[Progress]:
+    """Train a model on a task's train split, and leave it with its best weights.
+
+    Best is judged on the validation split; the test split is never touched. With `checkpoints` the
+    training goes on from the newest that can be read, to weights that are bit-identical to those
+    of a training that was never stopped (same machine kind and threads; a budget in minutes
+    excepted, where the learning rate follows the clock).
+
+    Errors: no space for a checkpoint; a loss that is not finite.
+    """
+    precision = precision or choose_precision(settings.precision)
+    with using_threads(settings.threads):
+        yield from Training(model, task, settings, precision).run(checkpoints)
+
+
+class Training:
+    """A model, its optimizer and how far they are."""
+
+    def __init__(
+        self, model: nn.Module, task: Task[Any], settings: TrainingSettings, precision: Precision
+    ) -> None:
+        self.model, self.task, self.settings, self.precision = model, task, settings, precision
+        self.optimizer = AdamW(model, settings.weight_decay)
+        self.state = State()
+        self.best: Tensors = {}
+        self.batch_tokens = settings.batch_tokens or fitting_batch(task)
+        self.begun = time.monotonic()
+
+    def run(self, checkpoints: Checkpoints | None = None) -> Iterator[Progress]:
+        """Resume, train, validate, save; in the end the best weights are in the model."""
+        note = self.resume(checkpoints) if checkpoints else ""
+        earlier, tokens_before = self.state.seconds, self.state.tokens
+        self.begun = saved = time.monotonic()
+        while not self.finished():
+            plan = self.plan()
+            for indexes in plan[self.state.position :]:
+                rate = self.update(indexes)
+                self.state.seconds = earlier + time.monotonic() - self.begun
+                measured = self.validate() if self.validation_due() else (None, None)
+                self.state.seconds = earlier + time.monotonic() - self.begun
+                yield self.progress(rate, measured, tokens_before, note)
+                note = ""
+                if checkpoints and self.save_due(saved):
+                    checkpoints.save(self.checkpoint())
+                    saved = time.monotonic()
+                if self.finished():
+                    break
+            else:
+                self.state.epoch, self.state.position = self.state.epoch + 1, 0
+        load_weights(self.model, self.best)
+        self.model.eval()
+
+    def plan(self) -> Sequence[NDArray[np.integer]]:
+        """The batches of the current epoch: a pure function of (seed, epoch)."""
+        plan = self.task.batches(
+            "train",
+            tokens=self.batch_tokens,
+            seed=self.settings.seed,
+            epoch=self.state.epoch,
+            shuffle=True,
+        )
+        if not len(plan):
+            raise RegardError("there is nothing to train on: the train split is empty")
+        self.state.plan = len(plan)
+        return plan
+
+    def update(self, indexes: NDArray[np.integer]) -> float:
+        """One step of the optimizer on one batch; answers the learning rate that it took."""
+        batch, state, settings = self.task.batch("train", indexes), self.state, self.settings
+        rate = settings.learning_rate * factor(settings.schedule, self.done(), settings.warmup)
+        self.model.train()
+        self.optimizer.zero()
+        with seeded(step_seed(settings.seed, state.step)):
+            with self.precision.autocast():
+                loss = self.task.loss(self.model, batch)
+            loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
+        value = loss.item()
+        if not math.isfinite(value + norm.item()):
+            raise RegardError(
+                f"the loss or its gradient is not finite at step {state.step + 1}; "
+                f"a learning_rate below {settings.learning_rate:g} or a longer warmup may help"
+            )
+        self.optimizer.step(rate)
+        state.step += 1
+        state.position += 1
+        state.tokens += int(batch.lengths.sum())
+        state.loss = SMOOTH * state.loss + (1 - SMOOTH) * value
+        return rate
+
+    def done(self) -> float:
+        """The share of the budget that is used: 0 at first, 1 at the end."""
+        unit, amount = self.settings.budget
+        used = {
+            "epochs": self.state.epoch + self.state.position / self.state.plan,
+            "steps": self.state.step,
+            "tokens": self.state.tokens,
+            "minutes": self.state.seconds / 60,
+        }
+        return min(used[unit] / amount, 1.0)
+
+    def finished(self) -> bool:
+        """Whether the budget is used up or patience is lost."""
+        patience = self.settings.patience
+        return self.done() >= 1 or bool(patience and self.state.worse >= patience)
+
+    def validation_due(self) -> bool:
+        """Whether this step is one after which to validate; the last always is."""
+        state, every = self.state, self.settings.evaluate_every
+        regular = (
+            state.step % every == 0 if every else state.position in (state.plan // 2, state.plan)
+        )
+        return regular or self.done() >= 1
+
+    def validate(self) -> tuple[float, float]:
+        """Metric and loss on the validation split; keeps the weights if they are the best yet."""
+        state = self.state
+        with self.precision.autocast():
+            said = self.task.predict(self.model, "validation", tokens=MOST_TOKENS)
+        answers = self.task.answers("validation")
+        metric, loss = accuracy(said, answers), log_loss(said, answers)
+        if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
+            state.best, state.best_loss, state.best_step, state.worse = metric, loss, state.step, 0
+            self.best = weights(self.model)
+        else:
+            state.worse += 1
+        return metric, loss
+
+    def save_due(self, saved: float) -> bool:
+        """Whether to save after this step. It changes nothing in the results."""
+        every = self.settings.save_every
+        return (
+            self.finished()
+            or bool(every and self.state.step % every == 0)
+            or time.monotonic() - saved >= self.settings.save_seconds
+        )
+
+    def checkpoint(self) -> Checkpoint:
+        """All that this training needs to go on."""
+        tensors = {
+            "model": weights(self.model),
+            "optimizer": self.optimizer.state(),
+            "best": self.best,
+        }
+        state = asdict(self.state)
+        if not self.best:
+            del state["best_loss"]  # infinite, which JSON cannot say
+        return Checkpoint(self.state.step, tensors, state)
+
+    def resume(self, checkpoints: Checkpoints) -> str:
+        """Go back to the newest readable checkpoint; says which, and what could not be read."""
+        found, says = checkpoints.latest()
+        if found is None:
+            return f"{says} It begins anew." if says else ""
+        self.state = State(**found.state)
+        self.best = dict(found.tensors["best"])
+        load_weights(self.model, found.tensors["model"])
+        self.optimizer.load(dict(found.tensors["optimizer"]))
+        return f"{says} Resumed from step {found.step}.".strip()
+
+    def progress(
+        self,
+        rate: float,
+        measured: tuple[float | None, float | None],
+        tokens_before: int,
+        note: str,
+    ) -> Progress:
+        """What to tell after a step."""
+        state, done, here = self.state, self.done(), time.monotonic() - self.begun
+        return Progress(
+            step=state.step,
+            steps=round(state.step / done),
+            epoch=state.epoch + state.position / state.plan,
+            loss=state.loss / (1 - SMOOTH**state.step),
+            learning_rate=rate,
+            tokens=state.tokens,
+            tokens_per_second=(state.tokens - tokens_before) / max(here, 1e-9),
+            seconds=state.seconds,
+            seconds_left=0.0 if self.finished() else state.seconds * (1 - done) / done,
+            validation=measured[0],
+            validation_loss=measured[1],
+            best=state.best,
+            peak_mb=peak_mb(),
+            note=note,
+        )
+
+
+def fitting_batch(task: Task[Any]) -> int:
+    """Tokens of a batch such that an epoch has some steps; of the data alone, not of the seed."""
+    plan = task.batches("train", tokens=MOST_TOKENS, seed=0, epoch=0, shuffle=False)
+    if len(plan) >= LEAST_STEPS or not len(plan):
+        return MOST_TOKENS
+    longest = max(int(task.batch("train", indexes).lengths.max()) for indexes in plan)
+    return max(MOST_TOKENS * len(plan) // LEAST_STEPS, longest)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, torch draws from this seed; afterwards the caller's random numbers go on.
+
+    Not `torch.manual_seed`: without CUDA it keeps a stack trace for every call, for ever.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Inside, torch computes with so many threads; 0 leaves them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def step_seed(seed: int, step: int) -> int:
+    """A seed for the dropout of one step, far from those of other steps and seeds."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0])

@@ -1,0 +1,82 @@
+"""The settings of a training."""
+
+from typing import Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from regard.errors import RegardError, look_up
+from regard.settings import Settings
+from regard.training.schedules import SCHEDULES
+
+DEFAULT_EPOCHS = 5.0
+MOST_TOKENS = 8192
+LEAST_STEPS = 50
+Asked = Literal["auto", "fp32", "bf16"]
+
+
+class Budget(NamedTuple):
+    """How long to train: an amount of epochs, steps, tokens or minutes."""
+
+    unit: str
+    amount: float
+
+
+class TrainingSettings(Settings):
+    """How a model is trained. Of epochs, steps, tokens and minutes one at most is given.
+
+    A budget in minutes lets the learning rate follow the clock, so two such runs differ in their
+    bits; with every other budget the same settings make the same weights.
+    """
+
+    seed: int = Field(0, ge=0, description="decides first weights, order of data, dropout")
+    epochs: float = Field(
+        0.0,
+        ge=0,
+        description=f"budget: passes over the data ({DEFAULT_EPOCHS:g} if no budget is given)",
+    )
+    steps: int = Field(0, ge=0, description="budget: updates of the weights")
+    tokens: int = Field(0, ge=0, description="budget: tokens read, padding not counted")
+    minutes: float = Field(0.0, ge=0, description="budget: time, validation included")
+    learning_rate: float = Field(1e-3, gt=0, description="AdamW's, at its highest")
+    warmup: float = Field(
+        0.05, ge=0, le=1, description="share of the budget in which the rate rises"
+    )
+    schedule: str = Field("linear", description=f"how the rate falls: {', '.join(SCHEDULES)}")
+    weight_decay: float = Field(
+        0.01, ge=0, description="of matrices; embeddings, norms and biases have none"
+    )
+    clip: float = Field(1.0, ge=0, description="largest norm of a gradient; 0 leaves it")
+    batch_tokens: int = Field(
+        0,
+        ge=0,
+        description=f"tokens of a batch, padding counted; 0: {MOST_TOKENS:,}, or fewer where the "
+        f"data are so small that an epoch would not have {LEAST_STEPS} steps",
+    )
+    evaluate_every: int = Field(0, ge=0, description="steps between validations; 0: twice an epoch")
+    patience: int = Field(
+        0, ge=0, description="stop after so many validations without gain; 0: never"
+    )
+    precision: Asked = Field("auto", description="auto, fp32 or bf16")
+    threads: int = Field(0, ge=0, description="of this training; 0: as torch has them")
+    save_every: int = Field(0, ge=0, description="steps between checkpoints; 0: by time alone")
+    save_seconds: float = Field(30.0, gt=0, description="most seconds between checkpoints")
+
+    @model_validator(mode="after")
+    def one_budget(self) -> Self:
+        given = [unit for unit in ("epochs", "steps", "tokens", "minutes") if getattr(self, unit)]
+        if len(given) > 1:
+            raise RegardError(f"one budget at a time, not {' and '.join(given)}; leave one out")
+        look_up(SCHEDULES, self.schedule, "schedule")
+        return self
+
+    @property
+    def budget(self) -> Budget:
+        """The one budget.
+
+        >>> TrainingSettings(steps=500).budget
+        Budget(unit='steps', amount=500.0)
+        """
+        for unit in ("steps", "tokens", "minutes", "epochs"):
+            if amount := getattr(self, unit):
+                return Budget(unit, float(amount))
+        return Budget("epochs", DEFAULT_EPOCHS)

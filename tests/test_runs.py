@@ -1,0 +1,422 @@
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard import runs
+from regard.errors import RegardError
+from regard.models import MODELS
+from regard.runs.config import Config
+
+BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
+TINY = [*BRIEF, "epochs=2"]
+SMALL = ["heads=2", "layers=1", "feedforward=12", *TINY]
+
+
+def finish(run: runs.Run) -> list[int]:
+    return [progress.step for progress in run.train()]
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of a tiny transformer."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    finish(runs.start(folder, "sentiment", "transformer", SMALL))
+    return folder
+
+
+def test_the_folder_holds_what_was_promised(whole: Path) -> None:
+    names = {
+        "config.toml", "env.json", "metrics.jsonl", "model.safetensors", "tokenizer.json",
+        "predictions.jsonl",
+    }  # fmt: skip
+    assert {path.name for path in whole.iterdir()} == {*names, "MANIFEST.json"}
+    manifest = json.loads((whole / "MANIFEST.json").read_text())
+    assert {name: sha256(whole / name) for name in names} == {
+        name: entry["sha256"] for name, entry in manifest.items()
+    }
+    environment = json.loads((whole / "env.json").read_text())
+    assert environment["seed"] == 0
+    assert environment["threads"] == 1
+    assert environment["precision"] == {"name": "fp32", "reason": "asked for"}
+    assert environment["versions"]["torch"] == torch.__version__.partition("+")[0] or (
+        environment["versions"]["torch"] == torch.__version__
+    )
+    assert environment["data"]["labels"] == ["negative", "positive"]
+    config = Config.read(whole)
+    assert (config.task, config.model, config.training.epochs) == ("sentiment", "transformer", 2)
+    assert config == Config.make("sentiment", "transformer", SMALL)
+
+
+def test_metrics_tell_the_way(whole: Path) -> None:
+    rows = runs.load(whole).metrics()
+    steps = [row["step"] for row in rows]
+    assert steps == sorted(set(steps))
+    assert rows[-1]["step"] == rows[-1]["steps"]
+    assert rows[-1]["validation"] is not None
+    assert rows[-1]["best"] == max(row["validation"] or 0 for row in rows)
+
+
+def test_same_command_says_complete_and_changes_nothing(whole: Path) -> None:
+    before = {path.name: (sha256(path), path.stat().st_mtime_ns) for path in whole.iterdir()}
+    run = runs.open_or_start(whole, "sentiment", "transformer", SMALL)
+    assert run.complete
+    assert finish(run) == []
+    after = {path.name: (sha256(path), path.stat().st_mtime_ns) for path in whole.iterdir()}
+    assert before == after
+
+
+def test_same_command_elsewhere_makes_the_same_bits(whole: Path, tmp_path: Path) -> None:
+    finish(runs.start(tmp_path / "again", "sentiment", "transformer", SMALL))
+    for name in ("model.safetensors", "predictions.jsonl", "config.toml", "tokenizer.json"):
+        assert sha256(tmp_path / "again" / name) == sha256(whole / name), name
+
+
+def test_another_seed_makes_others(whole: Path, tmp_path: Path) -> None:
+    finish(runs.start(tmp_path / "seed", "sentiment", "transformer", [*SMALL, "seed=1"]))
+    assert sha256(tmp_path / "seed" / "model.safetensors") != sha256(whole / "model.safetensors")
+
+
+def test_other_settings_are_refused_by_name(whole: Path) -> None:
+    other = [item for item in SMALL if not item.startswith("epochs")] + ["epochs=7", "score=dot"]
+    with pytest.raises(RegardError) as told:
+        runs.open_or_start(whole, "sentiment", "transformer", other)
+    line = str(told.value)
+    assert "epochs is 2.0 there and 7.0 here" in line
+    assert "score is 'scaled-dot' there and 'dot' here" in line
+    assert "width" not in line
+    with pytest.raises(RegardError, match="model is 'transformer' there and 'mean' here"):
+        runs.open_or_start(whole, "sentiment", "mean")
+
+
+def test_where_and_when_may_differ(whole: Path) -> None:
+    free = [*SMALL, "data_dir=/elsewhere", "save_every=3", "save_seconds=5"]
+    assert runs.open_or_start(whole, "sentiment", "transformer", free).complete
+
+
+def test_folders_of_something_else_are_left_alone(tmp_path: Path, whole: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(RegardError, match="holds something else than a run"):
+        runs.open_or_start(tmp_path, "sentiment", "mean")
+    with pytest.raises(RegardError, match="holds something else than a run"):
+        runs.open_or_start(tmp_path / "thesis.tex", "sentiment", "mean")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(RegardError, match="holds no run"):
+        runs.load(tmp_path)
+    with pytest.raises(RegardError, match="does not exist"):
+        runs.load(tmp_path / "nowhere")
+    with pytest.raises(RegardError, match="holds a run already"):
+        runs.start(whole, "sentiment", "mean")
+
+
+def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
+    for text in ("task = ", "task = 'sentiment'", "task = 3\nmodel = 4"):
+        (tmp_path / "config.toml").write_text(text)
+        with pytest.raises(RegardError, match=r"config\.toml is not the config of a run"):
+            runs.load(tmp_path)
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 6])
+def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) -> None:
+    settings = [*SMALL, "save_every=2"]
+    run = runs.open_or_start(tmp_path / "run", "sentiment", "transformer", settings)
+    training = run.train()
+    for _ in islice(training, stop):
+        pass
+    training.close()
+    assert not run.complete
+    with pytest.raises(RegardError, match="is not complete"):
+        run.predict("a film")
+    resumed = runs.open_or_start(tmp_path / "run", "sentiment", "transformer", settings)
+    told = list(resumed.train())
+    assert told[0].step == (stop - 1) // 2 * 2 + 1
+    for name in ("model.safetensors", "predictions.jsonl", "tokenizer.json"):
+        assert sha256(tmp_path / "run" / name) == sha256(whole / name), name
+    timed = {"tokens_per_second", "seconds", "seconds_left", "peak_mb"}
+    ours, theirs = (
+        [{key: value for key, value in row.items() if key not in timed} for row in run.metrics()]
+        for run in (resumed, runs.load(whole))
+    )
+    assert ours == theirs
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
+    settings = [*SMALL, "save_every=2"]
+    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    for _ in islice(training, 4):
+        pass
+    training.close()
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99')
+    run = runs.load(tmp_path / "run")
+    finish(run)
+    steps = [row["step"] for row in run.metrics()]
+    assert steps == sorted(set(steps))
+    assert 99 not in steps
+    assert steps[-1] == run.metrics()[-1]["steps"]
+
+
+def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", SMALL)
+    training = run.train()
+    next(training)
+    with pytest.raises(RegardError, match=r"process \d+ is at work in"):
+        next(runs.load(tmp_path / "run").train())
+    training.close()
+    assert finish(runs.load(tmp_path / "run"))[0] == 1
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", SMALL)
+    code = (
+        "import sys; from regard import runs; training = runs.load(sys.argv[1]).train()\n"
+        "next(training); print('begun', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        with pytest.raises(RegardError, match=f"process {process.pid} is at work"):
+            next(run.train())
+        process.kill()
+    assert finish(run)[-1] > 0
+    assert run.complete
+
+
+def test_a_full_disk_loses_nothing(whole: Path, small_disk: Path) -> None:
+    settings = [*SMALL, "save_every=2"]
+    run = runs.start(small_disk / "run", "sentiment", "transformer", settings)
+    training, ballast = run.train(), small_disk / "ballast"
+    for _ in islice(training, 3):  # one checkpoint is written
+        pass
+    with pytest.raises(OSError, match="No space left"):
+        ballast.write_bytes(bytes(1 << 20))
+    with pytest.raises(RegardError, match=r"step-4: No space left on device; it needs 0\.\d MB"):
+        list(training)
+    assert run.folder.checkpoints.steps() == [2]
+    assert run.folder.checkpoints.load(2).step == 2
+    ballast.unlink()
+    told = list(
+        runs.open_or_start(small_disk / "run", "sentiment", "transformer", settings).train()
+    )
+    assert told[0].step == 3
+    assert sha256(small_disk / "run" / "model.safetensors") == sha256(whole / "model.safetensors")
+
+
+def test_changed_data_are_noticed(tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    rows = [f"good number {n} of all,up" for n in range(40)] + [
+        f"bad number {n} of all,down" for n in range(40)
+    ]
+    data.write_text("\n".join(["text,label", *rows]))
+    settings = [*SMALL, f"data={data}", "save_every=1"]
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    training = run.train()
+    for _ in islice(training, 2):
+        pass
+    training.close()
+    data.write_text("\n".join(["text,label", *rows, "good after all,up"]))
+    from regard.tasks.classification import prepare
+
+    prepare.cache_clear()  # as another process would
+    with pytest.raises(RegardError, match=r"the data of .* are not what they were"):
+        finish(runs.load(tmp_path / "run"))
+
+
+def test_evaluation_is_of_the_test_split(whole: Path) -> None:
+    judged = runs.load(whole).evaluate()
+    assert judged.n == 120
+    assert judged.value == judged.correct.mean()
+    assert judged.low < judged.value < judged.high
+    assert judged.confusion.sum() == 120
+    assert np.trace(judged.confusion) == judged.correct.sum()
+    rows = [json.loads(line) for line in (whole / "predictions.jsonl").read_text().splitlines()]
+    assert rows[3]["label"] == judged.examples[3].label
+    assert rows[3]["source"] == judged.examples[3].source
+    assert rows[3]["probabilities"]["positive"] == pytest.approx(judged.probabilities[3, 1])
+    again = runs.load(whole).probabilities([row["text"] for row in rows])
+    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+
+
+def test_evaluation_of_another_file(whole: Path, tmp_path: Path) -> None:
+    file = tmp_path / "more.csv"
+    file.write_text("text,label\na good film,positive\na bad film,negative\nfine,positive\n")
+    run = runs.load(whole)
+    judged = run.evaluate(file)
+    assert judged.n == 3
+    said = [answer.label for answer in run.predict(["a good film", "a bad film", "fine"])]
+    assert judged.correct.tolist() == [
+        said[0] == "positive", said[1] == "negative", said[2] == "positive",
+    ]  # fmt: skip
+    file.write_text("text,label\na good film,positive\nodd,neutral\n")
+    with pytest.raises(RegardError, match=r"more\.csv:3: the label 'neutral' is none of those"):
+        run.evaluate(file)
+
+
+def test_a_run_answers_without_its_data(whole: Path, tmp_path: Path, monkeypatch) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr("regard.tasks.classification.load_corpus", unreachable)
+    run = runs.load(copy)
+    one = run.predict("a good film")
+    assert one.label in ("negative", "positive")
+    assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-6)
+    assert one.label == max(one.probabilities, key=one.probabilities.__getitem__)
+    many = run.predict(["a good film", "", "utterly unknown wörds ☃"])
+    assert many[0].probabilities == pytest.approx(one.probabilities, abs=1e-6)
+    assert len(many) == 3
+    assert run.predict([]) == []
+
+
+def test_a_changed_file_is_not_believed(whole: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    victim = copy / "model.safetensors"
+    data = bytearray(victim.read_bytes())
+    data[-1] ^= 1
+    victim.write_bytes(bytes(data))
+    with pytest.raises(RegardError, match="has changed since the run was completed"):
+        runs.load(copy).predict("a film")
+    victim.unlink()
+    with pytest.raises(RegardError, match="cannot be read"):
+        runs.load(copy).predict("a film")
+
+
+def test_attention_of_a_text(whole: Path) -> None:
+    looked = runs.load(whole).attention("A film that isn't bad")
+    assert [layer.tokens for layer in looked] == [["a", "film", "that", "is", "n't", "bad"]] * 2
+    assert [layer.weights.shape for layer in looked] == [(2, 6, 6), (1, 1, 6)]
+    for layer in looked:
+        np.testing.assert_allclose(layer.weights.sum(-1), 1, atol=1e-5)
+    with pytest.raises(RegardError, match="no word to look at"):
+        runs.load(whole).attention(" ")
+
+
+NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_every_network_makes_the_round(model: str, tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", "sentiment", model, [*BRIEF, "steps=2"])
+    finish(run)
+    loaded = runs.load(tmp_path / "run")
+    assert loaded.evaluate().n == 120
+    assert loaded.predict("a film").probabilities.keys() == {"negative", "positive"}
+    for layer in loaded.attention("a good film"):
+        assert layer.weights.shape[-1] == len(layer.tokens)
+        assert len(layer.tokens) == 3 + (model == "+cls")
+
+
+@pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
+def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
+    run = runs.open_or_start(tmp_path / "run", "sentiment", model, ["examples=300"])
+    (told,) = run.train()
+    assert told.step == told.steps == 1
+    assert told.validation == told.best
+    loaded = runs.load(tmp_path / "run")
+    judged = loaded.evaluate()
+    assert judged.n == 300
+    assert judged.value > 0.55  # words alone tell a little
+    again = loaded.probabilities([example.text for example in judged.examples])
+    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+    assert len(loaded.metrics()) == 1
+    assert finish(runs.open_or_start(tmp_path / "run", "sentiment", model, ["examples=300"])) == []
+    with pytest.raises(RegardError, match="no attention to look at"):
+        loaded.attention("a film")
+    (tmp_path / "run" / "model" / "terms.txt").write_text("gone\n")
+    with pytest.raises(RegardError, match="damaged"):
+        runs.load(tmp_path / "run").predict("a film")
+
+
+def test_pretrained_vectors_are_not_needed_afterwards(tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("the 0.5 0.5 0.5\nit -0.5 0.5 0.25\n")
+    settings = ["examples=120", "steps=3", "threads=1", f"vectors={vectors}"]
+    run = runs.start(tmp_path / "run", "sentiment", "attention-pool", settings)
+    finish(run)
+    environment = json.loads((tmp_path / "run" / "env.json").read_text())
+    assert environment["vectors"]["found"] == 2
+    assert environment["vectors"]["width"] == 3
+    vectors.unlink()
+    loaded = runs.load(tmp_path / "run")
+    assert loaded.network.embedding.weight.shape[1] == 3
+    judged = run.evaluate()
+    again = loaded.probabilities([example.text for example in judged.examples])
+    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "unit"), [("transformer", "epochs"), ("mean", "steps"), ("tfidf", "epochs")]
+)
+def test_forecast_writes_nothing(
+    model: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = runs.forecast("sentiment", model, ["examples=200", f"{unit}=4"])
+    assert list(tmp_path.iterdir()) == []
+    assert told.train + told.validation == 200
+    assert told.test == 200
+    assert told.parameters > 100
+    assert told.seconds > 0
+    assert told.memory_mb > 50
+    if unit == "steps":
+        assert told.steps == 4
+
+
+def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:
+    told = runs.forecast("sentiment", "mean", ["examples=200", "minutes=2"])
+    assert told.seconds == 120
+    assert told.steps > 100
+
+
+@pytest.fixture
+def steps_of_two(tmp_path: Path) -> Path:
+    training = runs.start(
+        tmp_path / "run", "sentiment", "transformer", [*SMALL, "save_every=2"]
+    ).train()
+    for _ in islice(training, 4):
+        pass
+    training.close()
+    return tmp_path / "run"
+
+
+def test_threads_and_precision_are_those_of_the_beginning(steps_of_two: Path) -> None:
+    path = steps_of_two / "env.json"
+    environment = json.loads(path.read_text())
+    environment["threads"] = 2
+    environment["precision"] = {"name": "fp32", "reason": "as it was"}
+    path.write_text(json.dumps(environment))
+    run = runs.load(steps_of_two)
+    training = run.train()
+    next(training)
+    assert torch.get_num_threads() == 2
+    training.close()
+    assert run._precision.reason == "as it was"
+
+
+def test_keys_of_task_model_and_training_do_not_meet() -> None:
+    config = Config.make("sentiment", "transformer", [])
+    sections = config.sections()
+    training = sections["training"].keys()
+    assert not training & sections["data"].keys()
+    for entry in MODELS.values():
+        assert not training & entry.settings.model_fields.keys()
+    assert sections["data"].keys() & sections["network"].keys() == {"length"}
+    both = Config.make("sentiment", "transformer", ["length=50"])
+    assert both.sections()["data"]["length"] == both.sections()["network"]["length"] == 50

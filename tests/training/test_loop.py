@@ -1,0 +1,247 @@
+import math
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.errors import RegardError
+from regard.training.checkpoints import Checkpoints, weights
+from regard.training.loop import Progress, fitting_batch, step_seed, train
+from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
+
+from .toys import Bag, Toy
+
+
+def settings(**changes: Any) -> TrainingSettings:
+    values = {"epochs": 3, "batch_tokens": 40, "learning_rate": 0.05, "threads": 1, **changes}
+    return TrainingSettings(**values)
+
+
+def same(here: torch.nn.Module, there: torch.nn.Module) -> bool:
+    ours, theirs = weights(here), weights(there)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def run(model: Bag, checkpoints: Checkpoints | None = None, **changes: Any) -> list[Progress]:
+    return list(train(model, Toy(), settings(**changes), checkpoints))
+
+
+def test_it_learns_the_toy() -> None:
+    model = Bag()
+    told = run(model, epochs=20, learning_rate=0.1)
+    assert told[0].loss > 0.5
+    assert told[-1].best is not None
+    assert told[-1].best > 0.9
+    assert told[-1].step == told[-1].steps == len(told)
+    assert told[-1].epoch == 20
+    assert told[-1].seconds_left == 0
+    assert not model.training
+
+
+def test_same_settings_same_bits_and_another_seed_others() -> None:
+    first, second, third = Bag(), Bag(), Bag()
+    run(first)
+    torch.rand(7)  # the caller's random numbers are not the training's
+    run(second)
+    run(third, seed=1)
+    assert same(first, second)
+    assert not same(first, third)
+
+
+def test_the_callers_random_numbers_are_left_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    run(Bag())
+    assert torch.equal(torch.rand(4), expected)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 9, 10, 17])
+def test_resume_reaches_the_same_bits(tmp_path: Path, stop: int) -> None:
+    whole = Bag()
+    told = run(whole)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    for _ in islice(train(Bag(), Toy(), settings(save_every=3), checkpoints), stop):
+        pass
+    resumed = Bag(seed=99)  # its first weights must not matter
+    rest = run(resumed, checkpoints, save_every=3) if stop >= 4 else run(resumed := Bag())
+    assert same(whole, resumed)
+    assert rest[-1].step == told[-1].step
+    assert rest[-1].loss == told[-1].loss
+    assert rest[-1].best == told[-1].best
+    if stop >= 4:
+        saved = (stop - 1) // 3 * 3  # a save follows its step, once the caller asks for more
+        assert rest[0].step == saved + 1
+        assert rest[0].note == f"Resumed from step {saved}."
+        assert rest[1].note == ""
+
+
+def test_saving_changes_nothing(tmp_path: Path) -> None:
+    plain, saving = Bag(), Bag()
+    run(plain)
+    run(saving, Checkpoints(tmp_path), save_seconds=1e-9, save_every=2)
+    assert same(plain, saving)
+    assert len(Checkpoints(tmp_path).steps()) == 2
+
+
+def test_a_finished_training_yields_nothing_more(tmp_path: Path) -> None:
+    first, again = Bag(), Bag(seed=4)
+    run(first, Checkpoints(tmp_path))
+    assert run(again, Checkpoints(tmp_path)) == []
+    assert same(first, again)
+
+
+def test_damaged_newest_falls_back_with_a_word(tmp_path: Path) -> None:
+    whole, resumed = Bag(), Bag(seed=4)
+    run(whole)
+    checkpoints = Checkpoints(tmp_path)
+    for _ in islice(train(Bag(), Toy(), settings(save_every=3), checkpoints), 10):
+        pass
+    assert checkpoints.steps() == [6, 9]
+    victim = tmp_path / "step-9" / "optimizer.safetensors"
+    victim.write_bytes(victim.read_bytes()[:-1] + b"!")
+    (tmp_path / ".step-12.partial").mkdir()
+    told = run(resumed, checkpoints, save_every=3)
+    assert told[0].step == 7
+    assert "optimizer.safetensors differs" in told[0].note
+    assert told[0].note.endswith("Resumed from step 6.")
+    assert same(whole, resumed)
+    assert (tmp_path / "step-9.damaged").is_dir()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_all_damaged_begins_anew(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for _ in islice(train(Bag(), Toy(), settings(save_every=3), checkpoints), 5):
+        pass
+    (tmp_path / "step-3" / "MANIFEST.json").unlink()
+    told = run(Bag(), checkpoints, save_every=3)
+    assert told[0].step == 1
+    assert told[0].note.endswith("It begins anew.")
+
+
+@pytest.mark.parametrize(
+    ("budget", "last"), [({"steps": 7}, 7), ({"tokens": 100}, 3), ({"epochs": 0.5}, None)]
+)
+def test_each_budget_ends_where_it_says(budget: dict[str, float], last: int | None) -> None:
+    told = run(Bag(), **{"epochs": 0, **budget})
+    if last is None:
+        assert 0.5 <= told[-1].epoch < 0.7
+    else:
+        assert told[-1].step == last
+    assert told[-1].validation is not None
+    assert told[-1].learning_rate < told[len(told) // 2].learning_rate
+
+
+def test_minutes_follow_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks: Iterator[float] = (0.5 * n for n in range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: next(ticks))
+    told = run(Bag(), epochs=0, minutes=0.5)
+    assert told[-1].seconds >= 30
+    assert told[-2].seconds < 30
+    assert told[-1].learning_rate < 0.15 * 0.05
+    assert told[4].seconds_left == pytest.approx(30 - told[4].seconds)
+
+
+def test_best_weights_come_back() -> None:
+    model, toy = Bag(), Toy()
+    told = run(model, epochs=30, learning_rate=0.5, evaluate_every=1)
+    validations = [p.validation for p in told if p.validation is not None]
+    assert validations[-1] < max(validations)  # at this rate the last is not the best
+    right = toy.predict(model, "validation").argmax(1) == toy.answers("validation")
+    assert right.mean() == max(validations) == told[-1].best
+
+
+def test_patience_ends_it() -> None:
+    told = run(Bag(), epochs=500, evaluate_every=1, patience=4, learning_rate=0.3)
+    tail = [p.validation for p in told[-4:]]
+    assert len(told) < 300
+    assert max(tail) <= told[-1].best
+    assert told[-5].validation == told[-1].best
+    assert told[-1].seconds_left == 0
+
+
+def test_validations_fall_where_asked() -> None:
+    told = run(Bag(), epochs=2)
+    plan = len(told) // 2
+    assert [p.step for p in told if p.validation is not None] == [
+        plan // 2, plan, plan + plan // 2, 2 * plan,
+    ]  # fmt: skip
+    told = run(Bag(), epochs=0, steps=8, evaluate_every=3)
+    assert [p.step for p in told if p.validation is not None] == [3, 6, 8]
+
+
+def test_a_loss_that_is_not_finite_is_one_line() -> None:
+    model = Bag()
+    model.scale.fill_(math.nan)
+    with pytest.raises(RegardError, match=r"not finite at step 1; a learning_rate below 0\.05"):
+        run(model)
+
+
+def test_nothing_to_train_on() -> None:
+    with pytest.raises(RegardError, match="the train split is empty"):
+        list(train(Bag(), Toy(train=0), settings()))
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    run(Bag(), Checkpoints(tmp_path))
+    other = Bag()
+    other.to_logits = torch.nn.Linear(5, 3)
+    with pytest.raises(RegardError, match=r"to_logits.weight is \(2, 5\) there and \(3, 5\) here"):
+        list(train(other, Toy(), settings(), Checkpoints(tmp_path)))
+    other.more = torch.nn.Linear(1, 1)
+    with pytest.raises(RegardError, match=r"more.bias stands on one side only"):
+        list(train(other, Toy(), settings(), Checkpoints(tmp_path)))
+
+
+def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path, monkeypatch: Any) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    training = train(Bag(), Toy(), settings(save_every=3), checkpoints)
+    for _ in islice(training, 7):
+        pass
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.training.durable.write_through", full)
+        with pytest.raises(RegardError, match=r"step-9: No space left on device; it needs"):
+            list(training)
+    assert checkpoints.steps() == [3, 6]
+    assert {path.name for path in tmp_path.iterdir()} == {"step-3", "step-6"}
+    whole, resumed = Bag(), Bag(seed=8)
+    run(whole)
+    run(resumed, checkpoints)
+    assert same(whole, resumed)
+
+
+def test_seeds_of_steps_do_not_meet() -> None:
+    seeds = {step_seed(seed, step) for seed in range(20) for step in range(500)}
+    assert len(seeds) == 20 * 500
+
+
+def test_threads_are_given_back() -> None:
+    before = torch.get_num_threads()
+    training = train(Bag(), Toy(), settings(threads=before + 1))
+    next(training)
+    assert torch.get_num_threads() == before + 1
+    training.close()
+    assert torch.get_num_threads() == before
+
+
+def test_small_data_get_small_batches() -> None:
+    toy = Toy()
+    tokens = fitting_batch(toy)
+    assert tokens == MOST_TOKENS // LEAST_STEPS  # all 60 texts fit into one batch
+    told = list(train(Bag(), toy, settings(batch_tokens=0, epochs=1)))
+    assert told[-1].tokens == sum(map(len, toy.texts["train"]))
+    assert len(told) > 1
+    long = Toy(train=9)
+    long.texts["train"][4] = toy.texts["train"][0].repeat(300)[:1000]
+    assert fitting_batch(long) == len(long.texts["train"][4])
+    many = Toy()
+    many.texts["train"] = [text.repeat(1000) for text in toy.texts["train"]] * 3
+    assert fitting_batch(many) == MOST_TOKENS

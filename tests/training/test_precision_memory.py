@@ -1,0 +1,54 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard.errors import RegardError
+from regard.training.memory import peak_mb
+from regard.training.precision import choose_precision
+
+
+@pytest.mark.parametrize(
+    ("amx", "avx", "name", "word"),
+    [
+        (True, True, "bf16", "AMX"),
+        (False, True, "bf16", "AVX512-BF16"),
+        (False, False, "fp32", "neither"),
+    ],
+)
+def test_auto_follows_the_processor(
+    monkeypatch: pytest.MonkeyPatch, amx: bool, avx: bool, name: str, word: str
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx)
+    chosen = choose_precision("auto")
+    assert chosen.name == name
+    assert word in chosen.reason
+
+
+def test_what_is_asked_for_is_done() -> None:
+    product = torch.ones(2, 3)
+    with choose_precision("bf16").autocast():
+        assert (product @ product.T).dtype == torch.bfloat16
+    with choose_precision("fp32").autocast():
+        assert (product @ product.T).dtype == torch.float32
+    with pytest.raises(RegardError, match="auto, fp32 or bf16, not 'fp8'"):
+        choose_precision("fp8")
+
+
+def test_peak_counts_megabytes() -> None:
+    before = peak_mb()
+    block = bytearray(b"\x01") * 400_000_000
+    assert before + 200 < peak_mb() < before + 600
+    assert len(block) == 400_000_000
+
+
+def test_memory_is_kept_in_a_process_of_its_own() -> None:
+    code = (
+        "import platform\n"
+        "from regard.training.memory import keep_freed_memory\n"
+        "assert keep_freed_memory() == (platform.libc_ver()[0] == 'glibc')\n"
+        "assert len(bytearray(50_000_000)) == 50_000_000\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
