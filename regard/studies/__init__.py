@@ -1,0 +1,1 @@
+"""Comparisons: arms, budgets, jobs over processes, and the statistics that judge them."""

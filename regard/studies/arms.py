@@ -1,0 +1,92 @@
+"""The arms of a comparison: which models, with which settings, called what."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.errors import RegardError, look_up
+from regard.models import MODELS
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One thing compared: a model by name, and what is set differently from its defaults."""
+
+    name: str
+    model: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The arm's name as a folder's, the same on every system; distinct arms stay distinct.
+
+        Other characters than letters, digits, ``+``, ``-`` and ``_`` become ``~`` and their number.
+
+        >>> Arm("transformer:score=additive,heads=2", "transformer").folder
+        'transformer~3ascore~3dadditive~2cheads~3d2'
+        >>> Arm("+residual", "+residual").folder
+        '+residual'
+        """
+        return re.sub(r"[^A-Za-z0-9+_-]", lambda odd: f"~{ord(odd[0]):x}", self.name)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every seed makes the same predictions, so that one run stands for all."""
+        return MODELS[self.model].kind == "baseline"
+
+
+def parse_arm(text: str) -> Arm:
+    """``model`` or ``model:key=value,key=value``; the text is the arm's name.
+
+    >>> parse_arm("transformer:score=additive,heads=2").overrides
+    ('score=additive', 'heads=2')
+    >>> parse_arm("tranformer")
+    Traceback (most recent call last):
+    regard.errors.RegardError: no model is called 'tranformer'; did you mean transformer? ...
+    """
+    name = text.strip()
+    model, colon, rest = name.partition(":")
+    model = model.strip()
+    look_up(MODELS, model, "model")
+    overrides = tuple(pair.strip() for pair in rest.split(",") if pair.strip())
+    if colon and not overrides:
+        raise RegardError(f"arm {name!r}: after the colon come settings, as in {model}:heads=2")
+    for pair in overrides:
+        if "=" not in pair:
+            raise RegardError(f"arm {name!r}: settings are written key=value, not {pair!r}")
+    return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
+
+
+def parse_arms(texts: Sequence[str]) -> list[Arm]:
+    """The arms of a comparison, from names joined by commas or semicolons, in the order given.
+
+    A comma ends an arm unless what follows it is ``key=value``: that still belongs to the arm
+    before it. A semicolon always ends an arm.
+
+    >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn"])]
+    ['mean', 'transformer:heads=2,score=dot', 'cnn']
+    """
+    names: list[str] = []
+    for text in texts:
+        for group in text.split(";"):
+            fresh = True
+            for part in filter(None, map(str.strip, group.split(","))):
+                if not fresh and ":" not in part and "=" in part:
+                    names[-1] += ("," if ":" in names[-1] else ":") + part
+                else:
+                    names.append(part)
+                fresh = False
+    arms = [parse_arm(name) for name in names]
+    check_arms(arms)
+    return arms
+
+
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Refuse a comparison without two arms, or with one name twice."""
+    if len(arms) < 2:
+        raise RegardError(f"a comparison takes two arms or more, not {len(arms)}: --arms mean,cnn")
+    seen: set[str] = set()
+    for arm in arms:
+        if arm.name.casefold() in seen:
+            raise RegardError(f"two arms are called {arm.name!r}; give each other settings")
+        seen.add(arm.name.casefold())

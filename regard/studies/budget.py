@@ -1,0 +1,41 @@
+"""A training budget as people say it: 10m, 90s, 500 steps, 3 epochs, 2M tokens."""
+
+import math
+import re
+
+from regard.errors import RegardError
+
+_NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
+_TIME = re.compile(_NUMBER + r"\s*(s|secs?|seconds?|m|mins?|minutes?|h|hours?)")
+_COUNT = re.compile(_NUMBER + r"\s*([kKmMbB]?)\s*(step|epoch|token)s?")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_TIMES = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
+_FORMS = "10m, 90s, 1.5h, 500 steps, 3 epochs or 2M tokens"
+
+
+def parse_budget(text: str) -> dict[str, str]:
+    """One training setting from a budget: minutes, steps, epochs or tokens, as key and value.
+
+    >>> parse_budget("10m"), parse_budget("90s"), parse_budget("2M tokens")
+    ({'minutes': '10'}, {'minutes': '1.5'}, {'tokens': '2000000'})
+    >>> parse_budget("500 steps"), parse_budget("1 epoch")
+    ({'steps': '500'}, {'epochs': '1'})
+    >>> parse_budget("10")
+    Traceback (most recent call last):
+    regard.errors.RegardError: budget '10': 10 of what? A budget is 10m, 90s, ... or 2M tokens
+    """
+    written = text.strip()
+    if time := _TIME.fullmatch(written):
+        key, amount = "minutes", float(time[1]) * _SECONDS[time[2][0]] / 60
+    elif count := _COUNT.fullmatch(written):
+        key, amount = f"{count[3]}s", float(count[1]) * _TIMES[count[2].lower()]
+    elif re.fullmatch(_NUMBER, written):
+        raise RegardError(f"budget {text!r}: {written} of what? A budget is {_FORMS}")
+    else:
+        raise RegardError(f"budget {text!r}: a budget is {_FORMS}")
+    if not 0 < amount < math.inf:
+        raise RegardError(f"budget {text!r}: more than none and less than all; as in {_FORMS}")
+    whole = amount == round(amount)
+    if not whole and key in ("steps", "tokens"):
+        raise RegardError(f"budget {text!r}: {key} are whole")
+    return {key: str(round(amount)) if whole else repr(amount)}

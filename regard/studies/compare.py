@@ -1,0 +1,345 @@
+"""Arms × seeds under one budget, on all cores; then which arm is better, and how sure that is."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.errors import RegardError
+from regard.models import MODELS
+from regard.settings import unknown_key
+from regard.studies.arms import Arm, check_arms, parse_arms
+from regard.studies.budget import parse_budget
+from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
+from regard.studies.launch import Event, Job, Outcome, launch
+from regard.studies.result import ArmResult, Comparison, Failure
+from regard.studies.statistics import Difference, Scores, arm_interval, as_family, compare_runs
+
+if TYPE_CHECKING:
+    from regard.runs import Config
+
+CONFIG = "config.toml"  # of a run's folder
+OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
+
+
+def compare(
+    task: str,
+    arms: str | Sequence[str | Arm],
+    *,
+    seeds: int = 3,
+    budget: str | None = None,
+    reference: str | None = None,
+    out: Path | str,
+    overrides: Sequence[str] = (),
+    workers: int | None = None,
+    ladder: bool | Sequence[tuple[str, str]] = False,
+    on_event: Callable[[Event], None] | None = None,
+) -> Comparison:
+    """Train every arm with every seed under one budget, and compare them on the test split.
+
+    The unit is the seed: `regard.studies.statistics`. All arms are compared with one `reference`,
+    declared before (by default the first arm); with `ladder` each network is also compared with
+    the one before it, or the pairs given are, a family of its own. An arm that is the same for
+    every seed (a baseline) runs once.
+
+    `overrides` are ``key=value`` for all arms; a setting of models goes to those that have it.
+    The same call goes on where an earlier one stopped, and does not repeat what is complete. An
+    arm that fails is in `failures` and leaves the others be. Writes ``comparison.json`` into
+    `out`, the runs into ``out/ARM/seed-N``.
+
+    Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
+    """
+    study = Study.plan(
+        task, arms, seeds=seeds, budget=budget, reference=reference, out=out, overrides=overrides
+    )
+    rungs = study.rungs(ladder)
+    jobs = study.jobs()
+    kept = [job for job in jobs if read_judged(Path(job.task.folder))]
+
+    def tell(event: Event) -> None:
+        if on_event:
+            on_event(replace(event, total=len(jobs)))
+
+    for job in kept:
+        tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
+    missing = [job for job in jobs if job not in kept]
+    if missing:
+        study.read_data()
+    outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
+    comparison = study.result(outcomes, rungs)
+    comparison.save()
+    return comparison
+
+
+@dataclass(frozen=True)
+class Study:
+    """A comparison as it is declared: what is run, and what is compared with what."""
+
+    task: str
+    arms: tuple[Arm, ...]
+    seeds: int
+    reference: str
+    out: Path
+    overrides: tuple[str, ...]
+    budget: str | None = None
+
+    @classmethod
+    def plan(
+        cls,
+        task: str,
+        arms: str | Sequence[str | Arm],
+        *,
+        seeds: int = 3,
+        budget: str | None = None,
+        reference: str | None = None,
+        out: Path | str,
+        overrides: Sequence[str] = (),
+    ) -> "Study":
+        """Check everything that can be checked before anything is trained."""
+        found = _arms(arms)
+        if seeds < 1:
+            raise RegardError(f"seeds={seeds}: a comparison needs one or more")
+        names = [arm.name for arm in found]
+        if reference is not None and reference not in names:
+            raise RegardError(
+                f"the reference must be one of the arms: {', '.join(names)}, not {reference!r}"
+            )
+        given = [
+            f"{key}={value}" for key, value in (parse_budget(budget) if budget else {}).items()
+        ]
+        study = cls(
+            task,
+            tuple(found),
+            seeds,
+            reference or names[0],
+            Path(out),
+            (*overrides, *given),
+            budget,
+        )
+        study.check()
+        return study
+
+    def check(self) -> None:
+        """Every arm's settings are good, and no folder holds another run."""
+        from regard.runs import Config
+
+        known = {key for arm in self.arms for key in self._keys(arm)}
+        for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
+            if "=" not in pair:
+                raise RegardError(f"settings are written key=value, not {pair!r}")
+            if _key(pair) == "seed":
+                raise RegardError(f"{pair}: a comparison numbers its seeds itself; give --seeds")
+            if _key(pair) not in known:
+                raise RegardError(unknown_key(_key(pair), sorted(known)))
+        configs = {}
+        for arm in self.arms:
+            for run in (self._run(arm, seed) for seed in self._seeds(arm)):
+                try:
+                    configs[arm.name] = Config.make(run.task, run.model, run.overrides)
+                except RegardError as error:
+                    raise RegardError(f"arm {arm.name}: {error}") from None
+                _check_folder(Path(run.folder), configs[arm.name])
+        _check_same_test(configs)
+
+    def read_data(self) -> None:
+        """Read the data once here, so that they are fetched once and their errors are said once."""
+        from regard.runs import Config
+        from regard.tasks import TASKS
+
+        run = self._run(self.arms[0], 0)
+        config = Config.make(run.task, run.model, run.overrides)
+        assert TASKS[self.task].prepare(config.data).labels
+
+    def jobs(self) -> list[Job]:
+        """A job for every arm and seed; those with layers are guessed to take longest."""
+        return [
+            Job(arm.name, seed, self._run(arm, seed), self._cost(arm))
+            for seed in range(self.seeds)
+            for arm in self.arms
+            if seed in self._seeds(arm)
+        ]
+
+    def rungs(self, ladder: bool | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The pairs of a ladder: each rung and what it stands on, by default the one before."""
+        if isinstance(ladder, bool):
+            rungs = [arm.name for arm in self.arms if not arm.deterministic] if ladder else []
+            return list(zip(rungs[1:], rungs, strict=False))
+        names = [arm.name for arm in self.arms]
+        for name in [name for pair in ladder for name in pair if name not in names]:
+            raise RegardError(f"a rung must be one of the arms: {', '.join(names)}, not {name!r}")
+        return list(ladder)
+
+    def command(self) -> list[str]:
+        """The command line that makes this comparison."""
+        words = ["regard", "compare", self.task, "--arms", ";".join(arm.name for arm in self.arms)]
+        words += ["--seeds", str(self.seeds), "--reference", self.reference]
+        words += ["--budget", self.budget] if self.budget else []
+        given = len(parse_budget(self.budget)) if self.budget else 0
+        return [*words, *self.overrides[: len(self.overrides) - given], "--out", str(self.out)]
+
+    def result(
+        self, outcomes: Sequence[Outcome], rungs: Sequence[tuple[str, str]] = ()
+    ) -> Comparison:
+        """Read what the runs are worth, and compare."""
+        judged = {arm.name: self._judged(arm) for arm in self.arms}
+        failures = tuple(
+            Failure(outcome.job.arm, outcome.job.seed, outcome.error)
+            for outcome in outcomes
+            if outcome.error
+        )
+        done = {name: runs for name, runs in judged.items() if runs}
+        if not done:
+            raise RegardError(failures[0].says if failures else "no arm has a result")
+        first = next(run for runs in done.values() for run in runs.values())
+        _check_paired(done)
+        pairs = [(arm.name, self.reference) for arm in self.arms if arm.name != self.reference]
+        return Comparison(
+            task=self.task,
+            metric=first.metric,
+            arms=tuple(_result(arm, done[arm.name]) for arm in self.arms if arm.name in done),
+            reference=self.reference,
+            verdicts=tuple(self._family(pairs, done)),
+            rungs=tuple(self._family(rungs, done)),
+            failures=failures,
+            folder=self.out,
+            about={"seeds": self.seeds, "command": self.command(), **self._data(done)},
+        )
+
+    def _family(
+        self, pairs: Sequence[tuple[str, str]], done: Mapping[str, Mapping[int, Judged]]
+    ) -> list[Difference]:
+        """The comparisons of pairs that both have results, of the seeds that both have."""
+        fixed = {arm.name for arm in self.arms if arm.deterministic}
+        found = []
+        for a, b in pairs:
+            if a not in done or b not in done:
+                continue
+            runs = [name for name in (a, b) if name not in fixed]
+            seeds = sorted(set.intersection(*(set(done[name]) for name in runs))) if runs else []
+            if not runs:
+                seeds = list(range(self.seeds))
+            if seeds:
+                ours, theirs = (_table(done[name], seeds, name in fixed) for name in (a, b))
+                found.append(compare_runs(ours, theirs, (a, b)))
+        return as_family(found)
+
+    def _judged(self, arm: Arm) -> dict[int, Judged]:
+        found = {s: read_judged(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
+        return {seed: judged for seed, judged in found.items() if judged is not None}
+
+    def _data(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
+        """What the first complete run says of the data."""
+        arm = next(arm for arm in self.arms if arm.name in done)
+        place = Path(self._run(arm, min(done[arm.name])).folder)
+        try:
+            data = json.loads((place / "env.json").read_text(encoding="utf-8"))["data"]
+            return {
+                "data": data["name"],
+                "notes": data["notes"],
+                "fingerprint": data["fingerprint"],
+            }
+        except (OSError, ValueError, KeyError):
+            return {}
+
+    def _run(self, arm: Arm, seed: int) -> RunTask:
+        own = {_key(pair) for pair in arm.overrides}
+        known = self._keys(arm)
+        shared = [p for p in self.overrides if _key(p) not in own and _key(p) in known]
+        folder = self.out / arm.folder / f"seed-{seed}"
+        return RunTask(str(folder), self.task, arm.model, (*shared, *arm.overrides, f"seed={seed}"))
+
+    def _seeds(self, arm: Arm) -> range:
+        return range(1 if arm.deterministic else self.seeds)
+
+    def _keys(self, arm: Arm) -> set[str]:
+        """The settings that an arm understands; its seed is the comparison's to give."""
+        from regard.errors import look_up
+        from regard.tasks import TASKS
+        from regard.training.settings import TrainingSettings
+
+        models = (look_up(TASKS, self.task, "task").settings, MODELS[arm.model].settings)
+        return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
+
+    def _cost(self, arm: Arm) -> float:
+        """A guess for the order alone: baselines count words, layers take long."""
+        if arm.deterministic:
+            return 0.0
+        layers = dict(MODELS[arm.model].configure()).get("layers", 1)
+        return 1.0 + float(layers)
+
+
+def _arms(arms: str | Sequence[str | Arm]) -> list[Arm]:
+    given = [arms] if isinstance(arms, str) else list(arms)
+    texts = [arm for arm in given if isinstance(arm, str)]
+    if len(texts) == len(given):
+        return parse_arms(texts)
+    found = [arm if isinstance(arm, Arm) else parse_arms([arm])[0] for arm in given]
+    check_arms(found)
+    return found
+
+
+def _key(pair: str) -> str:
+    return pair.partition("=")[0].strip().replace("-", "_")
+
+
+def _table(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> Scores:
+    """Seeds × examples; an arm that is the same for every seed, repeated."""
+    if fixed:
+        (run,) = runs.values()
+        return np.repeat(run.correct()[None], len(seeds), axis=0)
+    return np.stack([runs[seed].correct() for seed in seeds])
+
+
+def _check_folder(place: Path, config: "Config") -> None:
+    """No other run is where this one goes."""
+    if not (place / CONFIG).exists():
+        return
+    if differences := config.differences(type(config).read(place)):
+        raise RegardError(
+            f"{place} holds another run: {', '.join(differences)}; give another --out, "
+            "or the same settings to go on"
+        )
+
+
+def _check_same_test(configs: Mapping[str, "Config"]) -> None:
+    """No arm has other test examples; how texts are cut into tokens is an arm's own choice."""
+    first: tuple[str, dict[str, Any]] | None = None
+    for name, config in configs.items():
+        data = config.data.model_dump(exclude=OWN_CHOICE)
+        first = first or (name, data)
+        for key, value in data.items():
+            if value != first[1][key]:
+                raise RegardError(
+                    f"arms are compared on the same test: {key} is {first[1][key]!r} in "
+                    f"{first[0]} and {value!r} in {name}"
+                )
+
+
+def _check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
+    """All runs answered the same test examples."""
+    asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
+    if len(asked) > 1:
+        one, other, *_ = asked.values()
+        raise RegardError(
+            f"{one} and {other} answered different test examples; arms may differ in the model "
+            "and its training, not in the data"
+        )
+
+
+def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:
+    mean, low, high = arm_interval(_table(runs, sorted(runs), fixed=False))
+    costs = list(runs.values())
+    return ArmResult(
+        arm=arm,
+        seeds=len(runs),
+        mean=mean,
+        low=low,
+        high=high,
+        seconds=sum(run.seconds for run in costs) / len(costs),
+        peak_mb=max(run.peak_mb for run in costs),
+        parameters=costs[0].parameters,
+        flops=costs[0].flops,
+    )

@@ -1,0 +1,166 @@
+"""One job of a comparison, in a worker process: train a run, judge it, count what it cost."""
+
+import ctypes
+import gc
+import json
+import platform
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool
+
+from regard.studies.launch import Report
+from regard.training.durable import MANIFEST, write_json
+
+if TYPE_CHECKING:
+    from regard.runs import Evaluation, Run
+    from regard.training.loop import Progress
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """Which run: its folder, task, model, and settings as ``key=value``."""
+
+    folder: str
+    task: str
+    model: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a run is worth and what it cost; kept as ``seed-N.json`` beside the run's folder.
+
+    `right`: for each test example whether it was answered rightly, as bits in hexadecimal digits.
+    `asked` identifies the test examples, `run` the complete run. `seconds` are those of training,
+    `peak_mb` the most memory the process held in it, `flops` those of one forward pass over the
+    test text of median length (none of a model that is no network).
+    """
+
+    metric: str
+    examples: int
+    right: str
+    asked: str
+    run: str
+    seconds: float
+    peak_mb: float
+    parameters: int
+    flops: int | None
+
+    def correct(self) -> Bool[np.ndarray, " examples"]:
+        """Right and wrong, example by example.
+
+        >>> judged = Judged("accuracy", 3, "a0", "", "", 1.0, 1.0, 1, None)
+        >>> judged.correct().tolist()
+        [True, False, True]
+        """
+        packed = np.frombuffer(bytes.fromhex(self.right), np.uint8)
+        return np.unpackbits(packed, count=self.examples).astype(bool)
+
+
+def judged_path(folder: Path) -> Path:
+    """Where the result of a run is kept."""
+    return folder.with_name(f"{folder.name}.json")
+
+
+def read_judged(folder: Path) -> Judged | None:
+    """The result of a complete run, if it was kept and the run is still the same."""
+    try:
+        judged = Judged(**json.loads(judged_path(folder).read_text(encoding="utf-8")))
+        same = judged.run == _identity(folder) and len(judged.correct()) == judged.examples
+    except (OSError, ValueError, TypeError):
+        return None
+    return judged if same else None
+
+
+def train_and_judge(asked: RunTask, report: Report) -> str:
+    """Train the run to its end, or go on with it; keep its result beside its folder, and say it.
+
+    One thread: many jobs go side by side. Memory freed is kept by the process, and handed back
+    between jobs, so that the peak of each is its own.
+    """
+    import torch
+
+    from regard import runs
+    from regard.analysis.cost import peak_mb
+    from regard.training.memory import keep_freed_memory
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    _forget_peak()
+    folder = Path(asked.folder)
+    run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
+    peak = 0.0
+    for progress in run.train():
+        peak = peak_mb()
+        report(_share(progress), _says(progress))
+    judged = _judge(run, peak)
+    write_json(judged_path(folder), asdict(judged))
+    return f"{judged.metric} {100 * judged.correct().mean():.1f} %"
+
+
+def _judge(run: "Run", peak: float) -> Judged:
+    evaluation, rows = run.evaluate(), run.metrics()
+    parameters, flops = _size(run, evaluation)
+    return Judged(
+        metric=evaluation.metric,
+        examples=evaluation.n,
+        right=np.packbits(evaluation.correct).tobytes().hex(),
+        asked=_examples_asked(evaluation),
+        run=_identity(run.folder.path),
+        seconds=float(rows[-1]["seconds"]) if rows else 0.0,
+        peak_mb=peak or max((float(row["peak_mb"]) for row in rows), default=0.0),
+        parameters=parameters,
+        flops=flops,
+    )
+
+
+def _size(run: "Run", evaluation: "Evaluation") -> tuple[int, int | None]:
+    """Parameters, and operations for the test text of median length."""
+    if run.config.entry.kind == "baseline":
+        return sum(array.size for array in run.baseline.arrays.values()), None
+    from regard.analysis.cost import count_parameters, flops_per_example
+
+    sample = evaluation.examples[:: max(1, evaluation.n // 1000)]
+    lengths = [len(ids) for ids in run.task.encode([example.text for example in sample])]
+    length = max(1, round(median(lengths)))
+    parameters = count_parameters(run.network)
+    # torch's counter cannot follow a parameter that is itself an input, such as a learned query
+    return parameters, flops_per_example(run.network.requires_grad_(False), length)
+
+
+def _examples_asked(evaluation: "Evaluation") -> str:
+    digest = sha256()
+    for example in evaluation.examples:
+        digest.update(f"{example.source}\t{example.label}\n".encode())
+    return digest.hexdigest()
+
+
+def _identity(folder: Path) -> str:
+    return sha256((folder / MANIFEST).read_bytes()).hexdigest()
+
+
+def _share(progress: "Progress") -> float:
+    """How much of the training is done; its end leaves a little for the test."""
+    whole = progress.seconds + progress.seconds_left
+    return 0.98 * progress.seconds / whole if whole > 0 else 0.98
+
+
+def _says(progress: "Progress") -> str:
+    best = "" if progress.best is None else f", validation {100 * progress.best:.1f} %"
+    return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"
+
+
+def _forget_peak() -> None:
+    """Hand freed memory back and begin the count of the peak anew, where the system can."""
+    gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:  # not Linux: the peak is then that of the worker's largest job so far
+        return

@@ -1,0 +1,63 @@
+import pytest
+
+from regard.errors import RegardError
+from regard.models import MODELS
+from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
+
+
+def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
+    arms = parse_arms([",".join(MODELS)])
+    assert [arm.model for arm in arms] == list(MODELS)
+    assert len({arm.folder for arm in arms}) == len(MODELS)
+    assert [arm.name for arm in arms if arm.deterministic] == ["tfidf", "nb-svm"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["mean,cnn"], ["mean", "cnn"]),
+        (["mean", "cnn"], ["mean", "cnn"]),
+        (["mean; cnn ,rnn"], ["mean", "cnn", "rnn"]),
+        (["rnn:width=8,layers=2,cnn"], ["rnn:width=8,layers=2", "cnn"]),
+        (["rnn:width=8,rnn:width=9"], ["rnn:width=8", "rnn:width=9"]),
+        (["rnn:width=8;rnn"], ["rnn:width=8", "rnn"]),
+        (["rnn : width=8 , cnn"], ["rnn:width=8", "cnn"]),
+    ],
+)
+def test_arms_are_split_where_people_mean_it(texts: list[str], names: list[str]) -> None:
+    assert [arm.name for arm in parse_arms(texts)] == names
+
+
+def test_settings_of_an_arm() -> None:
+    assert parse_arm("transformer:score=additive,heads=2") == Arm(
+        "transformer:score=additive,heads=2", "transformer", ("score=additive", "heads=2")
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["mean,maen"], "did you mean mean"),
+        (["mean"], "two arms or more, not 1"),
+        ([""], "two arms or more, not 0"),
+        (["mean,cnn,mean"], "two arms are called 'mean'"),
+        (["rnn:,cnn"], "after the colon"),
+        (["rnn:wide,cnn"], "key=value, not 'wide'"),
+    ],
+)
+def test_arms_that_are_none(texts: list[str], says: str) -> None:
+    with pytest.raises(RegardError) as caught:
+        parse_arms(texts)
+    assert says in str(caught.value)
+
+
+def test_folders_are_safe_and_distinct() -> None:
+    names = ["a/b", "a:b", "a\\b", "a b", "a.b", "..", "a=b", "a~b", "a,b", "é", "aé"]
+    folders = [Arm(name, "mean").folder for name in names]
+    assert len(set(folders)) == len(names)
+    assert all(set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789~+-_") for folder in folders)
+
+
+def test_names_that_only_differ_in_case_are_one_folder_on_some_systems() -> None:
+    with pytest.raises(RegardError, match="two arms"):
+        check_arms([Arm("rnn:vectors=A", "rnn"), Arm("rnn:vectors=a", "rnn")])

@@ -1,0 +1,286 @@
+"""A comparison from end to end, on tiny arms: numbers, resumption, failures, mistakes."""
+
+import json
+import multiprocessing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard import runs
+from regard.errors import RegardError
+from regard.studies import compare as module
+from regard.studies.arms import Arm
+from regard.studies.compare import Study, compare
+from regard.studies.job import judged_path, read_judged
+from regard.studies.launch import DIED, Event, Job, Outcome
+from regard.studies.statistics import arm_interval, compare_runs, holm
+
+TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
+SMALL_TRANSFORMER = "transformer:layers=1,heads=2,feedforward=8"
+SCHEMA = {"task", "metric", "arms", "verdicts", "claims", "report"}
+ARM_KEYS = {"name", "seeds", "mean", "low", "high", "seconds", "peak_mb", "parameters"}
+VERDICT_KEYS = {"a", "b", "difference", "low", "high", "p", "says"}
+
+
+class Inline:
+    """A launcher without processes: what the real one promises, minus what takes seconds."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, int]] = []
+        self.failing: set[str] = set()
+
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        work: Callable[[Any, Any], Any],
+        *,
+        workers: int | None,
+        on_event: Callable[[Event], None],
+    ) -> list[Outcome]:
+        outcomes = []
+        for job in jobs:
+            self.ran.append((job.arm, job.seed))
+            if job.arm in self.failing:
+                outcomes.append(Outcome(job, None, "it would not learn"))
+                continue
+            value = work(job.task, lambda done, says, job=job: self.tell(on_event, job, done, says))
+            outcomes.append(Outcome(job, value, "", 1.0))
+        return outcomes
+
+    def tell(self, on_event: Callable[[Event], None], job: Job, done: float, says: str) -> None:
+        on_event(Event("progress", job.arm, job.seed, done, says))
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
+    launcher = Inline()
+    monkeypatch.setattr(module, "launch", launcher)
+    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    return launcher
+
+
+def answers(folder: Path) -> np.ndarray:
+    """Right and wrong of one run, from its own predictions."""
+    rows = map(json.loads, (folder / "predictions.jsonl").read_text().splitlines())
+    return np.array([row["label"] == row["predicted"] for row in rows])
+
+
+def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arms = ["mean", SMALL_TRANSFORMER, "tfidf"]
+    found = compare("sentiment", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
+    assert inline.ran == [("mean", 0), (SMALL_TRANSFORMER, 0), ("tfidf", 0), ("mean", 1),
+                          (SMALL_TRANSFORMER, 1)]  # fmt: skip
+    result = found.json()
+    assert set(result) == SCHEMA
+    assert all(set(row) == ARM_KEYS for row in result["arms"])
+    assert all(set(row) == VERDICT_KEYS for row in result["verdicts"])
+    json.dumps(result, allow_nan=False)
+
+    tables = {
+        arm.name: np.stack([answers(out / arm.folder / f"seed-{seed}") for seed in range(2)])
+        for arm in (row.arm for row in found.arms)
+        if not arm.deterministic
+    }
+    fixed = answers(out / "tfidf" / "seed-0")
+    for row in result["arms"]:
+        table = tables.get(row["name"], fixed[None])
+        assert (row["mean"], row["low"], row["high"]) == arm_interval(table)
+        assert row["seeds"] == len(table)
+    expected = [compare_runs(tables[name], np.stack([fixed, fixed])) for name in arms[:2]]
+    adjusted = holm([difference.p for difference in expected])
+    for verdict, name, difference, p in zip(
+        result["verdicts"], arms, expected, adjusted, strict=False
+    ):
+        assert (verdict["a"], verdict["b"]) == (name, "tfidf")
+        assert verdict["difference"] == pytest.approx(difference.mean)
+        assert (verdict["low"], verdict["high"]) == (difference.low, difference.high)
+        assert verdict["p"] == p
+        assert verdict["says"].endswith(", Holm over 2)") or "Holm over 2;" in verdict["says"]
+
+
+def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
+    found = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    mean, tfidf = found.arms
+    run = runs.load(tmp_path / "mean" / "seed-0")
+    assert mean.parameters == sum(p.numel() for p in run.network.parameters())
+    assert mean.seconds == run.metrics()[-1]["seconds"] > 0
+    assert 10 < mean.peak_mb < 20_000
+    assert mean.flops is not None
+    assert mean.flops > 0
+    assert tfidf.flops is None
+    assert tfidf.parameters == sum(
+        array.size for array in runs.load(tmp_path / "tfidf/seed-0").baseline.arrays.values()
+    )
+    record = json.loads((tmp_path / "comparison.json").read_text())
+    assert record == found.record()
+    assert record["reference"] == "mean"
+    assert [row["folder"] for row in record["arms"]] == ["mean", "tfidf"]
+    assert [row["flops"] for row in record["arms"]] == [mean.flops, None]
+    assert record["data"] == "reviews"
+    assert record["fingerprint"]
+    words = "regard compare sentiment --arms mean;tfidf --seeds 1 --reference mean".split()
+    assert record["command"] == [*words, *TINY, "--out", str(tmp_path)]
+    assert "two models, not two methods" in found.verdicts[0].says
+    assert found.table().splitlines()[1].startswith("mean ")
+
+
+def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_path: Path) -> None:
+    first = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    inline.ran.clear()
+    events: list[Event] = []
+    again = compare(
+        "sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, on_event=events.append
+    )
+    assert inline.ran == []
+    assert again == first
+    assert [(e.kind, e.arm, e.done, e.total) for e in events] == [
+        ("kept", "mean", 1.0, 2),
+        ("kept", "tfidf", 1.0, 2),
+    ]
+    more = compare("sentiment", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY)
+    assert inline.ran == [("mean", 1), ("mean", 2)]
+    assert [row.seeds for row in more.arms] == [3, 1]
+
+
+def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path) -> None:
+    first = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    folder = tmp_path / "mean" / "seed-0"
+    weights = (folder / "model.safetensors").stat().st_mtime_ns
+    judged_path(folder).unlink()
+    assert read_judged(folder) is None
+    again = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    assert inline.ran[2:] == [("mean", 0)]
+    assert (folder / "model.safetensors").stat().st_mtime_ns == weights  # not trained again
+    assert again.arms[0].mean == first.arms[0].mean
+    (folder / "MANIFEST.json").write_text("{}")
+    assert read_judged(folder) is None
+
+
+def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
+    inline.failing = {"cnn"}
+    found = compare("sentiment", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    assert [row.arm.name for row in found.arms] == ["mean", "tfidf"]
+    assert [(f.arm, f.seed, f.says) for f in found.failures] == [("cnn", 0, "it would not learn")]
+    assert [(v.a, v.b, v.family) for v in found.verdicts] == [("tfidf", "mean", 1)]
+    assert found.record()["errors"] == [{"arm": "cnn", "seed": 0, "says": "it would not learn"}]
+    assert "cnn, seed 0: it would not learn" in found.table()
+
+
+def test_without_its_reference_there_is_no_verdict(inline: Inline, tmp_path: Path) -> None:
+    inline.failing = {"cnn"}
+    found = compare("sentiment", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY)
+    assert found.verdicts == ()
+    inline.failing = {"cnn", "mean"}
+    with pytest.raises(RegardError, match="it would not learn"):
+        compare("sentiment", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY)
+
+
+def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None:
+    arms = "mean,attention-pool,tfidf,cnn:filters=4"
+    found = compare("sentiment", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
+    assert [(v.a, v.b, v.family) for v in found.rungs] == [
+        ("attention-pool", "mean", 2),
+        ("cnn:filters=4", "attention-pool", 2),
+    ]
+    assert [v.family for v in found.verdicts] == [3, 3, 3]
+    families = [row["family"] for row in found.record()["verdicts"]]
+    assert families == ["reference"] * 3 + ["ladder"] * 2
+    chosen = [("cnn:filters=4", "mean")]
+    found = compare("sentiment", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
+    assert [(v.a, v.b, v.family) for v in found.rungs] == [("cnn:filters=4", "mean", 1)]
+
+
+def plan(arms: str | Sequence[str | Arm] = "mean,tfidf", **given: Any) -> Study:
+    return Study.plan("sentiment", arms, **{"out": "nowhere", **given})
+
+
+def test_settings_go_to_the_arms_that_have_them() -> None:
+    study = plan("mean,tfidf,rnn:width=9", overrides=["width=8", "ngrams=1", "length=50"],
+                 budget="2 epochs", seeds=2)  # fmt: skip
+    given = {(job.arm, job.seed): job.task.overrides for job in study.jobs()}
+    assert given == {
+        ("mean", 0): ("width=8", "length=50", "epochs=2", "seed=0"),
+        ("mean", 1): ("width=8", "length=50", "epochs=2", "seed=1"),
+        ("tfidf", 0): ("ngrams=1", "length=50", "epochs=2", "seed=0"),
+        ("rnn:width=9", 0): ("length=50", "epochs=2", "width=9", "seed=0"),
+        ("rnn:width=9", 1): ("length=50", "epochs=2", "width=9", "seed=1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"reference": "cnn"}, "one of the arms: mean, tfidf, not 'cnn'"),
+        ({"seeds": 0}, "seeds=0"),
+        ({"budget": "soon"}, "budget 'soon'"),
+        ({"budget": "5 steps", "overrides": ["epochs=2"]}, "arm mean: one budget at a time"),
+        ({"overrides": ["widht=8"]}, "did you mean width"),
+        ({"overrides": ["width"]}, "key=value, not 'width'"),
+        ({"overrides": ["width=8", "width=9"]}, "arm mean: width is set twice"),
+        ({"overrides": ["seed=3"]}, "give --seeds"),
+        ({"arms": "mean:seed=3,tfidf"}, "give --seeds"),
+        ({"arms": "mean:width=wide,tfidf"}, "arm mean:width=wide: width='wide'"),
+        ({"arms": "mean:filters=3,cnn"}, "arm mean:filters=3: no setting is called 'filters'"),
+        ({"arms": "mean,tfidf:data=imdb"}, "data is 'reviews' in mean and 'imdb' in tfidf"),
+        ({"arms": [Arm("a", "mean"), Arm("a", "cnn")]}, "two arms are called 'a'"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(RegardError) as caught:
+        plan(**given)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_rungs_must_be_arms_and_tasks_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match="a rung must be one of the arms"):
+        plan().rungs([("mean", "cnn")])
+    with pytest.raises(RegardError, match="did you mean sentiment"):
+        Study.plan("sentimant", "mean,cnn", out=tmp_path)
+
+
+def test_another_run_in_the_folder_is_not_touched(inline: Inline, tmp_path: Path) -> None:
+    compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    with pytest.raises(RegardError, match="holds another run: width is 8 there and 9 here"):
+        compare("sentiment", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
+
+
+def test_bad_data_are_one_error_not_one_for_each_arm(inline: Inline, tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    path.write_text("text,label\n" + "fine,yes\n" * 30)
+    with pytest.raises(RegardError, match="all 30 rows have the label"):
+        compare("sentiment", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
+    assert inline.ran == []
+
+
+def test_with_processes_a_killed_worker_is_named_and_its_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[str] = []
+
+    def kill_once(event: Event) -> None:
+        if event.kind == "progress" and not killed:
+            killed.append(event.arm)
+            (worker,) = multiprocessing.active_children()
+            worker.kill()
+
+    steps = ["steps=300", "evaluate_every=100"]
+    asked: dict[str, Any] = {"seeds": 1, "out": tmp_path, "overrides": [TINY[0], *TINY[2:], *steps]}
+    first = compare("sentiment", "mean,tfidf", **asked, workers=1, on_event=kill_once)
+    assert killed == ["mean"]
+    assert [(f.arm, f.seed, f.says) for f in first.failures] == [("mean", 0, DIED)]
+    assert [row.arm.name for row in first.arms] == ["tfidf"]
+    launcher = Inline()
+    monkeypatch.setattr(module, "launch", launcher)
+    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    again = compare("sentiment", "mean,tfidf", **asked)
+    assert launcher.ran == [("mean", 0)]
+    assert again.failures == ()
+    assert [row.arm.name for row in again.arms] == ["mean", "tfidf"]
+    assert runs.load(tmp_path / "mean" / "seed-0").folder.environment()["threads"] == 1

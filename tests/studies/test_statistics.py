@@ -1,0 +1,223 @@
+"""The statistics against numbers by hand, scipy, and the corners where variance vanishes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from regard.errors import RegardError
+from regard.studies.statistics import (
+    Difference,
+    Estimate,
+    arm_interval,
+    compare_runs,
+    estimate,
+    holm,
+    judge,
+)
+
+
+def table(*rows: str) -> np.ndarray:
+    """Right and wrong as strings of 1 and 0, a row a seed."""
+    return np.array([[c == "1" for c in row] for row in rows])
+
+
+def test_the_components_by_hand() -> None:
+    # mean 0.5; means by seed 0.5, 0, 1; means by example 2/3, 1/3
+    # V_seeds = var(0.5, 0, 1) / 3 = 0.25 / 3; V_examples = (1/18) / 2 = 1/36
+    # what is left: squares 1.5 − 2·0.5 − 3·(2/36) = 1/3, over (2·1) and 6 -> V_both = 1/36
+    found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
+    assert found.mean == 0.5
+    assert found.variance == pytest.approx(0.25 / 3)
+    assert found.freedom == 1.0  # N − 1 holds before S − 1
+
+
+def test_example_variance_is_added_once() -> None:
+    # every seed agrees with itself on what is hard: no interaction
+    scores = np.array([[1.0, 1, 0, 0], [2, 2, 1, 1], [3, 3, 2, 2]])
+    found = estimate(scores)
+    from_seeds, from_examples = 1 / 3, (1 / 3) / 4
+    assert found.variance == pytest.approx(from_seeds + from_examples)
+    assert found.freedom == pytest.approx(2 * (from_seeds + from_examples) / from_seeds)
+
+
+def test_interaction_is_not_counted_twice() -> None:
+    # Latin square: seeds equal, examples equal, everything is interaction
+    found = estimate(np.eye(4))
+    assert found.variance == 0
+    assert found.freedom == 3
+
+
+def test_many_examples_of_pure_seed_noise_are_the_paired_t_of_scipy() -> None:
+    by_seed = np.array([0.010, 0.022, 0.004, 0.013, -0.002])
+    scores = np.repeat(by_seed[:, None], 50, axis=1)
+    expected = stats.ttest_1samp(by_seed, 0)
+    interval = expected.confidence_interval(0.95)
+    found = compare_runs(scores, np.zeros_like(scores))
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_one_seed_is_the_paired_t_over_examples() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.random((1, 400)) < 0.9, rng.random((1, 400)) < 0.8
+    expected = stats.ttest_rel(a[0].astype(float), b[0].astype(float))
+    found = compare_runs(a, b, ("cnn", "mean"))
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.low == pytest.approx(expected.confidence_interval(0.95).low)
+    assert found.says.startswith("cnn beats mean by ")
+    assert found.says.endswith("; one seed: two models, not two methods")
+
+
+def test_two_arms_without_seeds_are_the_paired_t_over_examples() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.random(300) < 0.85, rng.random(300) < 0.8
+    expected = stats.ttest_rel(a.astype(float), b.astype(float))
+    found = compare_runs(np.tile(a, (5, 1)), np.tile(b, (5, 1)), ("nb-svm", "tfidf"))
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.high == pytest.approx(expected.confidence_interval(0.95).high)
+    assert "two models" not in found.says
+
+
+def test_an_arm_without_seeds_beside_one_with_them() -> None:
+    fixed = np.tile(table("1101101110"), (3, 1))
+    trained = table("1111101110", "1101111111", "1101101111")
+    found = compare_runs(trained, fixed, ("rnn", "tfidf"))
+    by_seed = np.array([0.1, 0.2, 0.1])
+    assert found.mean == pytest.approx(by_seed.mean())
+    assert found.high - found.mean > stats.t.ppf(0.975, 9) * by_seed.std(ddof=1) / 3**0.5
+    assert 0 < found.p < 1
+
+
+def test_equal_arms_differ_by_nothing() -> None:
+    same = table("110111", "111011", "011111")
+    found = compare_runs(same, same, ("a", "b"))
+    assert (found.mean, found.p) == (0, 1)
+    assert found.high == -found.low == pytest.approx(stats.t.ppf(0.975, 5) / 8)
+    assert found.says == (
+        "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1)"
+    )
+
+
+def test_arms_opposed_everywhere_stay_between_one_and_minus_one() -> None:
+    found = compare_runs(np.ones((2, 5), bool), np.zeros((2, 5), bool))
+    assert found.mean == 1
+    assert 0.5 < found.low < 1
+    assert found.high == 1
+    assert 0 < found.p < 0.05
+
+
+@pytest.mark.parametrize("scores", [np.zeros((3, 4)), np.full((3, 4), 2.5), np.eye(4)])
+def test_scores_without_variance_give_numbers(scores: np.ndarray) -> None:
+    found = compare_runs(scores, np.zeros_like(scores))
+    values = [found.mean, found.low, found.high, found.p, *arm_interval(scores)]
+    assert all(map(math.isfinite, values))
+    json.dumps(values, allow_nan=False)
+    assert found.p == (1.0 if scores.max() == 0 else 0.0)
+
+
+def test_the_arms_interval_is_wilsons_where_there_is_no_seed() -> None:
+    right = np.zeros((1, 2001), bool)
+    right[0, :1740] = True
+    mean, low, high = arm_interval(right)
+    wilson = stats.binomtest(1740, 2001).proportion_ci(0.95, "wilson")
+    assert mean == 1740 / 2001
+    assert (low, high) == pytest.approx((wilson.low, wilson.high), abs=3e-5)  # t for normal
+    assert arm_interval(np.tile(right, (5, 1))) == pytest.approx((mean, low, high))
+
+
+def test_the_arms_interval_grows_with_the_luck_of_seeds() -> None:
+    rng = np.random.default_rng(5)
+    easy = rng.random(1000)
+    steady = np.stack([easy < 0.8] * 3)
+    shaky = np.stack([easy < 0.8 + luck for luck in (-0.03, 0.0, 0.03)])
+    narrow, wide = arm_interval(steady), arm_interval(shaky)
+    assert narrow[1] > wide[1]
+    assert narrow[2] < wide[2]
+
+
+def test_an_arm_without_mistakes_is_not_held_to_be_perfect() -> None:
+    assert arm_interval(np.ones((3, 50), bool)) == pytest.approx((1.0, 0.925, 1.0), abs=0.001)
+    assert arm_interval(np.zeros((3, 50), bool)) == pytest.approx((0.0, 0.0, 0.075), abs=0.001)
+
+
+def test_holm_by_hand_and_by_scipys_neighbour() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+    assert holm([0.03]) == [0.03]
+
+
+def test_a_family_is_judged_together() -> None:
+    rng = np.random.default_rng(6)
+    arms = {"tfidf": np.tile(rng.random(500) < 0.8, (3, 1))}
+    for name, accuracy in (("good", 0.97), ("alike", 0.8), ("bad", 0.6)):
+        arms[name] = rng.random((3, 500)) < accuracy
+    others = ("good", "alike", "bad")
+    alone = [compare_runs(arms[name], arms["tfidf"], (name, "tfidf")) for name in others]
+    family = judge(arms, [(name, "tfidf") for name in others])
+    assert [d.p for d in family] == pytest.approx(holm([d.p for d in alone]))
+    assert [(d.low, d.high) for d in family] == [(d.low, d.high) for d in alone]
+    assert [d.family for d in family] == [3, 3, 3]
+    says = [d.says for d in family]
+    assert says[0].startswith("good beats tfidf by ")
+    assert says[1].startswith("no evidence of a difference between alike and tfidf: ")
+    assert says[2].startswith("tfidf beats bad by ")
+    assert all(text.endswith(", Holm over 3)") for text in says)
+
+
+@pytest.mark.parametrize(
+    ("difference", "says"),
+    [
+        (
+            (0.012, 0.004, 0.020, 0.004, 11),
+            "a beats b by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 11)",
+        ),
+        ((-0.012, -0.020, -0.004, 0.004, 1), "b beats a by 1.2 points (0.4 to 2.0, p = 0.004)"),
+        (
+            (-0.003, -0.011, 0.005, 0.42, 2),
+            "no evidence of a difference between a and b: "
+            "−0.3 points (−1.1 to 0.5, p = 0.42, Holm over 2)",
+        ),
+        (
+            (0.012, 0.002, 0.022, 0.07, 3),
+            "no evidence of a difference between a and b: "
+            "1.2 points (0.2 to 2.2, p = 0.070, Holm over 3; the interval stands alone)",
+        ),
+        ((0.0008, 0.0002, 0.0014, 0.0001, 1), "a beats b by 0.08 points (0.02 to 0.14, p < 0.001)"),
+    ],
+)
+def test_verdicts_in_words(difference: tuple[float, float, float, float, int], says: str) -> None:
+    mean, low, high, p, family = difference
+    assert Difference("a", "b", mean, low, high, p, 5, 1000, family).says == says
+
+
+def test_scores_that_are_no_accuracy_have_no_points() -> None:
+    a = np.array([[0.31, 0.35, 0.33], [0.30, 0.36, 0.34], [0.31, 0.35, 0.35]])
+    assert compare_runs(a, a - 0.2, ("x", "y")).says == "x beats y by 0.2 (0.2 to 0.2, p < 0.001)"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3, 5), (3, 4)), ((3, 5), (2, 5)), ((5,), (5,)), ((1, 1), (1, 1)), ((3, 0), (3, 0))],
+)
+def test_tables_that_do_not_pair(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    with pytest.raises(RegardError):
+        compare_runs(np.zeros(a, bool), np.zeros(b, bool))
+
+
+def test_p_and_interval_agree() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        seeds, examples = int(rng.integers(1, 6)), int(rng.integers(3, 60))
+        a, b = rng.random((2, seeds, examples)) < rng.random(2)[:, None, None]
+        found = compare_runs(a, b)
+        assert found.found == (found.low > 0 or found.high < 0)
+        assert 0 <= found.p <= 1
+
+
+def test_reach_is_students_t() -> None:
+    assert Estimate(0.1, 1.0, 2.0).reach == pytest.approx(stats.t.ppf(0.975, 2))
+    assert Estimate(0.1, 0.01, 2.5).p == pytest.approx(2 * stats.t.sf(1.0, 2.5))
