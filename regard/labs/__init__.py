@@ -1,0 +1,65 @@
+"""Labs: a question, its arms, its figures and what to look for. One file a lab.
+
+The table is cheap to read: a lab's module is imported when it is run.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Say = Callable[[str], None]
+Show = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a lab is asked to do; what is left empty is the lab's own choice.
+
+    `data`: a named data set or a file; `seeds`: runs of each arm; `budget`: as for ``regard
+    compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs.
+    """
+
+    data: str = ""
+    seeds: int = 0
+    budget: str = ""
+    out: Path | None = None
+    workers: int | None = None
+    overrides: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab by name: its question in one line, and the module that answers it."""
+
+    name: str
+    question: str
+    module: str
+
+    def run(self, order: Order, say: Say, show: Show) -> dict[str, Any]:
+        """Do the lab: words for people go to `say`, progress to `show` (done, total, says).
+
+        Returns the object that ``--json`` prints.
+        """
+        result: dict[str, Any] = self._module().run(order, say, show)
+        return result
+
+    def rehearse(self, order: Order, say: Say) -> dict[str, Any]:
+        """Load the data, make one step of each arm and forecast time and memory."""
+        result: dict[str, Any] = self._module().rehearse(order, say)
+        return result
+
+    def _module(self) -> Any:
+        return importlib.import_module(self.module)
+
+
+_ALL = [
+    Lab(
+        "sentiment",
+        "What does each rung of attention add to a mean of word vectors? Does word order count?",
+        "regard.labs.sentiment",
+    ),
+]
+
+LABS: dict[str, Lab] = {lab.name: lab for lab in _ALL}

@@ -1,0 +1,337 @@
+"""The report of a comparison: one HTML file beside its runs, the answer on top."""
+
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.models import MODELS
+from regard.reports import attended, mistakes
+from regard.reports.answer import answer, percent
+from regard.reports.evidence import Arm, arms_of, read_json
+from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
+from regard.reports.markup import Html, join, shorten, tag
+from regard.reports.page import LIMIT, page
+from regard.reports.scales import duration, number
+from regard.training.durable import write_bytes
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a report is made of: the comparison's numbers, its folder, its arms."""
+
+    comparison: Mapping[str, Any]
+    folder: Path
+    arms: Sequence[Arm]
+
+    @property
+    def judged(self) -> list[Arm]:
+        """The arms that have a result."""
+        return [arm for arm in self.arms if math.isfinite(arm.mean)]
+
+
+def write_report(comparison: Mapping[str, Any], folder: Path) -> Path:
+    """Write ``report.html`` of a comparison into its folder and name it.
+
+    `comparison` has the keys of ``regard compare --json``; these are used too where they are
+    there: question, reference, command, data, notes, fingerprint, word_order. The runs' folders
+    give curves, answers and attention; what they lack is left out. At most 5 MB.
+
+    Errors: no room on the disk.
+    """
+    story = Story(comparison, folder, arms_of(comparison, folder))
+    sections: list[list[Html]] = [section(story) for section in SECTIONS]
+    heading = question(comparison)
+    text = page(heading, [part for section in sections for part in section])
+    if len(text.encode()) > LIMIT:  # the texts' attention is what grows
+        small = [
+            part for section in SECTIONS if section is not _attention for part in section(story)
+        ]
+        text = page(heading, [*small, tag("p", "Attention is left out: over 5 MB.", class_="note")])
+    path = folder / "report.html"
+    write_bytes(path, text.encode("utf-8", errors="replace"))
+    return path
+
+
+def question(comparison: Mapping[str, Any]) -> str:
+    """What the comparison asks."""
+    names = [str(row["name"]) for row in comparison.get("arms", [])]
+    default = f"Which of {', '.join(names)} is best at {comparison.get('task', 'this task')}?"
+    return shorten(str(comparison.get("question") or default), 300)
+
+
+def _top(story: Story) -> list[Html]:
+    comparison = story.comparison
+    data = comparison.get("data")
+    over = f"regard · {comparison.get('task', 'comparison')}" + (f" on {data}" if data else "")
+    first, *rest = (said.replace(" %", "\u00a0%") for said in answer(comparison, story.arms))
+    parts = [
+        tag("p", over, class_="over"),
+        tag("h1", question(comparison)),
+        tag("p", first, " ", join(rest[:1]), class_="answer"),
+        *(tag("p", sentence) for sentence in rest[1:]),
+    ]
+    parts += [
+        tag("p", f"Failed: {e.get('arm')}, seed {e.get('seed')}: {e.get('says')}", class_="fails")
+        for e in comparison.get("errors", [])
+    ]
+    claims = [
+        tag("li", str(claim["says"]),
+            class_="holds" if claim.get("holds") else "fails")
+        for claim in comparison.get("claims", [])
+    ]  # fmt: skip
+    if claims:
+        parts += [tag("h3", "What to look for, and whether it is there"), tag("ul", *claims)]
+    return parts
+
+
+def _value(value: object) -> str:
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _table(story: Story) -> list[Html]:
+    comparison = story.comparison
+    best = max(story.judged, key=lambda arm: arm.mean, default=None)
+    reference = str(comparison.get("reference") or "")
+    flops = any(math.isfinite(arm.number("flops")) for arm in story.arms)
+    heads = ["arm", f"{comparison.get('metric', 'accuracy')}, %", "95 % interval"]
+    heads += [f"against {shorten(reference, 24)}, points", "p (Holm)"] if reference else []
+    heads += ["seeds", "time", "peak MB", "parameters"]
+    heads += ["MFLOP"] if flops else []
+    rows = []
+    for arm in story.arms:
+        cells = [
+            tag("td", shorten(arm.name, 40), title=arm.name),
+            _cell(percent(arm.mean), arm.mean),
+            _cell(f"{percent(arm.low)} to {percent(arm.high)}", arm.low),
+            *(_against(comparison, arm.name, reference) if reference else ()),
+            _cell(_value(arm.row.get("seeds", "–")), arm.number("seeds")),
+            _cell(duration(arm.number("seconds")), arm.number("seconds")),
+            _cell(_whole(arm.number("peak_mb")), arm.number("peak_mb")),
+            _cell(number(arm.number("parameters")), arm.number("parameters")),
+        ]
+        if flops:
+            cells.append(_cell(number(arm.number("flops") / 1e6), arm.number("flops")))
+        rows.append(tag("tr", *cells, class_="best" if arm is best else None))
+    top = tag("tr", *(tag("th", head) for head in heads))
+    table = tag("table", tag("thead", top), tag("tbody", *rows), class_="sortable")
+    return [
+        tag("h2", "The numbers"),
+        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="results"),
+        _forest(story, reference),
+        *_verdicts(comparison),
+    ]
+
+
+def _forest(story: Story, reference: str) -> Html:
+    """Every arm with its interval, and how to read that."""
+    rows = [
+        Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high, a.family,
+            [100 * float(v) for v in a.right.mean(1)] if len(a.right) > 1 else [])
+        for a in story.judged
+    ]  # fmt: skip
+    title = f"{str(story.comparison.get('metric', 'accuracy')).capitalize()}, 95 % intervals"
+    chart = interval_chart(title, rows, x_label=_metric(story), reference=reference)
+    return _figure(chart, HOW_TO_READ if rows else "No arm has a result.")
+
+
+HOW_TO_READ = (
+    "Blue circles attend, green diamonds are networks without attention, orange squares are no "
+    "networks; small dots are single seeds. Time is of training one seed, MFLOP of one forward "
+    "pass over a text of median length. A verdict rests on the differences of paired seeds "
+    "(Student's t, the variance of the test examples added), Holm's correction over all of them: "
+    "intervals that overlap can still differ, and one seed speaks of two models, not of two "
+    "methods."
+)
+
+
+def _verdicts(comparison: Mapping[str, Any]) -> list[Html]:
+    says = [tag("li", str(verdict["says"])) for verdict in comparison.get("verdicts", [])]
+    return (
+        [tag("details", tag("summary", "Each verdict in words"), tag("ul", *says))] if says else []
+    )
+
+
+def _cell(text: str, worth: float) -> Html:
+    return tag("td", text, data_worth=f"{worth:.6g}" if math.isfinite(worth) else "")
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else "–"
+
+
+def _against(comparison: Mapping[str, Any], name: str, reference: str) -> list[Html]:
+    """An arm's difference from the reference in points, with its interval and p."""
+    for verdict in comparison.get("verdicts", []):
+        if (verdict.get("a"), verdict.get("b")) == (name, reference):
+            gain, low, high = (
+                round(100 * float(verdict[key]), 1) + 0.0 for key in ("difference", "low", "high")
+            )
+            p = float(verdict["p"])
+            found = ("right" if gain > 0 else "wrong") if p < 0.05 else "soft"
+            text = f"{gain:+.1f} ({low:.1f} to {high:.1f})".replace("-", "−")
+            cells = [tag("span", text, class_=found), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
+            return [
+                tag("td", cell, data_worth=f"{worth:.6g}")
+                for cell, worth in zip(cells, (gain, p), strict=True)
+            ]
+    return [tag("td", "reference" if name == reference else "–", data_worth=""), tag("td", "–")]
+
+
+def _metric(story: Story) -> str:
+    return f"{story.comparison.get('metric', 'accuracy')}, %"
+
+
+def _formulas(story: Story) -> list[Html]:
+    rows = []
+    for arm in story.arms:
+        entry = MODELS.get(arm.model)
+        says = entry.says if entry else "–"
+        own = arm.name.partition(":")[2]
+        extra = [tag("span", f" with {own.replace(',', ', ')}", class_="soft")] if own else []
+        rows += [
+            tag("dt", shorten(arm.name, 40)),
+            tag("dd", tag("span", says, class_="math"), *extra),
+        ]
+    formula = "f(q) = Σᵢ softmax(score(q, kᵢ)) vᵢ"
+    intro = tag("p", "All attention here is ", tag("span", formula, class_="math"),
+                " over the words that are there.")  # fmt: skip
+    return [tag("h2", "What was compared"), intro, tag("dl", *rows, class_="formulas")]
+
+
+def _word_order(story: Story) -> list[Html]:
+    found = story.comparison.get("word_order")
+    if not isinstance(found, Mapping):
+        return []
+    shares = found.get("arms", {})
+    head = tag("tr", tag("th", "arm"), tag("th", "both right"), tag("th", "the same for both"))
+    rows = [
+        tag("tr", tag("td", shorten(name, 40)), _cell(f"{percent(s['both'])} %", float(s["both"])),
+            _cell(f"{percent(s['same'])} %", float(s["same"])))
+        for name, s in shares.items()
+    ]  # fmt: skip
+    pairs = [_pair(pair) for pair in found.get("shown", [])]
+    intro = (
+        f"{found.get('pairs')} pairs of sentences, each pair of exactly the same words with "
+        "opposite labels. Who ignores the order of words says the same of both, and is right about "
+        "one of the two: both right is out of reach."
+    )
+    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="sortable")
+    return [
+        tag("h2", "Word order decides"), tag("p", intro),
+        tag("div", table, class_="scroll"), *pairs,
+    ]  # fmt: skip
+
+
+def _pair(pair: Mapping[str, Any]) -> Html:
+    first, second = pair["texts"]
+    truths = pair["truths"]
+    heads = tag(
+        "tr", tag("th", "arm"), tag("th", first, class_="words"), tag("th", second, class_="words")
+    )
+    truth = tag("tr", tag("td", "the truth"), *(tag("td", t, class_="words") for t in truths))
+    rows = [
+        tag("tr", tag("td", shorten(name, 40)), *(
+            tag("td", f"{'✓' if word == t else '✗'} {word}",
+                class_="words " + ("right" if word == t else "wrong"))
+            for word, t in zip(said, truths, strict=True)
+        ))
+        for name, said in pair["said"].items()
+    ]  # fmt: skip
+    table = tag("table", tag("thead", heads), tag("tbody", truth, *rows))
+    return tag("figure", tag("div", table, class_="scroll"))
+
+
+def _curves(story: Story) -> list[Html]:
+    """A small chart per arm: each seed's validation, the other arms' first seeds faint behind."""
+    curves = {
+        arm.name: found
+        for arm in story.arms
+        if arm.family != "baseline"
+        and (found := [c for f in arm.folders if (c := arm.curve(f, "validation")) and c.x])
+    }
+    if not curves:
+        return []
+    firsts = [Series("", c[0].x, [100 * v for v in c[0].y], faint=True) for c in curves.values()]
+    charts = []
+    for name, found in curves.items():
+        seeds = [Series("", c.x, [100 * v for v in c.y], look=i) for i, c in enumerate(found)]
+        charts.append(
+            line_chart(name, [*firsts, *seeds], x_label="passes through the data", width=320,
+                       height=230, y_label=f"validation, {_metric(story)}")
+        )  # fmt: skip
+    how = (
+        "Each coloured line is a seed, grey lines are the other arms' first seeds; all panels have "
+        "the same scales. Validation texts are held out of the training set; the test set is read "
+        "once, at the end."
+    )
+    grid = tag("div", *(tag("figure", chart) for chart in charts), class_="grid")
+    return [tag("h2", "Learning"), tag("p", how, class_="note"), grid]
+
+
+def _cost(story: Story) -> list[Html]:
+    points = [
+        Point(a.name, a.number("seconds"), 100 * a.mean, 100 * a.low, 100 * a.high, a.family)
+        for a in story.judged
+    ]
+    if not any(p.x > 0 for p in points):
+        return []
+    chart = scatter(
+        "Cost against accuracy", points, x_label="time of one seed (logarithmic)",
+        y_label=_metric(story), seconds=True,
+    )  # fmt: skip
+    how = "Further left is cheaper, further up is better. Bars are 95 % intervals."
+    return [tag("h2", "What it costs"), _figure(chart, how)]
+
+
+def _attention(story: Story) -> list[Html]:
+    return attended.section(story.arms)
+
+
+def _mistakes(story: Story) -> list[Html]:
+    return mistakes.section(story.judged)
+
+
+def _data(story: Story) -> list[Html]:
+    comparison = story.comparison
+    asked = max((arm.right.shape[-1] for arm in story.arms), default=0)
+    notes = [f"{asked:,} test texts, the same for every arm and seed"] if asked else []
+    notes += [str(note) for note in comparison.get("notes", [])]
+    if comparison.get("fingerprint"):
+        notes.append(f"fingerprint of the data: {comparison['fingerprint']}")
+    parts = [tag("h2", "Data"), tag("ul", *(tag("li", note) for note in notes))] if notes else []
+    command = comparison.get("command")
+    if command:
+        line = command if isinstance(command, str) else shlex.join(map(str, command))
+        parts += [tag("h2", "To see it again"), tag("pre", line)]
+    return parts + _machine(story)
+
+
+def _machine(story: Story) -> list[Html]:
+    folders = [folder for arm in story.arms for folder in arm.folders]
+    found = next((env for folder in folders if (env := read_json(folder / "env.json"))), {})
+    rows = [
+        tag("tr", tag("td", key), tag("td", shorten(_plain(value), 300), class_="words"))
+        for key, value in found.items()
+    ]
+    if not rows:
+        return []
+    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
+    return [tag("details", tag("summary", "Machine and versions"), table)]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(entry)}" for key, entry in value.items())
+    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+
+
+def _figure(chart: Html, caption: str) -> Html:
+    return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", caption))
+
+
+SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (
+    _top, _table, _word_order, _formulas, _curves, _cost, _attention, _mistakes, _data,
+)  # fmt: skip

@@ -1,0 +1,186 @@
+"""What the run folders of a comparison hold for a report; whatever is missing is left out."""
+
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.models import MODELS
+from regard.reports.figures import Series
+from regard.studies import arms as study
+from regard.studies.job import read_judged
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run said about one test example. `confidence` is the probability of what it said."""
+
+    index: int
+    text: str
+    truth: str
+    said: str
+    confidence: float
+
+    @property
+    def right(self) -> bool:
+        return self.truth == self.said
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm of a comparison: its row of numbers and the folders of its runs, one a seed."""
+
+    name: str
+    row: Mapping[str, Any]
+    folders: tuple[Path, ...]
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The settings of its first run, flat; nothing where they cannot be read."""
+        for folder in self.folders:
+            try:
+                return _flat(tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")))
+            except (OSError, ValueError):
+                continue
+        return {}
+
+    @property
+    def model(self) -> str:
+        """The name in `MODELS` behind the arm's own label."""
+        said = str(self.config.get("model") or self.row.get("model") or self.name)
+        return said if said in MODELS else said.split(":")[0]
+
+    @property
+    def family(self) -> str:
+        """ "attention", "network" (no attention in it) or "baseline" (no network)."""
+        entry = MODELS.get(self.model)
+        if entry is None:
+            return "network"
+        if entry.kind == "baseline":
+            return "baseline"
+        said = {**entry.defaults, **self.config}
+        pool, layers = said.get("pool", "mean"), said.get("layers", 1)
+        attends = "score" in entry.settings.model_fields and (layers != 0 or pool != "mean")
+        return "attention" if attends or pool == "attention" else "network"
+
+    @property
+    def mean(self) -> float:
+        return _number(self.row.get("mean"))
+
+    @property
+    def low(self) -> float:
+        return _number(self.row.get("low"))
+
+    @property
+    def high(self) -> float:
+        return _number(self.row.get("high"))
+
+    def number(self, key: str) -> float:
+        """A number of the arm's row, NaN where there is none."""
+        return _number(self.row.get(key))
+
+    def curve(self, folder: Path, key: str) -> Series:
+        """A column of a run's metrics.jsonl over passes through the data (or steps)."""
+        rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get(key) is not None]
+        x = [_number(row.get("epoch", row.get("step"))) for row in rows]
+        return Series(folder.name, x, [_number(row[key]) for row in rows])
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """What its first run with predictions said about the test examples."""
+        return next((found for folder in self.folders if (found := _answers(folder))), [])
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """(seeds, examples): which answers were right, of the runs that tell of all examples."""
+        rows = [row for folder in self.folders if len(row := _right(folder))]
+        longest = max(map(len, rows), default=0)
+        return np.array([row for row in rows if len(row) == longest], dtype=bool)
+
+
+def arms_of(comparison: Mapping[str, Any], folder: Path) -> list[Arm]:
+    """The arms of a comparison in their order, each with the run folders that there are."""
+    names = [(str(row["name"]), row) for row in comparison.get("arms", [])]
+    return [Arm(name, row, _runs(folder / study.Arm(name, "").folder)) for name, row in names]
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a .jsonl file; a line that is none (a killed writer's last) is passed over."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(row, dict):
+                    yield row
+    except OSError:
+        return
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one where there is none to be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def confusion_of(answers: Sequence[Answer]) -> tuple[list[str], list[list[int]]]:
+    """Labels and counts, rows what was true, columns what was said."""
+    labels = sorted({a.truth for a in answers} | {a.said for a in answers})
+    pairs = Counter((a.truth, a.said) for a in answers)
+    return labels, [[pairs[row, column] for column in labels] for row in labels]
+
+
+def _runs(home: Path) -> tuple[Path, ...]:
+    try:
+        found = [path for path in home.glob("seed-*") if path.is_dir()]
+    except OSError:  # a name that no folder can have
+        return ()
+    return tuple(sorted(found, key=lambda path: (len(path.name), path.name)))
+
+
+def _right(folder: Path) -> NDArray[np.bool_]:
+    """Right or wrong by example: as the comparison kept it, or from the answers themselves."""
+    if judged := read_judged(folder):
+        return judged.correct()
+    return np.array([answer.right for answer in _answers(folder)], dtype=bool)
+
+
+def _answers(folder: Path) -> list[Answer]:
+    return [_answer(i, row) for i, row in enumerate(read_lines(folder / "predictions.jsonl"))]
+
+
+def _answer(index: int, row: Mapping[str, Any]) -> Answer:
+    chances = row.get("probabilities")
+    said = str(row.get("predicted", row.get("said", "")))
+    if isinstance(chances, Mapping):
+        confidence = _number(chances.get(said))
+    elif isinstance(chances, list):
+        confidence = max(map(_number, chances), default=math.nan)
+    else:
+        confidence = _number(row.get("confidence"))
+    return Answer(index, str(row.get("text", "")), str(row.get("label", "")), said, confidence)
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with its sub-tables' entries beside its own."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat.update(_flat(value) if isinstance(value, Mapping) else {key: value})
+    return flat
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

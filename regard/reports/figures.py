@@ -1,0 +1,326 @@
+"""Charts with axes, as SVG: learning curves, intervals, cost against accuracy, histograms.
+
+Pure functions from numbers to markup. Colours are classes that the page's style sheet fills in
+for light and dark; families of arms differ by shape too, so that nothing hangs on colour alone.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from regard.reports.markup import Html, join, shorten, tag
+from regard.reports.scales import (
+    Scale,
+    duration,
+    number,
+    spanning,
+    spanning_time,
+    spread,
+    text_width,
+)
+
+SIZE = 15  # of letters, in the units of the picture: 640 wide, so that half of it is still read
+SHAPES = {"attention": "circle", "network": "diamond", "baseline": "square"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart: y over x. A faint series is there to compare with and has no label."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: int = 0
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of an interval chart: a mean, its 95 % interval and the single values behind it."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    family: str = "attention"
+    values: Sequence[float] = field(default=())
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a scatter, its interval upright through it."""
+
+    name: str
+    x: float
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+    family: str = "attention"
+
+
+def line_chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    width: int = 640,
+    height: int = 360,
+    like: Sequence[Series] = (),
+) -> Html:
+    """Lines over a common pair of axes, each named at its end.
+
+    `like`: further series that only widen the axes, so that several charts share one scale.
+    """
+    drawn = [_finite(s) for s in series]
+    scaled = drawn + [_finite(s) for s in like]
+    named = [s for s in drawn if not s.faint and s.name and len(s.x)]
+    right = max((text_width(shorten(s.name, 24), SIZE) for s in named), default=0) + 22
+    x = spanning([v for s in scaled for v in s.x], 60, width - right)
+    y = spanning([v for s in scaled for v in s.y], height - 52, 50)
+    lines = [_line(s, x, y) for s in sorted(drawn, key=lambda s: not s.faint) if len(s.x)]
+    ends = spread([y(s.y[-1]) for s in named], SIZE + 3, 58, height - 56)
+    labels = [
+        join(
+            [
+                tag("path", d=f"M{x(s.x[-1]) + 3:.1f} {y(s.y[-1]):.1f}L{width - right + 12:.1f} "
+                    f"{place:.1f}", class_="leader"),
+                tag("text", shorten(s.name, 24), x=width - right + 15, y=place + 5,
+                    class_=f"ink{s.look % 6}"),
+            ]
+        )
+        for s, place in zip(named, ends, strict=True)
+    ]  # fmt: skip
+    says = "; ".join(
+        f"{s.name or 'line'} from {number(s.y[0])} to {number(s.y[-1])}" for s in named
+    )
+    body = [*_axes(x, y, x_label, y_label), *lines, *labels]
+    return picture(title, f"{y_label} over {x_label}. {says}", width, height, body)
+
+
+def interval_chart(
+    title: str,
+    rows: Sequence[Row],
+    *,
+    x_label: str,
+    reference: str | None = None,
+    width: int = 640,
+) -> Html:
+    """A forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
+
+    A dashed line stands at the mean of the reference arm. Units are those of `x_label`.
+    """
+    shown = [row for row in rows if math.isfinite(row.mean)]
+    left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
+    right = text_width("100.0 [100.0, 100.0]", SIZE) + 12
+    bottom = 56 + 30 * len(shown)
+    values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
+    x = spanning(values, left, width - right)
+    parts = [_upright(x, tick, 50, bottom) for tick in x.ticks(5)]
+    parts += [tag("text", x_label, x=(left + width - right) / 2, y=bottom + 42, class_="mid")]
+    for row in shown:
+        if row.name == reference:
+            place = x(row.mean)
+            parts.append(tag("path", d=f"M{place:.1f} 46V{bottom}", class_="reference"))
+            parts.append(tag("text", shorten(row.name, 26), x=place, y=42, class_="mid soft"))
+    parts += [_interval(row, 72.0 + 30 * i, x, left, width - right) for i, row in enumerate(shown)]
+    says = "; ".join(f"{r.name} {r.mean:.1f} [{r.low:.1f}, {r.high:.1f}]" for r in shown)
+    return picture(title, f"{x_label}. {says}", width, bottom + 56, parts)
+
+
+def scatter(
+    title: str,
+    points: Sequence[Point],
+    *,
+    x_label: str,
+    y_label: str,
+    seconds: bool = False,
+    width: int = 640,
+    height: int = 400,
+) -> Html:
+    """Points with their names beside them, x by logarithm; `seconds`: x is a duration."""
+    shown = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y) and p.x > 0]
+    x_says, costs = duration if seconds else number, [p.x for p in shown]
+    x = spanning(costs, 60, width - 34, log=True)
+    marks = None
+    if seconds:
+        x, marks = spanning_time(costs, 60, width - 34)
+    y = spanning([v for p in shown for v in (p.y, p.low, p.high)], height - 52, 50)
+    parts = _axes(x, y, x_label, y_label, x_says, marks=marks)
+    for p in shown:
+        if math.isfinite(p.low) and math.isfinite(p.high):
+            bar = f"M{x(p.x):.1f} {y(p.low):.1f}V{y(p.high):.1f}"
+            parts.append(tag("path", d=bar, class_=f"bar thin {p.family}"))
+    parts += [mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_says(p.x)}, {p.y:.1f}") for p in shown]
+    parts += _names([(x(p.x), y(p.y), shorten(p.name, 24)) for p in shown], width, height - 52)
+    says = "; ".join(f"{p.name} {x_says(p.x)}, {p.y:.1f}" for p in shown)
+    return picture(title, f"{y_label} against {x_label}. {says}", width, height, parts)
+
+
+def histogram(
+    title: str,
+    shares: Sequence[float],
+    edges: Sequence[float],
+    *,
+    x_label: str,
+    y_label: str = "share",
+    highest: float | None = None,
+    width: int = 320,
+    height: int = 220,
+) -> Html:
+    """Bars from edge to edge, as high as their shares; `highest` puts several on one scale."""
+    top = max(highest or 0.0, *shares, 1e-9)
+    x = Scale(edges[0], edges[-1], 52, width - 14)
+    y = spanning([0.0, top], height - 50, 54)
+    bars = [
+        tag("rect", tag("title", f"{number(a)} to {number(b)}: {share:.0%}"), class_="column",
+            x=x(a) + 0.5, y=y(share), width=max(x(b) - x(a) - 1, 0.5), height=y(0) - y(share))
+        for a, b, share in zip(edges, edges[1:], shares, strict=False) if share > 0
+    ]  # fmt: skip
+    parts = [*_axes(x, y, x_label, y_label, most=4), *bars]
+    says = ", ".join(f"{share:.0%}" for share in shares)
+    return picture(title, f"{y_label} of {x_label}: {says}", width, height, parts)
+
+
+def picture(title: str, says: str, width: float, height: float, body: Sequence[Html]) -> Html:
+    """An SVG with its title on top, and title and description for those who do not see it."""
+    room = int(width / (SIZE * 0.62))
+    head = tag("text", shorten(title, room), x=8, y=20, class_="title")
+    return tag(
+        "svg", tag("title", title), tag("desc", shorten(says, 2_000)), head, *body,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:.0f} {height:.0f}", role="img",
+        class_=_breadth(width), aria_label=title, font_size=SIZE,
+    )  # fmt: skip
+
+
+def _breadth(width: float) -> str:
+    return "wide" if width > 500 else "middle" if width > 400 else "small"
+
+
+def mark(family: str, x: float, y: float, says: str) -> Html:
+    """The mark of a family of arms: a circle, a diamond or a square, with a word on hover."""
+    name = family if family in SHAPES else "attention"
+    shape, title = SHAPES[name], tag("title", says)
+    if shape == "circle":
+        return tag("circle", title, cx=x, cy=y, r=6, class_=f"mark {name}")
+    side, turn = (10, f"rotate(45 {x:.1f} {y:.1f})") if shape == "diamond" else (11, None)
+    return tag(
+        "rect", title, x=x - side / 2, y=y - side / 2, width=side, height=side, transform=turn,
+        class_=f"mark {name}",
+    )  # fmt: skip
+
+
+def _axes(
+    x: Scale,
+    y: Scale,
+    x_label: str,
+    y_label: str,
+    x_says: Callable[[float], str] = number,
+    most: int = 6,
+    marks: list[float] | None = None,
+) -> list[Html]:
+    """Grid, ticks and labels of a pair of axes; the upright one is named above its top."""
+    bottom, parts = y.begin, []
+    for tick in y.ticks(most):
+        parts.append(tag("path", d=f"M{x.begin:.1f} {y(tick):.1f}H{x.end:.1f}", class_="grid"))
+        parts.append(tag("text", number(tick), x=x.begin - 8, y=y(tick) + 5, class_="end soft"))
+    marks = x.ticks(most) if marks is None else marks
+    wide = max((text_width(x_says(t), SIZE) for t in marks), default=10) + 14
+    room = max(2, int((x.end - x.begin) / wide) + 1)
+    if len(marks) > room:
+        marks = [t for t in marks if math.log10(t) % 1 == 0] if x.log else x.ticks(room)
+    parts += [_upright(x, tick, y.end, bottom, x_says) for tick in marks]
+    parts.append(tag("path", d=f"M{x.begin:.1f} {bottom:.1f}H{x.end:.1f}", class_="axis"))
+    parts.append(tag("text", x_label, x=(x.begin + x.end) / 2, y=bottom + 42, class_="mid"))
+    parts.append(tag("text", y_label, x=8, y=y.end - 10, class_="soft"))
+    return parts
+
+
+def _upright(
+    x: Scale, tick: float, top: float, bottom: float, says: Callable[[float], str] = number
+) -> Html:
+    line = tag("path", d=f"M{x(tick):.1f} {top:.1f}V{bottom:.1f}", class_="grid")
+    return join([line, tag("text", says(tick), x=x(tick), y=bottom + 20, class_="mid soft")])
+
+
+def _line(series: Series, x: Scale, y: Scale) -> Html:
+    places = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(series.x, series.y, strict=True)]
+    look = "line faint" if series.faint else f"line look{series.look % 6}"
+    if len(places) == 1 and not series.faint:
+        return mark("attention", x(series.x[0]), y(series.y[0]), series.name)
+    return tag("path", tag("title", series.name), d="M" + "L".join(places), class_=look)
+
+
+def _finite(series: Series, most: int = 200) -> Series:
+    """The points that can be drawn, thinned evenly where there are more than a line can show."""
+    pairs = [
+        (a, b) for a, b in zip(series.x, series.y, strict=True)
+        if math.isfinite(a) and math.isfinite(b)
+    ]  # fmt: skip
+    if len(pairs) > most:
+        pairs = [pairs[round(i * (len(pairs) - 1) / (most - 1))] for i in range(most)]
+    return Series(
+        series.name, [a for a, _ in pairs], [b for _, b in pairs], series.look, series.faint
+    )
+
+
+def _interval(row: Row, y: float, x: Scale, left: float, right: float) -> Html:
+    family = row.family if row.family in SHAPES else "attention"
+    says = f"{row.mean:.1f} [{row.low:.1f}, {row.high:.1f}]"
+    low, high = x(row.low), x(row.high)
+    bar = f"M{low:.1f} {y - 5:.1f}V{y + 5:.1f}M{low:.1f} {y:.1f}H{high:.1f}"
+    return join(
+        [
+            tag("text", shorten(row.name, 26), x=left - 12, y=y + 5, class_="end"),
+            tag("path", d=f"{bar}M{high:.1f} {y - 5:.1f}V{y + 5:.1f}", class_=f"bar {family}"),
+            *(tag("circle", cx=x(v), cy=y + 10, r=2, class_="value") for v in row.values),
+            mark(family, x(row.mean), y, f"{row.name}: {says}"),
+            tag("text", says, x=right + 10, y=y + 5, class_="soft"),
+        ]
+    )
+
+
+Box = tuple[float, float, float, float]
+
+
+def _names(marks: Sequence[tuple[float, float, str]], width: float, bottom: float) -> list[Html]:
+    """A name beside each mark, where it covers neither a mark nor another name if it can."""
+    taken: list[Box] = [(x - 8, y - 8, x + 8, y + 8) for x, y, _ in marks]
+    parts = []
+    for x, y, name in sorted(marks):
+        long = text_width(name, SIZE)
+        best = min(_places(x, y, long), key=lambda p: (_overlap(p[1], taken, width, bottom), p[0]))
+        _, box = best
+        taken.append(box)
+        middle = (box[1] + box[3]) / 2
+        far = abs(middle - y) > 22 or box[0] - x > 14 or x - box[2] > 14
+        if far:
+            nearest = min(max(x, box[0]), box[2])
+            edge = box[3] if middle < y else box[1]
+            parts.append(
+                tag("path", d=f"M{x:.1f} {y:.1f}L{nearest:.1f} {edge:.1f}", class_="leader")
+            )
+        parts.append(tag("text", name, x=box[0], y=box[3] - 4, class_="name"))
+    return parts
+
+
+def _places(x: float, y: float, long: float) -> list[tuple[int, Box]]:
+    """Where a name might stand, the best first: right, left, above, below, then further off."""
+    high, places = SIZE + 3.0, []
+    for ring in range(5):
+        up = ring * 16.0
+        for left in (x + 10, x - 10 - long):
+            places += [(left, y - high / 2 - up), (left, y - high / 2 + up)]
+        places += [(x - long / 2, y - 11 - high - up), (x - long / 2, y + 11 + up)]
+    return [(i, (a, b, a + long, b + high)) for i, (a, b) in enumerate(places)]
+
+
+def _overlap(box: Box, taken: Sequence[Box], width: float, bottom: float) -> float:
+    """How much of a box lies on others or outside the picture."""
+    outside = max(0.0, 62 - box[0]) + max(0.0, box[2] - width + 4)
+    outside += max(0.0, 50 - box[1]) + max(0.0, box[3] - bottom)
+    return 100 * outside + sum(
+        max(0.0, min(box[2], b[2]) - max(box[0], b[0]))
+        * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
+        for b in taken
+    )

@@ -1,0 +1,201 @@
+"""Matrices and weights as colour: heat maps, confusions, a text whose words are coloured.
+
+A colour is one hue laid on more or less thickly, so that the same picture serves light and dark.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from regard.reports.figures import SIZE, picture
+from regard.reports.markup import Html, join, shorten, tag
+from regard.reports.scales import number, text_width, ticks
+
+LEVELS = 12  # shades of a hue
+FULL_LIFT = 16.0  # a word of this many times the average weight has the full colour
+
+
+def heat_map(
+    title: str,
+    matrix: ArrayLike,
+    *,
+    x_label: str = "",
+    y_label: str = "",
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    diverging: bool = False,
+    width: int = 640,
+) -> Html:
+    """A matrix (rows, columns) as coloured cells with a bar that says what a colour is worth.
+
+    Sequential from the least value to the largest, or diverging around zero. Cells of one shade
+    are one path, so that 128 × 128 cells take some 60 KB. NaN stays blank.
+    """
+    values = np.asarray(matrix, dtype=np.float64)
+    height, breadth = values.shape
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if diverging:
+        high = max(abs(low), abs(high)) or 1.0
+        low = -high
+    high = high if high > low else low + 1.0
+    left = max([text_width(shorten(r, 14), SIZE) for r in rows or []] + [38]) + 18
+    top = max([text_width(shorten(c, 14), SIZE) * 0.8 for c in columns or []] + [14]) + 44
+    cell = min((width - left - 92) / max(breadth, 1), 420 / max(height, 1), 34)
+    levels = _levels(values, low, high, diverging)
+    cells = [
+        tag("path", d=_runs(levels == level), fill_opacity=abs(level) / LEVELS,
+            class_="cold" if level < 0 else "heat")
+        for level in range(-LEVELS, LEVELS + 1) if level and (levels == level).any()
+    ]  # fmt: skip
+    place = f"translate({left:.1f} {top:.1f}) scale({cell:.4f})"
+    right, bottom = left + breadth * cell, top + height * cell
+    frame = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z"
+    parts = [
+        tag("g", *cells, transform=place, shape_rendering="crispEdges"),
+        tag("path", d=frame, class_="frame"),
+    ]
+    parts += _sides(rows, columns, height, breadth, left, top, cell)
+    parts += _colour_bar(low, high, diverging, right + 22, top, max(bottom - top, 90))
+    below = bottom + (24 if columns else 42)
+    parts.append(tag("text", x_label, x=(left + right) / 2, y=below, class_="mid"))
+    parts.append(tag("text", y_label, x=8, y=top - 12 if columns is None else 42, class_="soft"))
+    says = f"{height} by {breadth} cells from {number(low)} to {number(high)}. {y_label} {x_label}"
+    return picture(title, says, width, max(bottom, top + 90) + 56, parts)
+
+
+def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: int = 480) -> Html:
+    """Rows are what was true, columns what was said: counts, and shares of the row."""
+    table = np.asarray(counts, dtype=np.float64)
+    shares = table / np.maximum(table.sum(1, keepdims=True), 1)
+    left = max(text_width(shorten(label, 14), SIZE) for label in labels) + 24
+    cell_width = min((width - left - 10) / len(labels), 170)
+    cell_height = 64.0
+    parts = [tag("text", "true ↓   said →", x=8, y=52, class_="soft")]
+    for j, label in enumerate(labels):
+        middle = left + cell_width * (j + 0.5)
+        parts.append(tag("text", shorten(label, 14), x=middle, y=76, class_="mid"))
+    for i, label in enumerate(labels):
+        y = 86 + cell_height * i
+        parts.append(tag("text", shorten(label, 14), x=left - 12, y=y + 37, class_="end"))
+        for j in range(len(labels)):
+            x = left + cell_width * j
+            level = round(float(shares[i, j]) * LEVELS)
+            on = " on" if level > LEVELS * 0.55 else ""
+            parts.append(
+                tag("rect", x=x + 1, y=y + 1, width=cell_width - 2, height=cell_height - 2, rx=4,
+                    fill_opacity=max(level, 0.4) / LEVELS, class_="heat" if i == j else "cold")
+            )  # fmt: skip
+            middle = x + cell_width / 2
+            parts.append(tag("text", f"{table[i, j]:,.0f}", x=middle, y=y + 29, class_="mid" + on))
+            parts.append(tag("text", f"{shares[i, j]:.1%}", x=middle, y=y + 49, class_="mid" + on))
+    says = "; ".join(
+        f"{labels[i]} taken for {labels[j]}: {table[i, j]:.0f}"
+        for i in range(len(labels)) for j in range(len(labels))
+    )  # fmt: skip
+    return picture(title, says, width, 96 + cell_height * len(labels), parts)
+
+
+def attention_strip(tokens: Sequence[str], weights: ArrayLike, *, most: int = 150) -> Html:
+    """A text whose words are coloured by their weight (any non-negative numbers, one a token).
+
+    No colour: the average weight or less. Full colour: sixteen times the average (or all of it
+    where a text is shorter), by logarithm between, so that uniform attention shows no colour.
+    Longer texts are cut after `most` words, with a mark.
+
+    >>> "w12" in attention_strip(["a", "good", "film"], [0, 1, 0])
+    True
+    >>> "w12" in attention_strip(["a", "good", "film"], [1, 1, 1])
+    False
+    """
+    mass = np.asarray(weights, dtype=np.float64)
+    mass = np.where(np.isfinite(mass), mass, 0)
+    total = float(mass.sum()) or 1.0
+    lift = mass / total * len(mass)
+    full = max(2.0, min(FULL_LIFT, float(len(mass))))
+    words = []
+    for token, share, times in zip(tokens[:most], mass / total, lift[:most], strict=False):
+        level = round(LEVELS * min(1.0, max(0.0, math.log(max(times, 1e-9)) / math.log(full))))
+        says = f"{share:.1%} of the attention, {times:.1f} × the average"
+        words.append(tag("span", shorten(token, 40), class_=f"w{level}", title=says))
+    if len(tokens) > most:
+        rest = (
+            f"… and {len(tokens) - most} more words, {mass[most:].sum() / total:.0%} of the weight"
+        )
+        words.append(tag("span", rest, class_="cut"))
+    return tag("p", join(words, " "), class_="strip", dir="ltr")
+
+
+def strip_scale() -> Html:
+    """What the colours of `attention_strip` mean, as a line."""
+    full = f"{FULL_LIFT:.0f} ×"
+    steps = [(0, "average or less"), (3, "2 ×"), (6, "4 ×"), (9, "8 ×"), (LEVELS, full)]
+    words = [tag("span", says, class_=f"w{level}") for level, says in steps]
+    return tag("p", "Weight of a word against the average: ", join(words, " "), class_="strip key")
+
+
+def _levels(
+    values: NDArray[np.float64], low: float, high: float, diverging: bool
+) -> NDArray[np.int64]:
+    share = values / high if diverging else (values - low) / (high - low)
+    return np.rint(np.nan_to_num(share, nan=0.0, posinf=0.0, neginf=0.0) * LEVELS).astype(np.int64)
+
+
+def _runs(chosen: NDArray[np.bool_]) -> str:
+    """Chosen cells as one path, a cell a unit: each run of neighbours in a row is one rectangle."""
+    path = []
+    for row, line in enumerate(chosen):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
+        for begin, end in edges.reshape(-1, 2):
+            path.append(f"M{begin} {row}h{end - begin}v1h-{end - begin}z")
+    return "".join(path)
+
+
+def _sides(
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    height: int,
+    breadth: int,
+    left: float,
+    top: float,
+    cell: float,
+) -> list[Html]:
+    """Names of rows and columns, or round numbers where they have none."""
+    bottom, parts = top + height * cell, []
+    for i, name in enumerate(rows or []):
+        y = top + (i + 0.5) * cell + 5
+        parts.append(tag("text", shorten(name, 14), x=left - 8, y=y, class_="end"))
+    for j, name in enumerate(columns or []):
+        x = left + (j + 0.5) * cell + 4
+        turn = f"rotate(-55 {x:.1f} {top - 8:.1f})"
+        parts.append(tag("text", shorten(name, 14), x=x, y=top - 8, transform=turn))
+    if rows is None:
+        for tick in ticks(0, max(height - 1, 1), 6):
+            y = top + (tick + 0.5) * cell + 5
+            parts.append(tag("text", number(tick), x=left - 8, y=y, class_="end soft"))
+    if columns is None:
+        for tick in ticks(0, max(breadth - 1, 1), 6):
+            x = left + (tick + 0.5) * cell
+            parts.append(tag("text", number(tick), x=x, y=bottom + 20, class_="mid soft"))
+    return parts
+
+
+def _colour_bar(
+    low: float, high: float, diverging: bool, left: float, top: float, height: float
+) -> list[Html]:
+    count = 2 * LEVELS + 1 if diverging else LEVELS + 1
+    shades = range(-LEVELS, LEVELS + 1) if diverging else range(LEVELS + 1)
+    step = height / count
+    parts = [
+        tag("rect", x=left, y=top + height - (i + 1) * step, width=14, height=step + 0.3,
+            fill_opacity=abs(shade) / LEVELS, class_="cold" if shade < 0 else "heat")
+        for i, shade in enumerate(shades)
+    ]  # fmt: skip
+    box = f"M{left:.1f} {top:.1f}h14v{height:.1f}h-14z"
+    parts.append(tag("path", d=box, class_="frame"))
+    for value in ticks(low, high, 7):
+        y = top + height * (1 - (value - low) / (high - low)) + 5
+        parts.append(tag("text", number(value), x=left + 20, y=y, class_="soft"))
+    return parts

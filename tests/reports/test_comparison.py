@@ -1,0 +1,167 @@
+"""The report of a comparison: what stands in it, with all pieces and with some missing."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.errors import RegardError
+from regard.reports import attended
+from regard.reports.answer import answer, looked_back
+from regard.reports.attended import Layer, choose
+from regard.reports.comparison import write_report
+from regard.reports.evidence import arms_of, confusion_of
+from regard.reports.mistakes import confident_mistakes
+from regard.reports.page import LIMIT
+
+Make = Callable[..., tuple[dict[str, Any], Path]]
+
+
+class Looking:
+    """Stands in for a trained run: the first word draws all attention."""
+
+    def __init__(self, folder: Path) -> None:
+        if "nb-svm" in str(folder):
+            raise RegardError("no network")
+
+    def attention(self, text: str) -> list[tuple[str, list[str], Any]]:
+        tokens = text.split()
+        weights = np.full((2, len(tokens), len(tokens)), 0.0)
+        weights[..., 0] = 1.0
+        return [("blocks.0.attention", tokens, weights)]
+
+
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard, "load", Looking, raising=False)
+
+
+def test_the_whole_report(made: Make) -> None:
+    comparison, folder = made()
+    path = write_report(comparison, folder)
+    text = path.read_text(encoding="utf-8")
+    assert path == folder / "report.html"
+    assert len(text.encode()) < LIMIT
+    for part in (
+        "Which?", "nb-svm comes first", "transformer beats mean by 10.0 points", "95.0",
+        "+10.0 (5.0 to 15.0)", "0.004", "Learning", "passes through the data",
+        "Cost against accuracy", "What they look at", "100.0% of the attention",
+        "How spread attention is", "Confusion of nb-svm", "surest of, and wrong about",
+        "123 texts dropped", "abc123", "regard lab sentiment", "torch 2.13", "12.3k", "it holds",
+        "pre-norm: x += f(LN x)",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "http://www.w3.org/2000/svg" in text
+    assert text.count("http") == text.count("http://www.w3.org/2000/svg") + text.count("http-equiv")
+
+
+def test_written_twice_it_is_the_same(made: Make) -> None:
+    comparison, folder = made()
+    first = write_report(comparison, folder).read_bytes()
+    assert write_report(comparison, folder).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    "gone", ["metrics.jsonl", "predictions.jsonl", "config.toml", "env.json", "seed-0", "*"]
+)
+def test_missing_pieces_are_left_out(made: Make, gone: str) -> None:
+    comparison, folder = made()
+    for path in list(folder.rglob(gone)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    text = write_report(comparison, folder).read_text(encoding="utf-8")
+    assert "nb-svm comes first" in text
+    assert ("Learning</h2>" in text) == (gone not in ("metrics.jsonl", "*"))
+
+
+def test_broken_lines_and_a_failed_arm(made: Make) -> None:
+    comparison, folder = made()
+    for path in folder.rglob("*.jsonl"):
+        path.write_text(path.read_text() + '{"text": "cut in the mid\nnot json\n[1]\n')
+    comparison["arms"].append({"name": "cnn", "seeds": 0, "mean": None, "low": None, "high": None})
+    comparison["errors"] = [{"arm": "cnn", "seed": 1, "says": "out of memory"}]
+    text = write_report(comparison, folder).read_text(encoding="utf-8")
+    assert "Failed: cnn, seed 1: out of memory" in text
+    assert "Without a result: cnn." in text
+
+
+def test_no_arm_at_all(tmp_path: Path) -> None:
+    text = write_report({"task": "t", "metric": "accuracy", "arms": []}, tmp_path).read_text()
+    assert "nothing to compare" in text
+
+
+def test_long_texts_stay_small(made: Make) -> None:
+    comparison, folder = made([f"{i} " + "a long film " * 5_000 for i in range(40)])
+    path = write_report(comparison, folder)
+    assert path.stat().st_size < 500_000
+    assert "…" in path.read_text()
+
+
+def test_the_answer_names_the_best_baseline_plainly(made: Make) -> None:
+    comparison, folder = made()
+    says = answer(comparison, arms_of(comparison, folder))
+    assert says[0] == "nb-svm comes first: accuracy 95.0 % (90.0 to 97.0)."
+    assert "nb-svm 95.0 %, transformer 85.0 %" in says[1]
+    assert any(s == "Evidence of a gain over mean: transformer." for s in says)
+    assert any(s == "No evidence of a difference from mean: nb-svm." for s in says)
+
+
+def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:
+    comparison, folder = made()
+    mean, transformer, svm = arms_of(comparison, folder)
+    found = looked_back(svm, mean)
+    assert found is not None
+    assert found.seeds == 3
+    assert found.mean == pytest.approx(8 / 40)
+    assert transformer.right.shape == (3, 40)
+    assert (transformer.family, svm.family, mean.family) == ("attention", "baseline", "network")
+
+
+def test_mistakes_come_surest_first(made: Make) -> None:
+    comparison, folder = made()
+    mean = arms_of(comparison, folder)[0]
+    wrong = confident_mistakes(mean.answers)
+    assert [answer.index for answer in wrong] == [9, 8, 7, 6, 5, 4]
+    assert wrong[0].confidence == pytest.approx(0.909)
+    labels, counts = confusion_of(mean.answers)
+    assert labels == ["negative", "positive"]
+    assert counts == [[15, 5], [5, 15]]
+
+
+def test_texts_that_divide_the_arms_are_looked_at_first(made: Make) -> None:
+    comparison, folder = made()
+    chosen = choose(arms_of(comparison, folder))
+    assert {answer.index for answer in chosen[:6]} <= set(range(2, 10))
+
+
+def test_entropy_is_nought_for_one_word_and_one_for_all() -> None:
+    sharp = np.zeros((1, 1, 5))
+    sharp[..., 2] = 1
+    assert Layer("a", list("abcde"), sharp).spread.tolist() == [0.0]
+    even = Layer("a", list("abcde"), np.full((1, 1, 5), 0.2))
+    assert even.spread.tolist() == [pytest.approx(1.0)]
+
+
+def test_the_position_map_follows_the_arm(made: Make) -> None:
+    comparison, folder = made()
+    home = folder / "mean" / "seed-0" / "config.toml"
+    home.write_text(home.read_text().replace('"none"', '"sinusoidal"'))
+    parts = attended.section(arms_of(comparison, folder))
+    assert any("pe·pe: sine positions of width 16" in part for part in parts)
+
+
+def test_a_full_disk_is_one_line(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison, folder = made()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("regard.training.durable.write_through", full)
+    with pytest.raises(RegardError, match="No space left"):
+        write_report(comparison, folder)
+    assert json.dumps(comparison)
+    assert not (folder / "report.html").exists()
