@@ -1,0 +1,199 @@
+"""Kill a training again and again, at any moment; it must end in the very same weights.
+
+    python -m regard.benchmarks.kills --kills 200 --inside-save 50 --out kills.json
+
+A small training of the built-in reviews runs in a process of its own, through the code of every
+run. It is killed by SIGKILL at random moments, and at least so many times inside the writing of a
+checkpoint (the unfinished folder is still there afterwards, which proves it). After each kill every
+checkpoint must be readable; after each training the weights must have the hash of a training that
+nobody disturbed. Each process is forked from one that has imported torch and read the texts, and
+has computed nothing, so that a resume costs a fraction of a second.
+"""
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from regard import runs
+from regard.errors import RegardError
+from regard.tasks import TASKS
+from regard.training import durable
+from regard.training.checkpoints import Checkpoints
+
+MODEL = "transformer"
+SETTINGS = (
+    "examples=300", "epochs=2", "batch_tokens=512", "width=16", "heads=2", "layers=1",
+    "feedforward=24", "dropout=0.1", "threads=1", "save_every=2", "precision=fp32",
+)  # fmt: skip
+LINGER = 0.004  # seconds: the most that the killer waits once it sees a checkpoint being written
+PATIENCE = 120.0  # seconds after which a training that does not end is an error
+
+
+@dataclass
+class Tally:
+    """What happened. `mismatches` and `unreadable` must be 0."""
+
+    kills: int = 0
+    inside_save: int = 0
+    trainings: int = 0
+    mismatches: int = 0
+    unreadable: int = 0
+    checkpoints_read: int = 0
+    seconds: float = 0.0
+    reference: str = ""
+    settings: list[str] = field(default_factory=lambda: [MODEL, *SETTINGS])
+
+
+def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterator[Tally]:
+    """Kill trainings until there were so many kills, so many of them inside a save.
+
+    Yields the tally after each training. Every other kill aims at a save; the rest fall where
+    they fall, which may be inside a save, too.
+    """
+    chance = random.Random(seed)
+    texts = TASKS["sentiment"].prepare(runs.Config.make("sentiment", MODEL, SETTINGS).data)
+    for split in ("train", "validation", "test"):
+        texts.split(split)  # read here once, for all processes
+    begun = time.monotonic()
+    undisturbed = place / "undisturbed"
+    finish(begin(undisturbed))
+    length = time.monotonic() - begun
+    tally = Tally(reference=fingerprint(undisturbed))
+    while tally.kills < kills or tally.inside_save < inside_save:
+        folder = place / f"training-{tally.trainings}"
+        for _ in range(chance.randint(3, 8)):
+            aims = tally.inside_save < inside_save and (
+                tally.kills % 2 == 0 or tally.kills >= kills
+            )
+            if tally.kills >= kills and not aims:
+                break
+            if not strike(folder, chance, aims, length, tally):
+                break
+        if not (folder / durable.MANIFEST).exists():
+            finish(begin(folder))
+        tally.trainings += 1
+        tally.mismatches += fingerprint(folder) != tally.reference
+        tally.seconds = time.monotonic() - begun
+        yield tally
+        shutil.rmtree(folder)
+
+
+def strike(folder: Path, chance: random.Random, aims: bool, length: float, tally: Tally) -> bool:
+    """Let the training run for a moment, kill it, look at what it left; False if it had ended."""
+    process = begin(folder)
+    wait(process, folder, chance, aims, length)
+    if process.pid is not None and process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    if process.exitcode == 0:
+        return False
+    if process.exitcode != -signal.SIGKILL:
+        raise RegardError(f"a training in {folder} ended by itself with {process.exitcode}")
+    checkpoints = Checkpoints(folder / "checkpoints")
+    tally.kills += 1
+    tally.inside_save += writing(checkpoints, process)
+    for step in checkpoints.steps():
+        tally.checkpoints_read += 1
+        try:
+            checkpoints.load(step)
+        except RegardError:
+            tally.unreadable += 1
+    return True
+
+
+def wait(
+    process: BaseProcess, folder: Path, chance: random.Random, aims: bool, length: float
+) -> None:
+    """Until the moment of the kill: a random one, or soon after a save was seen to begin."""
+    end = time.monotonic() + chance.uniform(0, length)
+    if not aims:
+        process.join(max(0.0, end - time.monotonic()))
+        return
+    checkpoints = Checkpoints(folder / "checkpoints")
+    skipped = chance.randint(0, 3)  # saves that are let through, so that not all are the first
+    before = False
+    while process.is_alive():
+        now = writing(checkpoints, process)
+        if now and not before:
+            skipped -= 1
+            if skipped < 0:
+                break
+        before = now
+    time.sleep(chance.uniform(0, LINGER))
+
+
+def writing(checkpoints: Checkpoints, process: BaseProcess) -> bool:
+    """Whether an unfinished checkpoint of this process lies there."""
+    mine = f".{process.pid}{durable.PARTIAL}"
+    try:
+        with os.scandir(checkpoints.folder) as entries:
+            return any(entry.name.endswith(mine) for entry in entries)
+    except OSError:
+        return False
+
+
+def begin(folder: Path) -> BaseProcess:
+    """Start or resume the training in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=train, args=(folder,))
+    process.start()
+    return process
+
+
+def finish(process: BaseProcess) -> None:
+    """Wait until a training has come to its end. Errors: it does not, or not well."""
+    process.join(PATIENCE)
+    if process.exitcode != 0:
+        process.kill()
+        raise RegardError(f"a training ended with {process.exitcode}, not as it should")
+
+
+def train(folder: Path) -> None:
+    """The whole of a run, as every command and comparison does it."""
+    for _ in runs.open_or_start(folder, "sentiment", MODEL, SETTINGS).train():
+        pass
+
+
+def fingerprint(folder: Path) -> str:
+    """The hash of a run's final weights."""
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; the exit status says whether all went well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--inside-save", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="write the tally there as JSON")
+    asked = parser.parse_args(arguments)
+    result: dict[str, Any] = {}
+    with TemporaryDirectory() as place:
+        for tally in assault(asked.kills, asked.inside_save, Path(place), asked.seed):
+            result = asdict(tally)
+            print(
+                f"{tally.kills} kills, {tally.inside_save} inside a save, {tally.trainings} "
+                f"trainings, {tally.mismatches} mismatches, {tally.unreadable} unreadable, "
+                f"{tally.seconds:.0f} s",
+                file=sys.stderr,
+            )
+    print(json.dumps(result))
+    if asked.out:
+        durable.write_json(asked.out, result)
+    return int(result["mismatches"] + result["unreadable"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,195 @@
+"""Training a text classifier: regard's `transformer` beside `torch.nn.TransformerEncoder`.
+
+The peer is trained as tutorials train it: random batches of 32 reviews, padded to the longest,
+fp32, Adam, a key-padding mask, dropout 0.1 everywhere the layer puts it. Both have the same
+width, layers, heads, feed-forward width, vocabulary and texts. Speed counts real tokens (padding
+is nobody's gain), in rounds that alternate between the two, each round the same number of tokens.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import sinusoidal
+from regard.data.batches import pad
+from regard.layers.embedding import inside
+from regard.models import MODELS
+from regard.models.settings import TextClassifierSettings
+from regard.settings import Settings, build, split
+from regard.tasks.classification import Classification, Encoded, prepare
+from regard.tasks.metrics import accuracy
+from regard.tasks.settings import ClassificationSettings
+from regard.training.loop import TrainingSettings, train
+from regard.training.memory import keep_freed_memory
+
+PEER_BATCH = 32
+PEER_RATE = 1e-3  # Adam's default, the tutorials' choice
+NEVER = 1 << 30
+
+
+class BenchSettings(Settings):
+    """How much to measure: `rounds` turns each of `round_tokens` real tokens.
+
+    `epoch=1` trains both for a whole epoch afterwards, from new weights, and judges them on test.
+    """
+
+    rounds: int = 5
+    round_tokens: int = 40_000
+    epoch: bool = False
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One task, one set of sizes, two trainers."""
+
+    task: Classification
+    sizes: TextClassifierSettings
+    training: TrainingSettings
+
+    def ours(self) -> tuple[nn.Module, Iterator[int]]:
+        """regard's model and its training: real tokens of each step of one epoch."""
+        torch.manual_seed(self.training.seed)
+        model = MODELS["transformer"].build(
+            self.sizes, vocabulary=len(self.task.tokenizer), labels=len(self.task.labels)
+        )
+
+        def steps() -> Iterator[int]:
+            before = 0
+            for progress in train(model, self.task, self.training):
+                yield progress.tokens - before
+                before = progress.tokens
+
+        return model, steps()
+
+    def theirs(self) -> tuple[nn.Module, Iterator[int]]:
+        """The peer and its training, likewise."""
+        torch.manual_seed(self.training.seed)
+        model = Tutorial(len(self.task.tokenizer), len(self.task.labels), self.sizes)
+        return model, train_tutorial(model, self.task.train, self.training.seed)
+
+
+class Tutorial(nn.Module):
+    """The peer: embedding, sinusoidal positions, `nn.TransformerEncoder`, mean, linear."""
+
+    def __init__(self, vocabulary: int, labels: int, sizes: TextClassifierSettings) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, sizes.width, padding_idx=0)
+        layer = nn.TransformerEncoderLayer(
+            sizes.width, sizes.heads, sizes.feedforward, dropout=0.1, batch_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, sizes.layers, enable_nested_tensor=False)
+        self.to_labels = nn.Linear(sizes.width, labels)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Logits (batch, labels)."""
+        x = self.embedding(tokens)
+        x = x + sinusoidal(torch.arange(tokens.shape[1]), x.shape[-1], x.dtype)
+        real = inside(lengths, tokens.shape[1])
+        x = self.encoder(x, src_key_padding_mask=~real)
+        mean = (x * real[..., None]).sum(1) / lengths.clamp(min=1)[:, None]
+        logits: Tensor = self.to_labels(mean)
+        return logits
+
+
+def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
+    """One epoch as tutorials do it; yields the real tokens of each step."""
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=PEER_RATE)
+    order = np.random.default_rng(seed).permutation(len(data))
+    for start in range(0, len(order), PEER_BATCH):
+        chosen = order[start : start + PEER_BATCH]
+        tokens, lengths = pad([data.ids[i] for i in chosen])
+        loss = F.cross_entropy(model(tokens, lengths), torch.from_numpy(data.labels[chosen]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield int(lengths.sum())
+
+
+def turn(steps: Iterator[int], enough: int) -> float:
+    """Seconds per real token of the next steps, until enough tokens have passed."""
+    begun, tokens = time.perf_counter(), 0
+    for now in steps:
+        tokens += now
+        if tokens >= enough:
+            break
+    return (time.perf_counter() - begun) / max(tokens, 1)
+
+
+def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Seconds per 1,000 real tokens of both, and after one epoch their errors if asked for.
+
+    `settings`: key=value of the task (data, length, ...), of the sizes (width, layers, heads,
+    feedforward), of the training, and of `BenchSettings`.
+    """
+    entry = MODELS["transformer"]
+    data, network, training, bench = split(
+        settings, ClassificationSettings, entry.settings, TrainingSettings, BenchSettings
+    )
+    how = build(BenchSettings, {**({"rounds": 2} if quick else {}), **bench})
+    sizes = entry.configure(network)
+    assert isinstance(sizes, TextClassifierSettings)
+    contest = Contest(
+        prepare(build(ClassificationSettings, data)),
+        sizes,
+        build(TrainingSettings, {"epochs": 1, "evaluate_every": NEVER, **training}),
+    )
+    keep_freed_memory()
+    found = [speed(contest, how)]
+    if how.epoch:
+        found.append(after_an_epoch(contest))
+    return found
+
+
+def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
+    """A case: seconds per 1,000 real tokens, turns A B A B, the medians."""
+    (_, ours), (_, theirs) = contest.ours(), contest.theirs()
+    next(ours), next(theirs)  # the first step allocates
+    turns = [
+        (turn(ours, how.round_tokens), turn(theirs, how.round_tokens)) for _ in range(how.rounds)
+    ]
+    our_s, their_s = (1000 * median(side) for side in zip(*turns, strict=True))
+    sizes, task = contest.sizes, contest.task
+    return {
+        "name": f"training `transformer` on {task.corpus.name}, {sizes.layers} layers, width "
+        f"{sizes.width}, {sizes.heads} heads, texts up to {task.settings.length} tokens; "
+        "per 1,000 real tokens",
+        "against": "nn.TransformerEncoder, random batches of 32 padded to the longest",
+        "ours_s": our_s,
+        "theirs_s": their_s,
+        "time_ratio": median(b / a for a, b in turns),
+        "ours_mb": None,
+        "theirs_mb": None,
+        "ours_tokens_per_s": 1000 / our_s,
+        "theirs_tokens_per_s": 1000 / their_s,
+    }
+
+
+def after_an_epoch(contest: Contest) -> dict[str, Any]:
+    """A case: a whole epoch each, its time and the test accuracy after it."""
+    task, results = contest.task, []
+    for model, steps in (contest.ours(), contest.theirs()):
+        begun = time.perf_counter()
+        for _ in steps:
+            pass
+        seconds = time.perf_counter() - begun
+        results.append((seconds, accuracy(task.predict(model, "test"), task.answers("test"))))
+    (our_s, our_accuracy), (their_s, their_accuracy) = results
+    return {
+        "name": f"one epoch on {task.corpus.name}",
+        "against": "nn.TransformerEncoder",
+        "ours_s": our_s,
+        "theirs_s": their_s,
+        "time_ratio": their_s / our_s,
+        "ours_mb": None,
+        "theirs_mb": None,
+        "ours_accuracy": our_accuracy,
+        "theirs_accuracy": their_accuracy,
+    }

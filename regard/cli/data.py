@@ -1,0 +1,112 @@
+"""``regard data``: what there is, bringing it here, looking through it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.console import bar, emit_json, say
+
+app = typer.Typer(help="Named data and your own files: list, fetch, check.", no_args_is_help=True)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where data lies; otherwise REGARD_DATA, then the cache.", metavar="FOLDER"),
+]
+Target = Annotated[
+    Path | None, typer.Option(help="Where to put it; otherwise the cache.", metavar="FOLDER")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.command("list")
+def list_data(data_dir: DataDir = None, json: Json = False) -> None:
+    """Name the data there is, built in and real, and where it lies on this machine."""
+    from regard.data.fetch import SOURCES, present
+    from regard.data.sources import BUILT_IN
+
+    rows: list[dict[str, Any]] = [
+        {"name": name, "what": what, "used_for": "sentiment", "where": "built in"}
+        for name, what in BUILT_IN.items()
+    ]
+    for name, source in SOURCES.items():
+        found = present(name, data_dir)
+        rows.append(
+            {
+                "name": name,
+                "what": source.what,
+                "used_for": source.used_for,
+                "where": str(found) if found else None,
+                "bytes": source.bytes or None,
+                "fetch": source.by_hand or f"regard data fetch {name}",
+                "licence": source.licence,
+                "cite": source.cite,
+            }
+        )
+    if json:
+        emit_json({"data": rows})
+        return
+    for row in rows:
+        say(f"{row['name']:<12} {row['what']} ({row['used_for']})")
+        if row["where"]:
+            say(f"{'':<12} here: {row['where']}")
+        else:
+            size = f" ({row['bytes'] / 1e6:.0f} MB)" if row["bytes"] else ""
+            say(f"{'':<12} not here; {row['fetch']}{size}")
+        if "licence" in row:
+            say(f"{'':<12} licence: {row['licence']}. {row['cite']}")
+    say()
+    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, plain or .gz)")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="imdb, glove or multi30k.")],
+    data_dir: Target = None,
+    json: Json = False,
+) -> None:
+    """Download named data, checked against its sha256; what is here already stays."""
+    from regard.data.fetch import fetch as bring
+
+    with bar(f"fetch {name}") as show:
+        paths = bring(name, data_dir, show=show)
+    if json:
+        emit_json({"name": name, "files": [str(path) for path in paths]})
+        return
+    for path in paths:
+        say(f"{path}: {path.stat().st_size:,} bytes, checked")
+
+
+@app.command()
+def check(
+    data: Annotated[str, typer.Argument(help="reviews, imdb, or your file.", metavar="DATA")],
+    test: Annotated[str | None, typer.Option(help="Your test file.", metavar="FILE")] = None,
+    text: Annotated[str | None, typer.Option(help="The column of the texts.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    length: Annotated[int, typer.Option(help="Words kept of a text: what is lost?")] = 400,
+    data_dir: DataDir = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 if there is anything to mend.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Look for leaks, copies, empty and bad rows, contradictions; say what truncation costs."""
+    from regard.data.check import check as look
+
+    with bar("words") as show:
+        findings = look(
+            data,
+            test=test,
+            text=text,
+            label=label,
+            length=length,
+            data_dir=data_dir,
+            show=show,
+        )
+    if json:
+        emit_json(findings.json())
+    else:
+        for line in findings.lines():
+            say(line)
+    if strict and findings.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,66 @@
+"""``regard evaluate``: how good a run is, on its own test split or on another file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import emit_json, out, say
+
+if TYPE_CHECKING:
+    from regard.runs import Evaluation
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A labelled .csv, .tsv or .jsonl file instead of the run's test split."),
+    ] = None,
+    text: Annotated[str, typer.Option(help="The file's column of texts, by name.")] = "",
+    label: Annotated[str, typer.Option(help="The file's column of labels, by name.")] = "",
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Write every answer there, one JSON object a line."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Say how good a run is: accuracy with its interval, log loss, calibration, confusion.
+
+    The test split was answered once, when the run was completed; those answers are judged here.
+    With --data the model answers a labelled file of yours now.
+
+    regard evaluate runs/sentiment-transformer --data more.csv --predictions answers.jsonl
+    """
+    from regard import runs
+    from regard.training import durable
+
+    judged = runs.load(run).evaluate(data, text=text, label=label)
+    if predictions is not None:
+        durable.write_bytes(predictions, judged.rows())
+    if json:
+        emit_json({"run": str(run), "data": str(data) if data else "test split", **judged.json()})
+        return
+    show(judged, str(data) if data else "the run's test split")
+    if predictions is not None:
+        say(f"answers: {predictions}")
+
+
+def show(judged: "Evaluation", data: str) -> None:
+    """Print an evaluation."""
+    from rich.table import Table
+
+    say(f"{judged.n:,} texts of {data}")
+    say(
+        f"{judged.metric:<18} {judged.value:.2%}  (95 % interval {judged.low:.2%} to "
+        f"{judged.high:.2%}; it tells of other texts, not of another seed)"
+    )
+    say(f"{'log loss':<18} {judged.log_loss:.4f} nats")
+    say(f"{'calibration error':<18} {judged.calibration_error:.2%}  (stated against true accuracy)")
+    table = Table("in truth", box=None, pad_edge=False, title_justify="left")
+    for label in judged.labels:
+        table.add_column(f"said {label}", justify="right")
+    for label, counts in zip(judged.labels, judged.confusion.tolist(), strict=True):
+        table.add_row(label, *(f"{count:,}" for count in counts))
+    say()
+    out.print(table)

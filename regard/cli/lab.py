@@ -1,0 +1,84 @@
+"""``regard lab``: list the labs, or do one."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import Bar, bar, emit_json, say
+from regard.labs import LABS, Order
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in LABS if name.startswith(incomplete)]
+
+
+def lab(
+    name: Annotated[
+        str, typer.Argument(help="Which lab; without it, a list.", autocompletion=_names)
+    ] = "",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the arms.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="Named data or a file, instead of built-in data.")] = "",
+    seeds: Annotated[int, typer.Option(min=0, help="Runs of each arm.", show_default=False)] = 0,
+    budget: Annotated[str, typer.Option(help="Of each run: 10m, 500 steps, 3 epochs.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at the same time, one thread each.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Results as one JSON object.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
+    ] = False,
+) -> None:
+    """A question, answered by an experiment: at most a minute on built-in data."""
+    if not name:
+        _list(as_json)
+        return
+    from regard.errors import look_up
+
+    chosen = look_up(LABS, name, "lab")
+    order = Order(data, seeds, budget, out, workers, overrides or ())
+
+    follow = Follow()
+
+    def tell(text: str) -> None:
+        follow.close()
+        say(text, quiet=as_json)
+
+    try:
+        result = chosen.rehearse(order, tell) if dry_run else chosen.run(order, tell, follow)
+    finally:
+        follow.close()
+    if as_json:
+        emit_json(result)
+
+
+class Follow:
+    """A bar that opens with the first progress and closes before words are said below it."""
+
+    def __init__(self) -> None:
+        self.open = ExitStack()
+        self.bar: Bar | None = None
+
+    def __call__(self, done: float, total: float, says: str) -> None:
+        if self.bar is None:
+            self.bar = self.open.enter_context(bar("runs"))
+        self.bar(round(done, 2), total, says)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self.open.close()
+        self.bar = None
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        emit_json({"labs": [{"name": lab.name, "question": lab.question} for lab in LABS.values()]})
+        return
+    wide = max(map(len, LABS))
+    for lab in LABS.values():
+        say(f"{lab.name:<{wide}}  {lab.question}")
+    say(f"\nDo one: regard lab {next(iter(LABS))}")

@@ -1,0 +1,69 @@
+"""The command ``regard``: every command by name, errors in one line."""
+
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+import regard
+from regard.cli import bench, compare, data, doctor, evaluate, lab, predict, show, train
+from regard.cli.console import err
+from regard.errors import RegardError
+
+app = typer.Typer(
+    name="regard",
+    help="Attention mechanisms to use, change and compare: f(q) = Σ normalize(score(q, kᵢ)) vᵢ",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with: regard lab sentiment",
+)
+STOPPED = 130  # as shells say of a program that Ctrl-C ended
+COMMANDS: dict[str, list[Callable[..., None]]] = {
+    "Experiments": [lab.lab, compare.compare],
+    "One run": [train.train, evaluate.evaluate, predict.predict, show.show],
+    "This machine": [bench.bench, doctor.doctor],
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(data.app, name="data", rich_help_panel="Experiments")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {regard.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """What holds for every command; `main` reads --debug itself."""
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    debug = "--debug" in sys.argv[1:]
+    if debug:  # anywhere on the line
+        sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
+    try:
+        app()
+    except RegardError as error:
+        if debug:
+            raise
+        err.print(f"error: {error}", markup=False, style="red" if err.is_terminal else None)
+        raise SystemExit(2) from None
+    except SystemExit as end:
+        if end.code == STOPPED:
+            err.print("stopped; the same command goes on from where it was")
+        raise
+
+
+if __name__ == "__main__":
+    main()

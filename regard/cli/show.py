@@ -1,0 +1,160 @@
+"""``regard show``: what a model looks at in one text, in the terminal."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import emit_json, out, say
+from regard.cli.predict import as_utf8
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from numpy import floating
+    from numpy.typing import NDArray
+
+    from regard.runs import Looked, Run
+
+TOP = 6
+FAINT = 0.1  # of the largest weight: below it a word keeps the terminal's own colours
+HUE = (255, 176, 0)  # amber, told apart from the ground by every kind of colour sight
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    text: Annotated[str, typer.Argument(help="A text.")],
+    layer: Annotated[
+        int | None, typer.Option(min=1, help="Only this attention layer, counted from 1.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(min=1, help="Only this head, counted from 1; else their mean.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show which words a model looks at in a text: the brighter a word, the more weight it gets.
+
+    A pool gives each word one weight. In self-attention each word looks at all others: the colour
+    is then what a word receives on average, and the strongest pairs are listed. Weights of a layer
+    add up to 1 for each word that looks; an even share is 1 / words.
+
+    regard show runs/sentiment-transformer 'not a bad film at all' --layer 3
+    """
+    from regard import runs
+
+    text, loaded = as_utf8(text), runs.load(run)
+    answer = loaded.predict(text)
+    layers = looks(loaded, text)
+    chosen = [
+        (number, narrowed(looked, head))
+        for number, looked in enumerate(layers, 1)
+        if layer in (None, number)
+    ]
+    if layer is not None and layers and not chosen:
+        raise RegardError(f"--layer {layer}: this model has attention layers 1 to {len(layers)}")
+    said = f"{answer.label}, {answer.probabilities[answer.label]:.1%} sure"
+    if json:
+        emit_json(
+            {
+                "run": str(run),
+                "text": text,
+                "label": answer.label,
+                "probabilities": dict(answer.probabilities),
+                "layers": [as_json(number, looked) for number, looked in chosen],
+            }
+        )
+        return
+    say(f"{loaded.config.model} says: {said}")
+    if not layers:
+        say(f"{loaded.config.model} has no attention: there are no weights to look at")
+    for number, looked in chosen:
+        say()
+        draw(number, looked, head)
+
+
+def looks(run: "Run", text: str) -> "list[Looked]":
+    """The layers of a model; of `mean` the attention that it is: each word the same weight."""
+    if run.config.entry.kind == "baseline":
+        return []
+    if run.config.model != "mean":
+        return run.attention(text)
+    import numpy as np
+
+    from regard.runs import Looked
+
+    tokens = run.tokens(text)
+    even = np.full((1, 1, len(tokens)), 1 / max(len(tokens), 1), dtype=np.float32)
+    return [Looked("mean of the words", tokens, even)]
+
+
+def narrowed(looked: "Looked", head: int | None) -> "Looked":
+    """One head of a layer, or all. Errors: a head that the layer does not have."""
+    if head is None:
+        return looked
+    heads = len(looked.weights)
+    if head > heads:
+        raise RegardError(f"--head {head}: {looked.layer} has heads 1 to {heads}")
+    return looked._replace(weights=looked.weights[head - 1 : head])
+
+
+def as_json(number: int, looked: "Looked") -> dict[str, Any]:
+    """A layer as plain values."""
+    return {
+        "layer": number,
+        "name": looked.layer,
+        "tokens": looked.tokens,
+        "received": received(looked).tolist(),
+        "weights": looked.weights.tolist(),
+    }
+
+
+def received(looked: "Looked") -> "NDArray[floating[Any]]":
+    """(tokens,): the weight that each token gets, mean over heads and over those that look."""
+    mean: NDArray[floating[Any]] = looked.weights.mean((0, 1))
+    return mean
+
+
+def draw(number: int, looked: "Looked", head: int | None) -> None:
+    """Print a layer: the text in colours, the top words in numbers, the strongest pairs."""
+    heads, rows = looked.weights.shape[:2]
+    whose = f"head {head}" if head else ("1 head" if heads == 1 else f"mean of {heads} heads")
+    say(f"layer {number}, {looked.layer}, {whose}, an even share is {1 / len(looked.tokens):.3f}")
+    shares = received(looked)
+    out.print(coloured(looked.tokens, shares.tolist()))
+    order = (-shares).argsort(kind="stable")[:TOP]
+    say("most: " + ", ".join(f"{looked.tokens[i]} {shares[i]:.3f}" for i in order))
+    if rows == 1:
+        return
+    mean = looked.weights.mean(0)
+    if looked.tokens[0] == "[CLS]":
+        best = (-mean[0]).argsort(kind="stable")[:TOP]
+        say("[CLS] looks at: " + ", ".join(f"{looked.tokens[i]} {mean[0, i]:.3f}" for i in best))
+    strongest = (-mean.ravel()).argsort(kind="stable")[:TOP]
+    pairs = (divmod(int(place), mean.shape[1]) for place in strongest)
+    say(
+        "strongest: "
+        + ", ".join(
+            f"{looked.tokens[row]} → {looked.tokens[column]} {mean[row, column]:.3f}"
+            for row, column in pairs
+        )
+    )
+
+
+def coloured(tokens: list[str], shares: list[float]) -> Any:
+    """Words on a ground that is the brighter the larger their share; black ink where it is bright.
+
+    Without colour the words stand alone, and the numbers below them tell the same.
+    """
+    from rich.style import Style
+    from rich.text import Text
+
+    most = max(shares, default=0.0) or 1.0
+    line = Text()
+    for token, share in zip(tokens, shares, strict=True):
+        strength = share / most
+        if strength < FAINT:
+            line.append(f"{token} ")
+            continue
+        red, green, blue = (round(part * strength) for part in HUE)
+        ink = "black" if strength > 0.5 else "white"
+        line.append(f"{token} ", Style(color=ink, bgcolor=f"rgb({red},{green},{blue})"))
+    return line

@@ -1,0 +1,159 @@
+"""``regard train``: one model on one task, in a folder that any later command can use."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import bar, emit_json, say
+
+if TYPE_CHECKING:
+    from regard.runs import Forecast, Run
+    from regard.training.loop import Progress
+
+MODELS_IN_WORDS = (  # written out, so that help does not load the table
+    "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
+    "transformer, rnn, cnn, tfidf, nb-svm"
+)
+
+
+def train(
+    task: Annotated[str, typer.Argument(help="What to learn: sentiment.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Settings of task, model and training, as learning_rate=0.002 heads=2. A key that "
+            "does not exist lists those that do.",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help=f"Which model: {MODELS_IN_WORDS}.")
+    ] = "transformer",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="reviews (built in), imdb, or your own .csv, .tsv or .jsonl file (or .gz of it)."
+        ),
+    ] = "",
+    budget: Annotated[
+        str, typer.Option(help="How long: 10m, '500 steps', '3 epochs' or '2M tokens'.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run.", show_default="runs/TASK-MODEL"),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Load two batches, make a step, forecast time and memory."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Train one model on one task, and judge it on the test split at the end.
+
+    The same command again goes on after a stop or a crash, to the very same weights, and says so
+    when the run is complete. Nothing is overwritten: other settings need another --out.
+
+    regard train sentiment
+
+    regard train sentiment --model rnn --data reviews.csv --budget 10m seed=1
+    """
+    from regard import runs
+    from regard.studies.budget import parse_budget
+    from regard.training.memory import keep_freed_memory
+
+    overrides = list(settings or [])
+    overrides += [f"data={data}"] if data else []
+    overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
+    if dry_run:
+        show_forecast(runs.forecast(task, model, overrides), json)
+        return
+    keep_freed_memory()
+    folder = out or Path("runs") / f"{task}-{model}"
+    run = runs.open_or_start(folder, task, model, overrides)
+    complete = run.complete
+    with bar(f"{model} on {task}") as show:
+        for progress in run.train():
+            if progress.note:
+                say(progress.note, quiet=True)
+            show(*advance(progress))
+    report(run, complete, json)
+
+
+def advance(progress: "Progress") -> tuple[float, float, str]:
+    """Done, total, and words for the bar; done follows the budget, whatever it is counted in."""
+    words = [f"loss {progress.loss:.3f}"]
+    if progress.best is not None:
+        words.append(f"validation {progress.best:.1%} at best")
+    words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
+    return progress.step, progress.steps, ", ".join(words)
+
+
+def report(run: "Run", was_complete: bool, json: bool) -> None:
+    """Say how good the run is, where it lies, and what to do with it."""
+    judged = run.evaluate()
+    folder, rows = run.folder.path, run.metrics()
+    last = rows[-1] if rows else {}
+    if json:
+        emit_json(
+            {
+                "run": str(folder),
+                "task": run.config.task,
+                "model": run.config.model,
+                "was_complete": was_complete,
+                **judged.json(),
+                "validation": last.get("best"),
+                "steps": last.get("step"),
+                "tokens": last.get("tokens"),
+                "seconds": last.get("seconds"),
+                "peak_mb": last.get("peak_mb"),
+            }
+        )
+        return
+    if was_complete:
+        say(f"{folder} was complete already; nothing was done")
+    say(
+        f"test {judged.metric} {judged.value:.1%} (95 % interval {judged.low:.1%} to "
+        f"{judged.high:.1%}, {judged.n:,} texts)"
+    )
+    if last:
+        say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
+    say(f"run: {folder}")
+    say(f"next: regard predict {folder} 'your text'")
+    if run.config.entry.kind == "network":
+        say(f"      regard show {folder} 'your text'")
+    say(f"      regard evaluate {folder}")
+
+
+def show_forecast(forecast: "Forecast", json: bool) -> None:
+    """Say what a training would cost."""
+    if json:
+        emit_json(forecast.json())
+        return
+    for note in forecast.notes:
+        say(note)
+    say(
+        f"{forecast.model} on {forecast.task}: {forecast.train:,} texts to learn from, "
+        f"{forecast.validation:,} to validate, {forecast.test:,} to test"
+    )
+    say(f"{forecast.parameters:,} parameters, {forecast.precision}")
+    say(
+        f"about {duration(forecast.seconds)}: {forecast.steps:,} steps at "
+        f"{forecast.tokens_per_second:,.0f} tokens/s"
+    )
+    say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")
+    say("nothing was written: without --dry-run the training begins")
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(4.2), duration(150), duration(7500)
+    ('4.2 s', '2 min 30 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,220 @@
+"""The command: what it prints, what it writes, how it fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regard.cli.compare import Watch, show_comparison
+from regard.cli.main import main
+from regard.studies.arms import Arm
+from regard.studies.job import train_and_judge
+from regard.studies.launch import Event, Job, Outcome
+from regard.studies.result import ArmResult, Comparison
+from regard.studies.statistics import Difference
+
+TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["regard", "compare", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown: list[tuple[float, float, str]] = []
+    watch = Watch(lambda done, total, says: shown.append((done, total, says)))
+    watch(Event("kept", "mean", 0, 1.0, "complete already", 4))
+    watch(Event("started", "cnn", 0, 0.0, "", 4))
+    watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4))
+    watch(Event("finished", "cnn", 0, 1.0, "accuracy 80.0 %, 2.0 s", 4))
+    watch(Event("failed", "rnn", 1, 1.0, "out of luck", 4))
+    assert shown == [
+        (1.0, 4, ""),
+        (1.0, 4, ""),
+        (1.5, 4, "cnn, seed 0: step 2 of 4"),
+        (2.0, 4, ""),
+        (3.0, 4, ""),
+    ]
+    assert capsys.readouterr().err.splitlines() == [
+        "cnn, seed 0: accuracy 80.0 %, 2.0 s",
+        "rnn, seed 1: error: out of luck",
+    ]
+
+
+def test_from_the_command_to_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["sentiment", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(out), *TINY]
+    assert run(monkeypatch, *words, "--workers", "1") == 0
+    first = capsys.readouterr()
+    lines = first.out.splitlines()
+    assert lines[0].split()[:2] == ["arm", "accuracy"]
+    assert lines[1].startswith("mean ")
+    assert "against mean" in lines[0]
+    assert lines[2].startswith("tfidf ")
+    assert any("one seed: two models, not two methods" in line for line in lines)
+    assert f"report: {out / 'report.html'}" in lines
+    assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
+    assert "mean, seed 0: accuracy " in first.err
+
+    assert run(monkeypatch, *words, "--json") == 0
+    again = capsys.readouterr()
+    assert again.out.count("\n") == 1
+    result = json.loads(again.out)
+    assert list(result) == ["task", "metric", "arms", "verdicts", "claims", "report"]
+    assert result["report"] == str(out / "report.html")
+    assert [row["name"] for row in result["arms"]] == ["mean", "tfidf"]
+    assert "seed 0: accuracy" not in again.err  # nothing was trained again
+    assert json.loads((out / "comparison.json").read_text())["report"] == result["report"]
+
+
+def row(name: str, mean: float, flops: int | None) -> ArmResult:
+    return ArmResult(Arm(name, "cnn"), 3, mean, mean - 0.01, mean + 0.01, 7.25, 812.0, 31970, flops)
+
+
+def test_a_narrow_terminal_gets_two_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = Difference("cnn:filters=[9]", "mean", 0.012, 0.004, 0.02, 0.0042, 3, 1000, 2)
+    arms = (row("mean", 0.87, None), row("cnn:filters=[9]", 0.882, 2_500_000))
+    found = Comparison("sentiment", "accuracy", arms, "mean", (verdict,), folder=Path("out"))
+    show_comparison(found)
+    one = capsys.readouterr().out.splitlines()
+    narrow = Console(width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr("regard.cli.compare.out", narrow)
+    show_comparison(found)
+    two = capsys.readouterr().out.splitlines()
+
+    def words(line: str) -> list[str]:
+        return line.split()
+
+    head = "arm accuracy % (95 %) against mean p (Holm) verdict".split()
+    cost = "seconds peak MB parameters MFLOP".split()
+    arm = "cnn:filters=[9] 88.2 (87.2 to 89.2) +1.2 (+0.4 to +2.0) 0.004 better".split()
+    assert words(one[0]) == [*head, *cost]
+    assert words(one[2]) == [*arm, "7.2", "812", "31,970", "2.5"]
+    assert words(two[0]) == head
+    assert words(two[2]) == arm
+    assert words(two[4]) == ["arm", *cost]
+    assert words(two[6]) == ["cnn:filters=[9]", "7.2", "812", "31,970", "2.5"]
+    assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
+
+
+def test_a_dry_run_forecasts_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    words = ["sentiment", "-a", "mean", "-a", "tfidf", "--seeds", "5", "--workers", "2"]
+    words += ["--out", str(tmp_path / "out"), "--dry-run", *TINY]
+    assert run(monkeypatch, *words, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [(row["name"], row["runs"], row["steps"]) for row in result["arms"]] == [
+        ("mean", 5, 4),
+        ("tfidf", 1, 1),
+    ]
+    assert result["workers"] == 2
+    assert result["seconds"] > 0
+    assert run(monkeypatch, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mean   5 × ")
+    assert lines[-1].endswith(" with 2 side by side; nothing was written")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sentiment", "--arms", "mean,trnsformer"], "did you mean transformer"),
+        (["sentiment", "--arms", "mean"], "two arms or more"),
+        (["sentiment"], "two arms or more"),
+        (["sentiment", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
+    ],
+)
+def test_a_mistake_is_one_line_with_exit_code_2(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *words, "--out", str(tmp_path / "out")) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert says in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_arm_that_fails_makes_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(jobs: list[Job], work: object, **rest: object) -> list[Outcome]:
+        good, bad = jobs
+        train_and_judge(good.task, lambda done, says: None)
+        return [Outcome(good), Outcome(bad, None, "out of luck")]
+
+    monkeypatch.setattr("regard.studies.compare.launch", launch)
+    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    words = ["sentiment", "--arms", "tfidf,cnn", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert run(monkeypatch, *words, *TINY) == 2
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[-1] == "error: cnn, seed 0: out of luck"
+    assert printed.out.splitlines()[1].startswith("tfidf ")
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def living(group: int) -> list[str]:
+    """Processes of a group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().rsplit(")", 1)
+        except OSError:  # it has just gone
+            continue
+        state, _, of, *_ = rest.split()
+        if state != "Z" and int(of) == group:
+            found.append(name)
+    return found
+
+
+def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
+    words = ["sentiment", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(tmp_path / "out")]
+    slow = [word if not word.startswith("steps") else "steps=1000000" for word in TINY]
+    slow += ["--workers", "1"]
+    metrics = tmp_path / "out" / "mean" / "seed-0" / "metrics.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-m", "regard", "compare", *words, *slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
+        end = time.monotonic() + 120
+        while not metrics.exists():
+            assert time.monotonic() < end, "the training never began"
+            assert command.poll() is None, command.stderr and command.stderr.read()
+            time.sleep(0.05)
+        os.killpg(command.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        _, error = command.communicate(timeout=30)
+    assert command.returncode == 130
+    assert error.splitlines()[-1] == "stopped; the same command goes on from where it was"
+    assert "Traceback" not in error
+    end = time.monotonic() + 20
+    while living(command.pid):
+        assert time.monotonic() < end, "somebody is left"
+        time.sleep(0.05)

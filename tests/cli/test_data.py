@@ -1,0 +1,81 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli.data import app
+from regard.errors import RegardError
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(monkeypatch, tmp_path):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def run(*words):
+    result = CliRunner().invoke(app, list(map(str, words)))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_list(tmp_path):
+    (tmp_path / "eng-fra").mkdir()
+    (tmp_path / "eng-fra" / "fra.txt").touch()
+    text = run("list", "--data-dir", tmp_path).stdout
+    assert f"here: {tmp_path / 'eng-fra'}" in text
+    assert "not here; regard data fetch imdb (84 MB)" in text
+    rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
+    assert [row["name"] for row in rows] == [
+        *("reviews", "imdb", "glove", "multi30k", "eng-fra", "birthplaces")
+    ]
+    assert [row["where"] for row in rows[:2]] == ["built in", None]
+
+
+def test_check(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("words,stars\na good film,5\na bad film,1\n,1\n")
+    found = run("check", path, "--text", "words", "--length", "2")
+    assert "r.csv:4: the text is empty" in found.stdout
+    assert found.exit_code == 0
+    strict = run("check", path, "--text", "words", "--strict", "--json")
+    assert strict.exit_code == 1
+    assert json.loads(strict.stdout)["problems"] == ["rows: 1 row without text or label"]
+    path.write_text("text,label\na good film,5\na bad film,1\n")
+    assert run("check", path, "--test", path, "--strict").exit_code == 1
+    assert run("check", path, "--strict").exit_code == 0
+
+
+def test_mistakes_are_errors_of_one_line(tmp_path):
+    with pytest.raises(RegardError, match="no data set is called 'imbd'"):
+        run("fetch", "imbd")
+    with pytest.raises(RegardError, match="there is no such file"):
+        run("check", tmp_path / "none.csv")
+
+
+def test_fetch_of_what_is_here_downloads_nothing(tmp_path, monkeypatch):
+    import hashlib
+
+    from regard.data.fetch import SOURCES, RemoteFile, Source
+
+    file = RemoteFile("https://canonical.invalid/x.bin", 3, hashlib.sha256(b"abc").hexdigest())
+    monkeypatch.setitem(SOURCES, "tiny", Source("", "", (file,), "", "", ("x.bin",)))
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "x.bin").write_bytes(b"abc")
+    text = run("fetch", "tiny", "--data-dir", tmp_path).stdout
+    assert text == f"{tmp_path / 'tiny' / 'x.bin'}: 3 bytes, checked\n"
+    result = json.loads(run("fetch", "tiny", "--json", "--data-dir", tmp_path).stdout)
+    assert result == {"name": "tiny", "files": [str(tmp_path / "tiny" / "x.bin")]}
+
+
+def test_no_torch_is_loaded():
+    program = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom regard.cli.data import app\n"
+        "assert CliRunner().invoke(app, ['check', 'reviews']).exit_code == 0\n"
+        "assert CliRunner().invoke(app, ['list']).exit_code == 0\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

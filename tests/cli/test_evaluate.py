@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+from .conftest import Command
+
+
+def test_figures_of_the_test_split(regard: Command, trained: Path) -> None:
+    said = regard("evaluate", trained)
+    assert said.status == 0
+    for word in ("120 texts", "accuracy", "95 % interval", "log loss", "calibration", "in truth"):
+        assert word in said.out
+    found = json.loads(regard("evaluate", trained, "--json").out)
+    assert found["n"] == 120
+    assert sum(map(sum, found["confusion"])) == 120
+    assert f"{found['value']:.2%}" in said.out
+    assert f"{found['log_loss']:.4f}" in said.out
+
+
+def test_another_file_and_its_predictions(regard: Command, trained: Path, tmp_path: Path) -> None:
+    data, answers = tmp_path / "more.csv", tmp_path / "answers.jsonl"
+    data.write_text("words,verdict\na good film,positive\na bad film,negative\n")
+    said = regard(
+        "evaluate", trained, "--data", data, "--text", "words", "--label", "verdict",
+        "--predictions", answers, "--json",
+    )  # fmt: skip
+    assert said.status == 0
+    found = json.loads(said.out)
+    assert (found["n"], found["data"]) == (2, str(data))
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [row["label"] for row in rows] == ["positive", "negative"]
+    assert rows[0]["source"] == "more.csv:2"
+    assert found["value"] == sum(row["label"] == row["predicted"] for row in rows) / 2
+
+
+def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
+    data = tmp_path / "odd.csv"
+    data.write_text("text,label\na good film,positive\nodd,neutral\n")
+    for words, hint in (
+        (["evaluate", tmp_path / "none"], "does not exist"),
+        (["evaluate", tmp_path], "holds no run"),
+        (["evaluate", trained, "--data", data], "odd.csv:3"),
+        (["evaluate", trained, "--predictions", tmp_path / "no" / "x.jsonl"], "cannot write"),
+    ):
+        said = regard(*words)
+        assert said.status == 2
+        assert hint in said.err
+        assert said.err.count("\n") == 1
+        assert said.out == ""

@@ -1,0 +1,71 @@
+"""The command as a stranger meets it: help that is quick, mistakes that are one line."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *words], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_help_is_quick_and_names_every_command() -> None:
+    def cpu() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    taken = []
+    for _ in range(5):
+        begun = cpu()
+        found = run("--help")
+        taken.append(cpu() - begun)
+    assert found.returncode == 0
+    words = "lab compare train evaluate predict show data bench doctor".split()
+    assert [word for word in words if f" {word} " not in found.stdout] == []
+    assert min(taken) <= 0.3, f"regard --help took {min(taken):.2f} s of CPU"
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["lab", "--help"], ["lab"], ["data", "list"], ["bench"], ["train", "-h"]]
+)
+def test_light_commands_do_not_load_torch(words: list[str]) -> None:
+    code = (
+        "import sys; from regard.cli import main; sys.argv = ['regard', *sys.argv[1:]]\n"
+        "try: main.main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("regard 0.")
+
+
+def test_unknown_lab_is_one_line_with_exit_code_2() -> None:
+    found = run("lab", "sentimnet")
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert found.stderr.startswith("error: ")
+    assert "did you mean sentiment?" in found.stderr
+    assert found.stdout == ""
+
+
+def test_debug_shows_the_traceback_wherever_it_stands() -> None:
+    found = run("lab", "sentimnet", "--debug")
+    assert found.returncode != 0
+    assert "Traceback" in found.stderr
+
+
+def test_unknown_option_is_a_usage_error() -> None:
+    found = run("train", "--no-such-thing")
+    assert found.returncode == 2
+    assert "no-such-thing" in found.stderr
+    assert "Traceback" not in found.stderr

@@ -1,0 +1,80 @@
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Command
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_arguments(regard: Command, trained: Path) -> None:
+    said = regard("predict", trained, "a good film", "", "two\nlines")
+    assert said.status == 0
+    lines = said.out.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        label, chance = line.split("\t")
+        assert label in ("negative", "positive")
+        assert 0.5 <= float(chance) <= 1
+
+
+def test_stdin_line_by_line(
+    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(monkeypatch, "a good film\n\nein schlechter Film ☃\r\nno end".encode())
+    piped = regard("predict", trained)
+    assert piped.status == 0
+    given = regard("predict", trained, "a good film", "", "ein schlechter Film ☃", "no end")
+    assert piped.out == given.out
+    assert piped.out.count("\n") == 4
+
+
+def test_file_with_more_lines_than_a_chunk(regard: Command, trained: Path, tmp_path: Path) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + b"a good film\na bad film\n" * 300)
+    said = regard("predict", trained, "--file", file)
+    lines = said.out.splitlines()
+    assert len(lines) == 600
+    assert set(lines[::2]) == {regard("predict", trained, "a good film").out.strip()}
+
+
+def test_json_is_one_object(regard: Command, trained: Path, monkeypatch) -> None:
+    feed(monkeypatch, b"a good film\n\n")
+    found = json.loads(regard("predict", trained, "--json").out)
+    assert found["labels"] == ["negative", "positive"]
+    assert [row["text"] for row in found["predictions"]] == ["a good film", ""]
+    for row in found["predictions"]:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
+
+
+def test_nothing_in_nothing_out(regard: Command, trained: Path, monkeypatch) -> None:
+    feed(monkeypatch, b"")
+    said = regard("predict", trained)
+    assert (said.status, said.out) == (0, "")
+
+
+def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"fine\nbad \xff\n")
+    for words, hint in (
+        (["predict", trained, "x", "--file", bad], "not both"),
+        (["predict", trained, "--file", tmp_path / "none.txt"], "No such file"),
+        (["predict", trained, "--file", tmp_path], "Is a directory"),
+        (["predict", trained, "--file", bad], "bad.txt:2: is not UTF-8"),
+        (["predict", tmp_path, "x"], "holds no run"),
+    ):
+        said = regard(*words)
+        assert said.status == 2
+        assert hint in said.err
+        assert said.err.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_become_question_marks(regard: Command, trained: Path) -> None:
+    found = json.loads(regard("predict", trained, "caf\udce9", "--json").out)
+    assert found["predictions"][0]["text"] == "caf?"

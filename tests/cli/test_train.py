@@ -1,0 +1,130 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import TINY, Command
+
+
+def test_trains_and_names_the_run_and_what_comes_next(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = regard("train", "sentiment", "--model", "mean", "examples=120", "--budget", "3 steps")
+    assert said.status == 0
+    folder = Path("runs/sentiment-mean")
+    assert (folder / "MANIFEST.json").exists()
+    assert "test accuracy" in said.out
+    assert f"run: {folder}" in said.out
+    for command in ("predict", "show", "evaluate"):
+        assert f"regard {command} {folder}" in said.out
+    assert "3 of 3" in said.err
+    again = regard("train", "sentiment", "--model", "mean", "examples=120", "--budget", "3 steps")
+    assert again.status == 0
+    assert "complete already" in again.out
+
+
+def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> None:
+    said = regard("train", "sentiment", "--out", trained, "--json", *TINY)
+    assert said.status == 0
+    found = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert found["run"] == str(trained)
+    assert found["was_complete"] is True
+    assert found["n"] == 120
+    assert found["low"] <= found["value"] <= found["high"]
+    assert found["steps"] > 1
+
+
+def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: Path) -> None:
+    said = regard("train", "sentiment", "--out", trained, *TINY[:-1], "seed=3")
+    assert said.status == 2
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert "seed is 0 there and 3 here" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["train", "sentimnt"], "did you mean sentiment"),
+        (["train", "sentiment", "--model", "transfomer"], "did you mean transformer"),
+        (["train", "sentiment", "learning_rat=1"], "did you mean learning_rate"),
+        (["train", "sentiment", "learning_rate=fast"], "learning_rate='fast'"),
+        (["train", "sentiment", "learning_rate"], "key=value, not 'learning_rate'"),
+        (["train", "sentiment", "--budget", "10"], "10 of what"),
+        (["train", "sentiment", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
+        (["train", "sentiment", "--data", "nowhere.csv"], "nowhere.csv"),
+        (["train", "sentiment", "schedule=cosin"], "did you mean cosine"),
+    ],
+)
+def test_mistakes_are_one_line_with_exit_code_2(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = regard(*words)
+    assert said.status == 2
+    assert said.err.count("\n") == 1
+    assert hint in said.err
+    assert said.out == ""
+
+
+def test_bad_data_are_named_by_file_and_line(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = tmp_path / "one.csv"
+    one.write_text("text,label\n" + "good film,up\n" * 30)
+    said = regard("train", "sentiment", "--model", "mean", "--data", one)
+    assert said.status == 2
+    assert "one.csv" in said.err
+    assert said.err.count("\n") == 1
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes(b"text,label\ngood film,up\ncaf\xe9,down\n")
+    said = regard("train", "sentiment", "--model", "mean", "--data", latin)
+    assert said.status == 2
+    assert "latin.csv:3" in said.err
+    good = tmp_path / "good.csv"  # and a run that came to nothing is not in the way
+    rows = [f"{word} film {n},{word}" for n in range(40) for word in ("good", "bad")]
+    good.write_text("\n".join(["text,label", *rows]))
+    said = regard("train", "sentiment", "--model", "mean", "--data", good, "steps=2")
+    assert said.status == 0
+    assert "run: runs/sentiment-mean" in said.out
+
+
+def test_dry_run_forecasts_and_writes_nothing(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = regard("train", "sentiment", "--dry-run", *TINY)
+    assert said.status == 0
+    assert list(tmp_path.iterdir()) == []
+    assert "tokens/s" in said.out
+    assert "MB of memory" in said.out
+    found = json.loads(regard("train", "sentiment", "--dry-run", "--json", *TINY).out)
+    assert found["test"] == 120
+    assert found["seconds"] > 0
+    assert found["memory_mb"] > 50
+
+
+def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from itertools import islice
+
+    from regard import runs
+
+    settings = [*TINY, "save_every=1"]
+    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    for _ in islice(training, 3):
+        pass
+    training.close()
+    said = regard("train", "sentiment", "--out", tmp_path / "run", *settings)
+    assert said.status == 0
+    assert "Resumed from step 2." in said.err
+
+
+def test_help_names_every_model(regard: Command) -> None:
+    from regard.cli.train import MODELS_IN_WORDS
+    from regard.models import MODELS
+
+    assert MODELS_IN_WORDS.split(", ") == list(MODELS)
