@@ -164,7 +164,7 @@ class Sight:
     heads: int | None
     shape: torch.Size
 
-    @cached_property
+    @property
     def where(self) -> Where:
         """Positions as scores get them, broadcastable over heads."""
         return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
@@ -189,10 +189,13 @@ def places(
     queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Positions as given, or the last of m: of the keys at hand, and of the queries."""
-    if rows is None:
-        rows = torch.arange(m - queries.shape[-2], m, device=queries.device)
+    n, new = queries.shape[-2], keys.shape[-2]
+    same = rows is None and n == new
     if columns is None:
-        columns = torch.arange(m - keys.shape[-2], m, device=queries.device)
+        columns = torch.arange(m - new, m, device=queries.device)
+        rows = columns if same else rows
+    if rows is None:
+        rows = torch.arange(m - n, m, device=queries.device)
     return rows, columns
 
 
@@ -220,8 +223,7 @@ def is_finite(*tensors: Tensor) -> bool:
     """
     whole = tensors[0]._base
     if whole is not None and all(x._base is whole for x in tensors):
-        if sum(x.numel() for x in tensors) == whole.numel():
-            tensors = (whole,)
+        tensors = (whole,) if sum(x.numel() for x in tensors) == whole.numel() else tensors
     return all(bool(x.detach().sum().isfinite()) for x in tensors)
 
 

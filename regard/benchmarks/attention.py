@@ -14,13 +14,15 @@ from regard.attention import SCORES, MultiHeadAttention, attend, causal, lengths
 from regard.benchmarks.timing import in_turns
 
 BATCH, HEADS, WIDTH = 8, 8, 64
+SIZES = ((128, 40), (512, 15), (2048, 4))  # queries = keys, rounds
+MASKED = 512
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Forward, and forward + backward, at n = 128, 512 and 2048; masks at 512."""
     torch.manual_seed(0)
     found = []
-    for n, rounds in ((128, 40), (512, 15), (2048, 4)):
+    for n, rounds in SIZES:
         rounds = max(rounds // 4, 2) if quick else rounds
         found += against_sdpa(n, rounds)
         found += against_multihead(n, rounds)
@@ -41,7 +43,7 @@ def against_sdpa(n: int, rounds: int) -> list[dict[str, Any]]:
             lambda: F.scaled_dot_product_attention(q, k, v),
         )
     ]
-    if n == 512:
+    if n == MASKED:
         masks += [
             (
                 "attend causal",
