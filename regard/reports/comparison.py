@@ -189,8 +189,8 @@ def _formulas(story: Story) -> list[Html]:
     for arm in story.arms:
         entry = MODELS.get(arm.model)
         says = entry.says if entry else "–"
-        own = arm.name.partition(":")[2]
-        extra = [tag("span", f" with {own.replace(',', ', ')}", class_="soft")] if own else []
+        own = ", ".join(f"{key}={value}" for key, value in arm.own_settings.items())
+        extra = [tag("span", f" with {own}", class_="soft")] if own else []
         rows += [
             tag("dt", shorten(arm.name, 40)),
             tag("dd", tag("span", says, class_="math"), *extra),
@@ -255,12 +255,13 @@ def _curves(story: Story) -> list[Html]:
     if not curves:
         return []
     firsts = [Series("", c[0].x, [100 * v for v in c[0].y], faint=True) for c in curves.values()]
+    every = [Series("", c.x, [100 * v for v in c.y]) for found in curves.values() for c in found]
     charts = []
     for name, found in curves.items():
         seeds = [Series("", c.x, [100 * v for v in c.y], look=i) for i, c in enumerate(found)]
         charts.append(
             line_chart(name, [*firsts, *seeds], x_label="passes through the data", width=320,
-                       height=230, y_label=f"validation, {_metric(story)}")
+                       height=230, y_label=f"validation, {_metric(story)}", like=every)
         )  # fmt: skip
     how = (
         "Each coloured line is a seed, grey lines are the other arms' first seeds; all panels have "

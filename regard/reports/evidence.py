@@ -53,6 +53,13 @@ class Arm:
         return {}
 
     @property
+    def own_settings(self) -> dict[str, Any]:
+        """Where this arm's model differs from what the table says of it."""
+        entry = MODELS.get(self.model)
+        usual = entry.configure().model_dump() if entry else {}
+        return {k: self.config[k] for k in usual if self.config.get(k, usual[k]) != usual[k]}
+
+    @property
     def model(self) -> str:
         """The name in `MODELS` behind the arm's own label."""
         said = str(self.config.get("model") or self.row.get("model") or self.name)
