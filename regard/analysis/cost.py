@@ -1,9 +1,6 @@
-"""What a model costs: parameters, operations for one text, memory of this process."""
+"""What a model costs: parameters, and operations for one text."""
 
 import math
-import resource
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,14 +49,3 @@ def flops_per_example(model: nn.Module, length: int) -> int:
     finally:
         model.train(training)
     return int(counter.get_total_flops())
-
-
-def peak_mb() -> float:
-    """The most memory this process has held since its start, in megabytes of 10⁶ bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

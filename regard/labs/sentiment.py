@@ -95,6 +95,7 @@ KINDS = {
             "transformer": {
                 "layers": 2,
                 "heads": 2,
+                "spread": 0.1,
                 "feedforward": 200,
                 "position": "rotary",
                 "pool": "mean",

@@ -86,8 +86,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     import torch
 
     from regard import runs
-    from regard.analysis.cost import peak_mb
-    from regard.training.memory import keep_freed_memory
+    from regard.training.memory import keep_freed_memory, peak_mb
 
     torch.set_num_threads(1)
     keep_freed_memory()

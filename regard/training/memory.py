@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import sys
+from pathlib import Path
 
 M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 M_MMAP_MAX = -4
@@ -26,7 +27,15 @@ def keep_freed_memory() -> bool:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held so far, in MB (10⁶ bytes); 0 where nobody counts."""
+    """The most memory this process has held so far, in MB (10⁶ bytes); 0 where nobody counts.
+
+    Linux tells of this process alone; `getrusage` elsewhere may start from the parent's peak.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
     if sys.platform == "win32":
         return 0.0
     import resource
