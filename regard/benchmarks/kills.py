@@ -27,10 +27,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard import runs
+from regard import durable, runs
 from regard.errors import RegardError
 from regard.tasks import TASKS
-from regard.training import durable
 from regard.training.checkpoints import Checkpoints
 
 MODEL = "transformer"

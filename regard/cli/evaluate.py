@@ -32,8 +32,7 @@ def evaluate(
 
     regard evaluate runs/sentiment-transformer --data more.csv --predictions answers.jsonl
     """
-    from regard import runs
-    from regard.training import durable
+    from regard import durable, runs
 
     judged = runs.load(run).evaluate(data, text=text, label=label)
     if predictions is not None:

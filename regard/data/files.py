@@ -5,7 +5,6 @@ import contextlib
 import csv
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -352,17 +351,3 @@ def _columns(
 def _list(names: Sequence[str]) -> str:
     shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:8]]
     return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file aside, flush it to the disk and rename it: never a half file in its place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None

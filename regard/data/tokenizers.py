@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from regard.data.files import write_whole
+from regard.durable import write_bytes
 from regard.errors import RegardError, look_up
 
 PAD: Final = 0
@@ -133,7 +133,7 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         """Write ``tokenizer.json``, whole or not at all."""
-        write_whole(Path(path), self.to_bytes())
+        write_bytes(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":

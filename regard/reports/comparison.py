@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.durable import write_bytes
 from regard.models import MODELS
 from regard.reports import attended, mistakes
 from regard.reports.answer import answer, percent
@@ -15,7 +16,6 @@ from regard.reports.figures import Point, Row, Series, interval_chart, line_char
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import LIMIT, page
 from regard.reports.scales import duration, number
-from regard.training.durable import write_bytes
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import safetensors.torch
 
+from regard import durable
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.runs.config import CONFIG
 from regard.runs.evaluation import Evaluation
-from regard.training import durable
 from regard.training.checkpoints import Checkpoints, Tensors
 
 LOCK = ".lock"

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.training import durable
+from regard import durable
 from regard.training.loop import Progress
 
 EVERY = 10  # steps; those with a validation always have a line

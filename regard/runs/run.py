@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from regard import durable
 from regard.analysis.record import record
 from regard.data.batches import pad
 from regard.data.files import read_examples
@@ -27,7 +28,6 @@ from regard.tasks import TASKS
 from regard.tasks.classification import Classification, truncate
 from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.settings import ClassificationSettings
-from regard.training import durable
 from regard.training.checkpoints import load_weights, weights
 from regard.training.loop import Progress, train, using_threads
 from regard.training.memory import peak_mb

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool
 
+from regard.durable import MANIFEST, write_json
 from regard.studies.launch import Report
-from regard.training.durable import MANIFEST, write_json
 
 if TYPE_CHECKING:
     from regard.runs import Evaluation, Run

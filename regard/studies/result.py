@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regard.durable import write_json
 from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
-from regard.training.durable import write_json
 
 FILE = "comparison.json"
 

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from regard import durable
 from regard.errors import RegardError
-from regard.training import durable
 
 Tensors = dict[str, Tensor]
 STEP = re.compile(r"step-(\d+)")

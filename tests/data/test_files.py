@@ -10,7 +10,6 @@ from regard.data.files import (
     read,
     read_examples,
     scan,
-    write_whole,
 )
 from regard.errors import RegardError
 
@@ -175,17 +174,3 @@ def test_line_at_the_limit_is_read(tmp_path):
     text = "x" * (LINE_LIMIT - len(",1\n"))
     path = write(tmp_path, "r.csv", f"text,label\n{text},1\n")
     assert read_examples(path) == [Example(text, "1", "r.csv:2")]
-
-
-def test_write_whole_leaves_the_old_file_where_it_fails(tmp_path, monkeypatch):
-    path = tmp_path / "x.json"
-    write_whole(path, b"old")
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(RegardError, match="cannot be written: No space left"):
-        write_whole(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
-    assert path.read_bytes() == b"old"

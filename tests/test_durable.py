@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from regard import durable
 from regard.errors import RegardError
-from regard.training import durable
 
 
 def test_a_folder_comes_back_whole(tmp_path: Path) -> None:
