@@ -23,11 +23,16 @@ TOLERATED = 0.01  # the share of empty rows that is skipped with a note; more is
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text, its label as it stands in the file, and where it stands: ``reviews.csv:12``."""
+    """A text, its label as it stands in the file, and where it stands: ``reviews.csv:12``.
+
+    Texts of one `group` (a film, an author, a customer) are alike in more than their label, so no
+    split puts them on two sides.
+    """
 
     text: str
     label: str
     source: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +45,35 @@ class BadRow:
 
 
 def read_examples(
-    path: Path | str, *, text: str | None = None, label: str | None = None
+    path: Path | str,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
 ) -> list[Example]:
     """All rows of a .csv, .tsv or .jsonl file (or .gz of it), in their order.
 
     The columns are `text` and `label`, or those with usual names (text, review, sentence, …;
-    label, sentiment, class, …), whatever their case. Numbers count columns from 1, for files
-    without a header. Rows whose text or label is empty are skipped while they are under 1 %.
+    label, sentiment, class, …), whatever their case; `group` is a column only if named. Numbers
+    count columns from 1, for files without a header. Rows whose text or label is empty are
+    skipped while they are under 1 %.
 
     Errors: all of `RegardError`, with file:line where there is one; see `read`.
     """
-    return read(path, text=text, label=label)[0]
+    return read(path, text=text, label=label, group=group)[0]
 
 
 def read(
-    path: Path | str, *, text: str | None = None, label: str | None = None
+    path: Path | str,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
 ) -> tuple[list[Example], list[BadRow]]:
     """The examples of a file and the empty rows skipped; the first bad row is an error."""
     examples: list[Example] = []
     empty: list[BadRow] = []
-    for row in scan(path, text=text, label=label):
+    for row in scan(path, text=text, label=label, group=group):
         if isinstance(row, Example):
             examples.append(row)
         elif row.empty:
@@ -78,7 +92,11 @@ def read(
 
 
 def scan(
-    path: Path | str, *, text: str | None = None, label: str | None = None
+    path: Path | str,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
 ) -> Iterator[Example | BadRow]:
     """Every row of a file, good or bad. Only what spoils the whole file is raised."""
     path = Path(path)
@@ -86,9 +104,9 @@ def scan(
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         if kind == "jsonl":
-            yield from _json_rows(lines, text, label)
+            yield from _json_rows(lines, text, label, group)
         else:
-            yield from _table_rows(lines, kind, text, label)
+            yield from _table_rows(lines, kind, text, label, group)
 
 
 def kind_of(path: Path) -> str:
@@ -179,7 +197,7 @@ class Lines:
 
 
 def _table_rows(
-    lines: Lines, kind: str, text: str | None, label: str | None
+    lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
 ) -> Iterator[Example | BadRow]:
     rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
     header: Sequence[str] = ()
@@ -190,7 +208,7 @@ def _table_rows(
             if isinstance(fields, str) or spoiled:
                 raise RegardError(f"{here}: {spoiled or fields}")
             header = fields
-            columns = _columns(here, header, text, label)
+            columns = _columns(here, header, text, label, group)
             if columns.titled:
                 continue
         if isinstance(fields, str) or spoiled:
@@ -198,7 +216,8 @@ def _table_rows(
         elif len(fields) != len(header):
             yield BadRow(here, f"has {len(fields)} fields where the first row has {len(header)}")
         else:
-            yield _example(fields[columns.text], fields[columns.label], here)
+            together = "" if columns.group is None else fields[columns.group].strip()
+            yield _example(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: holds no rows")
 
@@ -252,8 +271,10 @@ def _unquoted(field: str) -> str:
     return field if '"' in inside else inside.replace("\0", '"')
 
 
-def _json_rows(lines: Lines, text: str | None, label: str | None) -> Iterator[Example | BadRow]:
-    keys: tuple[str, str] | None = None
+def _json_rows(
+    lines: Lines, text: str | None, label: str | None, group: str | None
+) -> Iterator[Example | BadRow]:
+    keys: list[str] | None = None
     for line in lines:
         if not line.strip():
             continue
@@ -264,13 +285,14 @@ def _json_rows(lines: Lines, text: str | None, label: str | None) -> Iterator[Ex
             continue
         if keys is None:
             names = list(row)
-            columns = _columns(here, names, text, label, numbers=False)
-            keys = names[columns.text], names[columns.label]
+            columns = _columns(here, names, text, label, group, numbers=False)
+            keys = [names[place] for place in columns.places]
         missing = [key for key in keys if key not in row]
         if missing:
             yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
             continue
-        yield _json_example(row[keys[0]], row[keys[1]], here)
+        together = str(row[keys[2]]) if group else ""
+        yield _json_example(row[keys[0]], row[keys[1]], here, together)
     if keys is None and lines.number == 0:
         raise RegardError(f"{lines.name}: holds no rows")
 
@@ -286,7 +308,7 @@ def _json_object(line: str) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else "not a JSON object: {…}"
 
 
-def _json_example(text: Any, label: Any, here: str) -> Example | BadRow:
+def _json_example(text: Any, label: Any, here: str, group: str) -> Example | BadRow:
     if text is not None and not isinstance(text, str):
         return BadRow(here, f"the text is not a string but {json.dumps(text)[:40]}")
     if isinstance(label, dict | list):
@@ -298,22 +320,28 @@ def _json_example(text: Any, label: Any, here: str) -> Example | BadRow:
         text.encode()
     except UnicodeEncodeError as error:
         return BadRow(here, f"half a surrogate pair at character {error.start + 1} of the text")
-    return _example(text, label if isinstance(label, str) else json.dumps(label), here)
+    return _example(text, label if isinstance(label, str) else json.dumps(label), here, group)
 
 
-def _example(text: str, label: str, here: str) -> Example | BadRow:
+def _example(text: str, label: str, here: str, group: str) -> Example | BadRow:
     if not text.strip():
         return BadRow(here, "the text is empty", empty=True)
     if not label.strip():
         return BadRow(here, "the label is empty", empty=True)
-    return Example(text, label.strip(), here)
+    return Example(text, label.strip(), here, group)
 
 
 @dataclass(frozen=True)
 class _Columns:
     text: int
     label: int
+    group: int | None
     titled: bool
+
+    @property
+    def places(self) -> list[int]:
+        """Where text, label and, if one was named, group stand."""
+        return [self.text, self.label, *([] if self.group is None else [self.group])]
 
 
 def _columns(
@@ -321,12 +349,19 @@ def _columns(
     header: Sequence[str],
     text: str | None,
     label: str | None,
+    group: str | None,
     numbers: bool = True,
 ) -> _Columns:
     """Which column is which; `titled` says whether the first row is a header."""
     names = [name.strip().casefold() for name in header]
     found, by_number = [], []
-    for what, given, usual in (("text", text, TEXT_NAMES), ("label", label, LABEL_NAMES)):
+    asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
+        ("text", text, TEXT_NAMES),
+        ("label", label, LABEL_NAMES),
+    ]
+    if group:
+        asked_for.append(("group", group, ()))
+    for what, given, usual in asked_for:
         wanted = usual if given is None else (given.strip().casefold(),)
         place = next((names.index(name) for name in wanted if name in names), None)
         if place is None and given and given.strip().isdecimal() and numbers:
@@ -344,8 +379,8 @@ def _columns(
     if found[0] == found[1]:
         raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
     usual_names = TEXT_NAMES + LABEL_NAMES
-    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number)
-    return _Columns(found[0], found[1], titled)
+    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number[:2])
+    return _Columns(found[0], found[1], found[2] if group else None, titled)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -47,15 +47,17 @@ def load_corpus(
     test: str | None = None,
     text: str | None = None,
     label: str | None = None,
+    group: str | None = None,
     seed: int = 0,
     show: Show | None = None,
 ) -> Corpus:
     """Labelled texts by name ("reviews", "imdb") or from a file, with a test part.
 
     A file comes with its own `test` file, or a fifth is split off by a hash of each text (and of
-    `seed`), so that copies of a text stay on one side. Texts that stand in both parts are dropped
-    from train. An aclImdb folder or archive may be named by its path. "imdb" is looked for in
-    `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
+    `seed`), so that copies of a text stay on one side; with a column named as `group`, all texts
+    of a group do. Texts that stand in both parts are dropped from train. An aclImdb folder or
+    archive may be named by its path. "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the
+    cache, then downloaded.
 
     Errors: what `regard.data.files.read` says of a file; one label only; a label that only the
     test part has; a label in nearly every row.
@@ -83,16 +85,17 @@ def load_corpus(
         return _imdb(path.name, place)
     if path.name.endswith((".tar.gz", ".tgz")):
         return _imdb(path.name, path)
-    return _from_files(path, Path(test).expanduser() if test else None, text, label, seed)
+    columns = {"text": text, "label": label, "group": group}
+    return _from_files(path, Path(test).expanduser() if test else None, columns, seed)
 
 
 def hold_out(
     examples: Sequence[Example], fraction: float = 0.1, seed: int = 0
 ) -> tuple[list[Example], list[Example]]:
-    """Split examples into (train, validation) by a hash of the text; copies stay together.
+    """Split examples into (train, validation) by a hash of the group, or else of the text.
 
-    Whether a text is held out depends on the text and the seed alone, so it stays out when others
-    join or leave. Case and spaces do not count.
+    Texts of one group stay together, and so do copies: case and spaces do not count. Whether a
+    text is held out depends on that and the seed alone, so it stays out when others join or leave.
     """
     return _split(examples, fraction, f"validation {seed}")
 
@@ -103,8 +106,8 @@ def _split(
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
-        plain = " ".join(example.text.casefold().split())
-        digest = hashlib.sha256(f"{salt}\n{plain}".encode(errors="replace")).digest()
+        unit = example.group or " ".join(example.text.casefold().split())
+        digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
         left = int.from_bytes(digest[:8]) < fraction * 2**64
         (leave if left else stay).append(example)
     return stay, leave
@@ -124,9 +127,9 @@ def _imdb(name: str, place: Path) -> Corpus:
 
 
 def _from_files(
-    path: Path, test_path: Path | None, text: str | None, label: str | None, seed: int
+    path: Path, test_path: Path | None, columns: dict[str, str | None], seed: int
 ) -> Corpus:
-    rows, empty = read(path, text=text, label=label)
+    rows, empty = read(path, **columns)
     notes = _empty_note(empty)
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
@@ -137,7 +140,7 @@ def _from_files(
             "another column? Name it by --label"
         )
     if test_path is not None:
-        test, empty = read(test_path, text=text, label=label)
+        test, empty = read(test_path, **columns)
         return _corpus(path.name, rows, test, notes + _empty_note(empty))
     train, test = _split(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
@@ -148,7 +151,8 @@ def _from_files(
     if not test:
         raise RegardError(f"{path}: {len(rows)} rows are too few to split a test part off")
     notes.append(
-        f"{len(test):,} of {len(rows):,} texts split off as the test part, by a hash of the text"
+        f"{len(test):,} of {len(rows):,} texts split off as the test part, by a hash of the "
+        + (f"{columns['group']}" if columns["group"] else "text")
     )
     return _corpus(path.name, train, test, notes)
 

@@ -85,6 +85,7 @@ class Classification(Task[Batch]):
             test=asked.test or None,
             text=asked.text or None,
             label=asked.label or None,
+            group=asked.group or None,
             seed=asked.split_seed,
         )
 

@@ -11,15 +11,17 @@ class ClassificationSettings(Settings):
     """Which texts, how they are cut into tokens, and what is held out.
 
     ``data``: "reviews", "imdb" or a file; ``test``: a second file (else a fifth is split off);
-    ``text`` and ``label``: column names where they are not found; ``truncate``: a text longer
+    ``text`` and ``label``: column names where they are not found; ``group``: a column whose equal
+    values must stay on one side of every split (a customer, an author); ``truncate``: a text longer
     than ``length`` tokens keeps its "head", its "tail" or both "ends"; ``validation``: the
-    fraction of train held out by hash of the text; ``examples``: at most so many (0: all).
+    fraction of train held out by hash of the group or text; ``examples``: at most so many (0: all).
     """
 
     data: str = "reviews"
     test: str = ""
     text: str = ""
     label: str = ""
+    group: str = ""
     data_dir: str = ""
     tokenizer: str = "words"
     vocabulary: int = Field(30_000, ge=3)

@@ -174,3 +174,13 @@ def test_line_at_the_limit_is_read(tmp_path):
     text = "x" * (LINE_LIMIT - len(",1\n"))
     path = write(tmp_path, "r.csv", f"text,label\n{text},1\n")
     assert read_examples(path) == [Example(text, "1", "r.csv:2")]
+
+
+def test_a_group_is_read_where_it_is_named(tmp_path):
+    table, lines = tmp_path / "r.tsv", tmp_path / "r.jsonl"
+    table.write_text("user\ttext\tlabel\nann\tgood\t1\nbob\tbad\t0\n")
+    lines.write_text('{"text": "good", "label": 1, "user": 7}\n{"text": "bad", "label": 0}\n')
+    assert [e.group for e in read_examples(table, group="user")] == ["ann", "bob"]
+    assert [e.group for e in read_examples(table)] == ["", ""]
+    with pytest.raises(RegardError, match=r"r\.jsonl:2: has no 'user'"):
+        read_examples(lines, group="user")

@@ -53,6 +53,28 @@ def test_every_shape_gives_the_same_corpus(tmp_path):
     assert corpora[2].train[1].source == "train.jsonl.gz:2"
 
 
+def test_the_film_is_the_group_in_every_shape(tmp_path):
+    address = "http://www.imdb.com/title/{}/usercomments\n"
+    negative = "".join(address.format(film) for film in ["tt0000010"] * 2 + ["tt0000011"] * 9)
+    listed = tarfile.TarInfo("aclImdb/train/urls_neg.txt")
+    packed = archive(tmp_path / "aclImdb_v1.tar.gz", extra=[(listed, negative.encode())])
+    unpacked = folder(tmp_path / "aclImdb")
+    (unpacked / "train" / "urls_neg.txt").write_text(negative)
+    for shape in (packed, unpacked):
+        train, test = imdb.load(shape)
+        groups = [example.group for example in train]
+        assert groups == ["tt0000010", "tt0000011", "tt0000011", "", ""]  # 0_3, 2_4, 10_1
+        assert {example.group for example in test} == {""}
+    rows = lines(tmp_path / "lines")
+    path = rows / "train.jsonl.gz"
+    told = [
+        {**json.loads(line), "movie": f"tt{number}"}
+        for number, line in enumerate(gzip.decompress(path.read_bytes()).splitlines())
+    ]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, told)).encode()))
+    assert [example.group for example in imdb.load(rows)[0]] == ["tt0", "tt1", "tt2", "tt3", "tt4"]
+
+
 def test_imdb_is_looked_for_by_name(tmp_path, monkeypatch):
     archive(tmp_path / "aclImdb_v1.tar.gz")
     assert len(load_corpus("imdb", data_dir=tmp_path).train) == 4

@@ -141,3 +141,18 @@ def test_validation_is_independent_of_the_test_split(tmp_path):
     corpus = load_corpus(table(tmp_path / "r.csv", films(1000)))
     held = hold_out(corpus.train)[1]
     assert 0.06 < len(held) / len(corpus.train) < 0.14
+
+
+def test_a_group_stays_on_one_side_of_every_split(tmp_path):
+    path = tmp_path / "r.csv"
+    rows = [f"text {i},{'ab'[i % 2]},film {i // 6}" for i in range(1200)]
+    path.write_text("\n".join(["text,label,film", *rows]))
+    corpus = load_corpus(str(path), group="film")
+    train, held = hold_out(corpus.train)
+    parts = [{example.group for example in part} for part in (train, held, corpus.test)]
+    assert [len(part) > 5 for part in parts] == [True] * 3
+    assert parts[0] & parts[1] == parts[0] & parts[2] == parts[1] & parts[2] == set()
+    assert sum(map(len, parts)) == 200
+    assert "by a hash of the film" in corpus.notes[0]
+    with pytest.raises(RegardError, match=r"r\.csv:1: no column 'films'; there are"):
+        load_corpus(str(path), group="films")
