@@ -66,7 +66,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
 
 
 class _Lines:
-    """Plain progress for files and pipes: a line every few seconds, and the last."""
+    """Plain progress for files and pipes: a line every few seconds, rarer with time; the last."""
 
     def __init__(self, what: str, every: float) -> None:
         self.what, self.every, self.begun = what, every, time.monotonic()
@@ -74,9 +74,9 @@ class _Lines:
 
     def __call__(self, done: float, total: float, says: str) -> None:
         now = time.monotonic()
-        if now - self.last < self.every and done < total:
+        spent = now - self.begun
+        if now - self.last < max(self.every, 0.03 * spent) and done < total:
             return
         self.last = now
-        spent = now - self.begun
         left = f", {spent * (total - done) / done:.0f} s left" if done else ""
         err.print(f"{self.what}: {done:g} of {total:g}, {spent:.0f} s{left}  {says}", markup=False)
