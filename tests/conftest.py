@@ -1,13 +1,30 @@
-"""One thread for every test: the tests are small, and threads that wait for each other are slow."""
+"""What holds for every test: one thread, one seed, and shapes checked at each call.
+
+The tests are small, and threads that wait for each other are slow.
+"""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
 
 os.environ["OMP_NUM_THREADS"] = "1"
+install_import_hook("regard.attention", "beartype.beartype")  # before anything imports it
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun with `&`, as CI may be
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else children never hear Ctrl-C
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The same random numbers for a test, alone or among others."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 @pytest.fixture

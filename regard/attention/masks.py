@@ -53,10 +53,10 @@ class Mask:
 
         return Mask(headed, kind=self.kind, over_heads=True)
 
-    def __and__(self, other: Mask) -> Mask:
+    def __and__(self, other: object) -> Mask:
         return _join(self, other, torch.logical_and)
 
-    def __or__(self, other: Mask) -> Mask:
+    def __or__(self, other: object) -> Mask:
         return _join(self, other, torch.logical_or)
 
     def __invert__(self) -> Mask:
@@ -64,7 +64,7 @@ class Mask:
         return Mask(lambda r, c: ~self.allows(r, c), kind=kind, over_heads=self.has_heads)
 
 
-def _join(one: Mask, two: Mask, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+def _join(one: Mask, two: object, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
     if not isinstance(two, Mask):
         raise RegardError(f"masks join with masks, not with {type(two).__name__}; see dense(...)")
     if one.has_heads or two.has_heads:
@@ -82,7 +82,7 @@ def causal() -> Mask:
     return Mask(lambda rows, columns: columns[..., None, :] <= rows[..., :, None], kind="causal")
 
 
-def lengths(valid: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
+def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask:
     """Keys at positions 0 … valid − 1 may be seen; the rest is padding.
 
     >>> lengths([1, 3]).allows(torch.arange(3), torch.arange(3)).int().tolist()

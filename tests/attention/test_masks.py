@@ -109,7 +109,7 @@ def test_errors():
     with pytest.raises(RegardError, match="tells of 2 queries; the call has 3"):
         attend(x, x, x, SCORES["dot"](), lengths_per_query([[1, 2], [1, 2]]))
     with pytest.raises(RegardError, match=r"whole numbers, not torch.float32"):
-        lengths([1.0, 2.0])
+        lengths(torch.tensor([1.0, 2.0]))
     with pytest.raises(RegardError, match="masks join with masks, not with Tensor"):
         causal() & torch.ones(3, 3, dtype=torch.bool)
     with pytest.raises(RegardError, match=r"so torch.float32 is refused"):

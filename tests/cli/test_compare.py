@@ -204,13 +204,16 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     ) as command:
-        end = time.monotonic() + 120
-        while not metrics.exists():
-            assert time.monotonic() < end, "the training never began"
-            assert command.poll() is None, command.stderr and command.stderr.read()
-            time.sleep(0.05)
-        os.killpg(command.pid, signal.SIGINT)  # as a terminal does: to the workers too
-        _, error = command.communicate(timeout=30)
+        try:
+            end = time.monotonic() + 120
+            while not metrics.exists():
+                assert time.monotonic() < end, "the training never began"
+                assert command.poll() is None, command.stderr and command.stderr.read()
+                time.sleep(0.05)
+            os.killpg(command.pid, signal.SIGINT)  # as a terminal does: to the workers too
+            _, error = command.communicate(timeout=30)
+        finally:
+            command.kill()
     assert command.returncode == 130
     assert error.splitlines()[-1] == "stopped; the same command goes on from where it was"
     assert "Traceback" not in error

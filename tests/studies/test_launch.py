@@ -130,10 +130,13 @@ def test_workers_end_with_their_parent(tmp_path: Path, sent: signal.Signals) -> 
     with subprocess.Popen(
         [sys.executable, script], stderr=subprocess.PIPE, env=WITH_REGARD
     ) as parent:
-        wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
-        pid = int((tmp_path / "pid").read_text())
-        parent.send_signal(sent)
-        _, error = parent.communicate(timeout=20)
+        try:
+            wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+            pid = int((tmp_path / "pid").read_text())
+            parent.send_signal(sent)
+            _, error = parent.communicate(timeout=20)
+        finally:
+            parent.kill()
     assert (b"KeyboardInterrupt" in error) == (sent == signal.SIGINT)
     wait_for(lambda: not alive(pid))
 

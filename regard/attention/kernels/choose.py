@@ -98,7 +98,7 @@ def asked() -> Kernel | None:
 
 
 @contextmanager
-def use(kernel: Kernel) -> Iterator[None]:
+def use(kernel: Kernel | str) -> Iterator[None]:
     """Compute by this path inside the block: for tests, and for finding faults.
 
     A score that is no inner product is computed exactly all the same, and so are inputs that are
