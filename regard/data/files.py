@@ -372,8 +372,9 @@ def _columns(
         if place is None:
             asked = f"no column {given!r}" if given else f"no column looks like the {what}"
             raise RegardError(
-                f"{here}: {asked}; there are {_list(header)}; name the columns by --text and "
-                "--label" + (", or by number if there is no header: --text 1" if numbers else "")
+                f"{here}: {asked}; there are {_list(header)}; name the columns by text=NAME and "
+                "label=NAME (--text, --label for data check and evaluate)"
+                + (", or by number if there is no header: text=1" if numbers else "")
             )
         found.append(place)
     if found[0] == found[1]:

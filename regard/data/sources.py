@@ -67,7 +67,7 @@ def load_corpus(
     (4000, 1000, ('negative', 'positive'))
     """
     if data in (*BUILT_IN, "imdb") and test:
-        raise RegardError(f"{data} has its own test part; --test goes with a file of your own")
+        raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
@@ -137,7 +137,7 @@ def _from_files(
     if len(counts) > 50 and len(counts) > len(rows) / 4:
         raise RegardError(
             f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
-            "another column? Name it by --label"
+            "another column? Name it by label=NAME"
         )
     if test_path is not None:
         test, empty = read(test_path, **columns)
@@ -146,7 +146,7 @@ def _from_files(
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(
             f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} fell into the "
-            "test part; add rows of it, or give a test file by --test"
+            "test part; add rows of it, or give a test file by test=FILE"
         )
     if not test:
         raise RegardError(f"{path}: {len(rows)} rows are too few to split a test part off")

@@ -95,7 +95,7 @@ BAD = {
         "fields.csv:3: has 3 fields where the first row has 2",
     ),
     "columns.csv": ("title,stars\na,1\n", "columns.csv:1: no column looks like the text"),
-    "bare.tsv": ("a great film\t1\n", "--text 1"),
+    "bare.tsv": ("a great film\t1\n", "text=1"),
     "latin.csv": ("text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"), "latin.csv:3: not UTF-8"),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
@@ -127,8 +127,9 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
 def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
     path = write(tmp_path, "r.csv", "title,stars\na,1\n")
     assert refused(path, text="summary") == (
-        "r.csv:1: no column 'summary'; there are 'title', 'stars'; name the columns by --text and "
-        "--label, or by number if there is no header: --text 1"
+        "r.csv:1: no column 'summary'; there are 'title', 'stars'; name the columns by text=NAME "
+        "and label=NAME (--text, --label for data check and evaluate), or by number if there is no "
+        "header: text=1"
     )
     assert "has 2 columns, so no column 3" in refused(path, text="1", label="3")
     assert "the same column, 'title'" in refused(path, text="title", label="1")

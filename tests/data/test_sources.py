@@ -112,7 +112,7 @@ def test_nothing_left_of_train(tmp_path):
 def test_a_column_of_names_is_no_label(tmp_path):
     path = table(tmp_path / "r.csv", [(text, text[-6:]) for text, _ in films(300)])
     assert "different labels in" in refused(path)
-    assert "--label" in refused(path)
+    assert "label=NAME" in refused(path)
 
 
 def test_what_is_no_data(tmp_path):
