@@ -42,7 +42,7 @@ class WordEmbedding(nn.Module):
 
     First values are normal with standard deviation ``spread``, or the given pretrained vectors
     where a word has one, scaled to ``spread`` too: a step of Adam moves them as far as the others
-    (left at their own scale they hardly learn in two epochs). In training whole words are
+    (at their own scale they learn more slowly). In training whole words are
     replaced by UNKNOWN with probability ``word_dropout`` (Iyyer et al. 2015; here the vector of
     UNKNOWN learns to stand for a lost word) and single entries zeroed with ``dropout``.
     """
