@@ -1,16 +1,22 @@
 """The formula and its parts."""
 
-from regard.attention.attend import Attended, attend
+from regard.attention.attend import Attended, attend, explain
 from regard.attention.cache import KeyValueCache
+from regard.attention.kernels.choose import use
 from regard.attention.layer import Attention
 from regard.attention.masks import (
     Mask,
+    bigbird,
+    blocks,
     causal,
     dense,
+    documents,
+    global_tokens,
     lengths,
     lengths_per_query,
     others,
     prefix,
+    window,
 )
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizers import NORMALIZERS, Normalizer
@@ -30,8 +36,13 @@ __all__ = [
     "Normalizer",
     "Score",
     "attend",
+    "bigbird",
+    "blocks",
     "causal",
     "dense",
+    "documents",
+    "explain",
+    "global_tokens",
     "input_positions",
     "lengths",
     "lengths_per_query",
@@ -39,4 +50,6 @@ __all__ = [
     "others",
     "prefix",
     "sinusoidal",
+    "use",
+    "window",
 ]

@@ -1,6 +1,6 @@
 """The formula: f(q) = Σᵢ normalize(score(q, kᵢ)) vᵢ over the keys that the mask lets q see."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,10 +10,21 @@ from torch import Tensor
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels import choose, dot, exact
-from regard.attention.masks import Kind, Mask, as_mask
+from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.tiled import tiled
+from regard.attention.masks import WHOLE, Kind, Mask, Tile, as_mask
 from regard.attention.normalizers import NORMALIZERS, Normalizer
 from regard.attention.scores import Prepared, Score, Where, spread
 from regard.errors import RegardError, look_up
+
+#: Answers of a mask that are looked at together when all are.
+SEEN = 2**22
+#: Where a score would lose its digits, it is computed in these.
+FINER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+}
 
 
 class Attended:
@@ -79,78 +90,199 @@ def attend(
     >>> attend(same, same, same, SCORES["dot"]()).weights.tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
-    normalizer, heads, mask = named(normalize), heads or score.heads, as_mask(mask)
-    check(queries, keys, values, score, dropout, heads)
-    m = keys.shape[-2] + (0 if cache is None else len(cache))
-    rows, columns = places(queries, keys, m, query_positions, key_positions)
-    kind = mask.kind if mask else None
-    if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
-        kind = "pairs"
-    if cache is None:
-        ready = None
-    else:
-        ready = score.prepare_keys(keys, over_heads(columns, heads))
-        ready, values, columns = cache.append(ready, values, columns)
-    sight = Sight(mask, kind, rows, columns, heads, shape_of_scores(queries, keys, m, heads))
-    given = (queries, keys, values)
-    # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
-    careful = mask is not None and cache is None
-    careful = careful and not (on_cpu(queries) and is_finite(*given))
-    return run(*given, ready, score, sight, normalizer, dropout, careful)
+    call = Call.of(
+        queries,
+        keys,
+        values,
+        score,
+        mask,
+        normalize,
+        dropout,
+        query_positions,
+        key_positions,
+        heads,
+        cache,
+    )
+    return call.run()
 
 
-def run(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    ready_keys: Prepared | None,
+def explain(
+    queries: Float[Tensor, "... queries query_width"],
+    keys: Float[Tensor, "... keys key_width"],
+    values: Float[Tensor, "... keys value_width"],
     score: Score,
-    sight: "Sight",
-    normalizer: Normalizer,
-    dropout: float,
-    careful: bool,
-) -> Attended:
-    """Compute a call that has been checked.
+    mask: Mask | Tensor | None = None,
+    *,
+    normalize: str | Normalizer = "softmax",
+    dropout: float = 0.0,
+    query_positions: Int[Tensor, "... queries"] | None = None,
+    key_positions: Int[Tensor, "... keys"] | None = None,
+    heads: int | None = None,
+) -> choose.Plan:
+    """How :func:`attend` would compute this call: the path, why, and what memory it would take.
 
-    ``ready_keys`` are those that a cache has prepared; ``careful`` keeps NaN where it may be seen.
+    >>> from regard.attention import SCORES
+    >>> x = torch.zeros(2, 9, 4)
+    >>> print(explain(x, x, x, SCORES["dot"]()))
+    fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB beside the inputs
     """
-    sources, faults = [queries, keys, values, *score.parameters()], None
-    if careful:
-        queries, keys, values, faults = shield(queries, keys, values, sight)
-    if ready_keys is None:
-        if score.translation_invariant:
-            queries, keys = centred(queries, keys, sight)
-        ready_keys = score.prepare_keys(keys, sight.where[1])
-    ready_queries = score.prepare_queries(queries, sight.where[0])
+    positions = (query_positions, key_positions)
+    with torch.no_grad():
+        return Call.of(
+            queries, keys, values, score, mask, normalize, dropout, *positions, heads, None
+        ).plan
 
-    def weigh() -> Tensor:
-        return exact.weights(
+
+@dataclass(frozen=True)
+class Call:
+    """A call of :func:`attend` that has been checked, and what it is computed from.
+
+    ``values``, ``queries`` and ``keys`` are clean: what was not finite is 0, and in ``faults``.
+    """
+
+    queries: Prepared
+    keys: Prepared
+    values: Tensor
+    score: Score
+    normalizer: Normalizer
+    sight: "Sight"
+    faults: exact.Faults | None
+    dropout: float
+    plan: choose.Plan
+    dtype: torch.dtype
+    sources: Sequence[Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        score: Score,
+        mask: Mask | Tensor | None,
+        normalize: str | Normalizer,
+        dropout: float,
+        query_positions: Tensor | None,
+        key_positions: Tensor | None,
+        heads: int | None,
+        cache: KeyValueCache | None,
+    ) -> "Call":
+        """Check, place, clean, prepare, plan."""
+        heads, mask = heads or score.heads, as_mask(mask)
+        normalizer = named(normalize, heads)
+        check(queries, keys, values, score, dropout, heads)
+        m = keys.shape[-2] + (0 if cache is None else len(cache))
+        rows, columns = places(queries, keys, m, query_positions, key_positions)
+        kind = mask.kind if mask else None
+        if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
+            kind = "pairs"
+        sources = [queries, keys, values, *score.parameters(), *normalizer.parameters()]
+        ready_keys: Prepared | None = None
+        if cache is not None:
+            ready_keys = score.prepare_keys(keys, over_heads(columns, heads))
+            ready_keys, values, columns = cache.append(ready_keys, values, columns)
+        shape = shape_of_scores(queries, keys, m, heads)
+        sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
+        # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
+        if (
+            mask is not None
+            and cache is None
+            and not (on_cpu(queries) and is_finite(queries, keys, values))
+        ):
+            queries, keys, values, faults = shield(queries, keys, values, sight)
+        dtype = values.dtype
+        if ready_keys is not None:
+            ready_queries = score.prepare_queries(queries, sight.where[0])
+        else:
+            if score.translation_invariant:
+                queries, keys = centred(queries, keys, sight)
+            ready_queries, ready_keys = prepare(score, queries, keys, sight)
+            # By the numbers themselves only where all queries see the same keys: else a number
+            # that comes later would change bits of what came before.
+            alike = kind in (None, "keys")
+            if score.loses_digits(ready_queries, ready_keys if alike else None):
+                finer = FINER[queries.dtype]
+                ready_queries, ready_keys = prepare(score, queries.to(finer), keys.to(finer), sight)
+                values = values.to(finer)
+        plan = choose.plan(
+            inner_product=score.inner_product,
+            normalize=normalizer.name,
+            shape=sight.shape,
+            mask=kind,
+            dtype=first(ready_queries).dtype,
+            device=first(ready_queries).device.type,
+            dropout=dropout,
+            finite=faults is None,
+            numbers_per_pair=score.numbers_per_pair(ready_keys),
+            hidden=first(ready_keys).shape[-1],
+            value_width=values.shape[-1],
+            additive=score.additive,
+            asked=choose.asked(),
+        )
+        return cls(
             ready_queries,
             ready_keys,
-            sight.where,
+            values,
             score,
             normalizer,
-            sight.heads,
-            sight.allowed,
+            sight,
             faults,
+            dropout,
+            plan,
+            dtype,
+            sources,
         )
 
-    plan = choose.plan(
-        inner_product=score.inner_product,
-        normalize=normalizer.name,
-        keys=sight.shape[-1],
-        dtype=queries.dtype,
-        device=queries.device.type,
-        dropout=dropout,
-        finite=faults is None,
-        asked=choose.asked(),
-    )
-    if plan.kernel == "exact":
-        weights = weigh()
-        output = exact.average(weights, values, sight.heads, sight.allowed, faults, dropout)
-        return Attended(output, lambda: weights, sources)
-    output = by_dot(plan.kernel, ready_queries, ready_keys, values, score, sight, dropout)
-    return Attended(output, weigh, sources)
+    def run(self) -> Attended:
+        """Compute it, by its plan."""
+        weigh, heads = self.weigh, self.sight.heads
+        if self.plan.kernel == "exact":
+            weights, dropout = weigh(), Dropout.drawn(self.dropout)
+            allowed = self.sight.allowed
+            output = exact.average(weights, self.values, heads, allowed, self.faults, dropout)
+            weigh = lambda: weights  # noqa: E731
+        elif self.plan.kernel == "tiled":
+            output = tiled(
+                spread_all(self.queries, None),
+                spread_all(self.keys, heads),
+                spread(self.values, heads),
+                self.score,
+                self.normalizer,
+                self.sight,
+                Dropout.drawn(self.dropout),
+                self.faults,
+                self.plan.sizes,
+                self.plan.compiled,
+            )
+        else:
+            output = self.by_dot()
+        return Attended(output.to(self.dtype), weigh, self.sources)
+
+    def weigh(self) -> Tensor:
+        """The weights, whole, before dropout."""
+        sight = self.sight
+        return exact.weights(
+            self.queries,
+            self.keys,
+            sight.where,
+            self.score,
+            self.normalizer,
+            sight.heads,
+            sight.allowed,
+            self.faults,
+        )
+
+    def by_dot(self) -> Tensor:
+        """The output of an inner product with softmax."""
+        queries, keys, sight = self.queries, self.keys, self.sight
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        scale, heads = self.score.scale(queries.shape[-1]), sight.heads
+        if self.plan.kernel == "plain":
+            return dot.plain(queries, keys, self.values, scale, heads, sight.allowed)
+        causal = sight.kind == "causal"
+        allowed = None if causal else sight.allowed
+        return dot.fused(queries, keys, self.values, scale, heads, allowed, causal)
 
 
 @dataclass(frozen=True)
@@ -172,17 +304,30 @@ class Sight:
     @cached_property
     def allowed(self) -> Tensor | None:
         """The mask's answers, broadcastable to the scores; made when first needed."""
-        if self.mask is None:
-            return None
+        return None if self.mask is None else self.allows(WHOLE)
+
+    def allows(self, tile: Tile) -> Tensor:
+        """The mask's answers for a tile, broadcastable to its scores."""
+        assert self.mask is not None
         mask = self.mask.over_heads() if self.heads else self.mask
-        allowed = mask.allows(self.rows, self.columns)
-        pairs = zip(reversed(allowed.shape), reversed(self.shape), strict=False)
+        allowed = mask.allows(self.rows, self.columns, tile)
+        pairs = zip(reversed(allowed.shape[:-2]), reversed(self.shape[:-2]), strict=False)
         if allowed.ndim > len(self.shape) or any(x not in (1, size) for x, size in pairs):
             raise RegardError(
                 f"the mask answers for {tuple(allowed.shape)}, which does not broadcast to the "
                 f"scores {tuple(self.shape)}; if those have heads, use mask.over_heads()"
             )
         return allowed
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """The keys that some query may see, (…, m), a share of the queries at a time."""
+        n, m = self.shape[-2:]
+        step, found = max(1, SEEN // max(m, 1)), None
+        for row in range(0, n, step):
+            part = self.allows(Tile(slice(row, row + step), slice(None))).any(-2)
+            found = part if found is None else found | part
+        return torch.zeros(m, dtype=torch.bool) if found is None else found
 
 
 def places(
@@ -203,8 +348,7 @@ def shield(
     queries: Tensor, keys: Tensor, values: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, exact.Faults | None]:
     """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
-    assert sight.allowed is not None
-    hidden = ~sight.allowed.any(-2)
+    hidden = ~sight.seen
     if sight.heads and hidden.ndim > 1:
         hidden = hidden.all(-2, keepdim=True)
     keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
@@ -235,37 +379,36 @@ def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor
     if keys.numel() == 0:
         return queries, keys
     rows, first = keys.detach(), 0
-    if sight.allowed is not None:
+    if sight.mask is not None:
         rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
-        first = int(sight.allowed.any(-2).expand(rows.shape[:-1]).reshape(-1).int().argmax())
+        first = int(sight.seen.expand(rows.shape[:-1]).reshape(-1).int().argmax())
     origin = rows.reshape(-1, keys.shape[-1])[first]
     return queries - origin, keys - origin
 
 
-def by_dot(
-    kernel: choose.Kernel,
-    queries: Prepared,
-    keys: Prepared,
-    values: Tensor,
-    score: Score,
-    sight: Sight,
-    dropout: float,
-) -> Tensor:
-    """The output of an inner product with softmax."""
-    assert isinstance(queries, Tensor)
-    assert isinstance(keys, Tensor)
-    scale, heads = score.scale(queries.shape[-1]), sight.heads
-    if kernel == "plain":
-        return dot.plain(queries, keys, values, scale, heads, sight.allowed, dropout)
-    causal = sight.kind == "causal"
-    return dot.fused(queries, keys, values, scale, heads, None if causal else sight.allowed, causal)
+def prepare(score: Score, queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Prepared, Prepared]:
+    """Both sides, made ready once per row."""
+    rows, columns = sight.where
+    return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
 
 
-def named(normalize: str | Normalizer) -> Normalizer:
+def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
+    """`spread` over what a prepare method gave."""
+    if isinstance(prepared, Tensor):
+        return spread(prepared, heads)
+    return tuple(spread(x, heads) for x in prepared)
+
+
+def first(prepared: Prepared) -> Tensor:
+    """The first tensor of what a prepare method gave."""
+    return prepared if isinstance(prepared, Tensor) else prepared[0]
+
+
+def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
     """A normaliser, by name or as it is."""
     if isinstance(normalize, Normalizer):
         return normalize
-    return look_up(NORMALIZERS, normalize, "normalizer")()
+    return look_up(NORMALIZERS, normalize, "normalizer")(heads)
 
 
 def check(

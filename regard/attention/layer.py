@@ -26,7 +26,8 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = heads
-        self.score, self.normalize, self.dropout = score, named(normalize), dropout
+        self.score, self.dropout = score, dropout
+        self.normalize = named(normalize, heads or score.heads)
 
     def forward(
         self,

@@ -1,42 +1,71 @@
-"""Normalisers: from the scores of a row to weights. A string names one in ``NORMALIZERS``."""
+"""Normalisers: from the scores of whole rows to weights. A string names one in ``NORMALIZERS``."""
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+
+NEWTON = 60
 
 
-class Normalizer:
-    """weights = normalize(scores), row by row, in two steps that allow tiles of a row.
+class Normalizer(nn.Module):
+    """weights = normalize(scores), row by row: (…, rows, keys) to the same shape.
 
-    ``statistics`` reads the tiles of the rows and keeps a few numbers per row; ``weights`` makes
-    the weights of any tile from its scores and those numbers. A score of −inf is masked: weight
-    0, gradient 0; a row of nothing else has no weight at all.
+    A score of −inf is masked: weight 0, gradient 0; a row of nothing else has no weight at all.
+    A new one is a class with ``forward``, of differentiable torch operations: a kernel hands it
+    strips of whole rows, so it may sort them, or look at them as often as it likes.
+
+    The other three methods are for speed. ``statistics`` are a few numbers per row, kept between
+    the passes; ``weights`` makes the weights from them; ``gradient`` is the backward by hand.
     """
 
     name: ClassVar[str] = "normalizer"
     #: normalize(scores + c) = normalize(scores) for a number c per row.
     shift_invariant: ClassVar[bool] = False
 
-    def statistics(self, tiles: Iterable[Float[Tensor, "... rows _"]]) -> tuple[Tensor, ...]:
-        """Numbers per row, (..., rows, 1) each, from all tiles of the rows."""
-        raise NotImplementedError
+    def __init__(self, heads: int | None = None) -> None:
+        super().__init__()
+        self.heads = heads
 
-    def weights(
-        self, scores: Float[Tensor, "... rows columns"], statistics: tuple[Tensor, ...]
-    ) -> Float[Tensor, "... rows columns"]:
-        """The weights of one tile."""
-        raise NotImplementedError
+    def forward(self, scores: Float[Tensor, "... rows keys"]) -> Float[Tensor, "... rows keys"]:
+        """The weights, by the definition."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward(scores)")
 
-    def __call__(
-        self, scores: Float[Tensor, "... rows columns"]
-    ) -> Float[Tensor, "... rows columns"]:
-        """The weights of whole rows."""
-        if scores.shape[-1] == 0:
-            return scores
-        return self.weights(scores, self.statistics([scores]))
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        """Numbers per row, (…, rows, 1) each; by default none."""
+        return ()
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        """The weights, from scores and statistics."""
+        weights: Tensor = self(scores)
+        return weights
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Gradients of the scores and of each parameter, from that of the weights."""
+        names = [name for name, _ in self.named_parameters()]
+        leaves = [scores, *parameters]
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_() for x in leaves]
+            again = torch.func.functional_call(
+                self, dict(zip(names, leaves[1:], strict=True)), (leaves[0],)
+            )
+            found = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
+        made = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+        made[0] = made[0].masked_fill(scores == -torch.inf, 0)
+        return tuple(made)
+
+    def extra_repr(self) -> str:
+        return "" if self.heads is None else f"heads={self.heads}"
 
 
 class Softmax(Normalizer):
@@ -49,23 +78,401 @@ class Softmax(Normalizer):
     name = "softmax"
     shift_invariant = True
 
-    def statistics(self, tiles: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-        top: Tensor | None = None
-        total: Tensor | None = None
-        for scores in tiles:
-            high = scores.detach().amax(-1, keepdim=True)
-            high = high.masked_fill(high == -torch.inf, torch.finfo(scores.dtype).min)
-            new = high if top is None else torch.maximum(top, high)
-            share = torch.exp(scores - new).sum(-1, keepdim=True)
-            total = share if top is None or total is None else total * torch.exp(top - new) + share
-            top = new
-        if top is None or total is None:
-            raise ValueError("statistics of no tiles")
-        return top, total.masked_fill(total == 0, 1)
+    def forward(self, scores: Tensor) -> Tensor:
+        empty = nothing(scores)
+        return scores.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        top, total = statistics
-        return torch.exp(scores - top) / total
+        weights = scores.softmax(-1)
+        if bool(weights[..., :1].isnan().any()):  # rarely: what torch makes of a row of −inf
+            weights = weights.masked_fill(nothing(scores), 0)
+        return weights
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        return (of_softmax(weights, upstream),)
 
 
-NORMALIZERS: dict[str, type[Normalizer]] = {"softmax": Softmax}
+class TopK(Softmax):
+    """Softmax over the ``k`` largest scores of a row, and over what equals the k-th; else 0.
+
+    Zhao et al. 2019, explicit sparse transformer, section 2. The choice itself has no gradient.
+
+    >>> TopK(k=2)(torch.tensor([[0.0, 5.0, 5.0, -1.0]])).tolist()
+    [[0.0, 0.5, 0.5, 0.0]]
+    """
+
+    name = "top-k"
+
+    def __init__(self, heads: int | None = None, *, k: int = 16) -> None:
+        super().__init__(heads)
+        if k < 1:
+            raise RegardError(f"top-k keeps at least one key, not {k}")
+        self.k = k
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return super().forward(self._kept(scores, self.statistics(scores)))
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        k = min(self.k, scores.shape[-1])
+        return (largest(scores.detach(), k)[..., -1:],) if k else ()
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        return super().weights(self._kept(scores, statistics), statistics)
+
+    def _kept(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        return scores.masked_fill(scores < statistics[0], -torch.inf) if statistics else scores
+
+
+class SoftmaxPlusOne(Normalizer):
+    """weight_j = exp(s_j) / (1 + Σ exp(s_i)): a query may look at nothing. Miller 2023.
+
+    >>> SoftmaxPlusOne()(torch.tensor([[0.0, 0.0]]))
+    tensor([[0.3333, 0.3333]])
+    """
+
+    name = "softmax-plus-one"
+
+    def sunk(self) -> Tensor | None:
+        """The score of looking at nothing, broadcastable to (…, rows, 1); None for 0."""
+        return None
+
+    def forward(self, scores: Tensor) -> Tensor:
+        sink, given = torch.zeros_like(scores[..., :1]), self.sunk()
+        if given is not None:
+            sink = sink + given.to(scores.dtype)
+        return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        sink = self.sunk()
+        sink = scores.new_zeros(()) if sink is None else sink.detach().to(scores.dtype)
+        return (torch.logaddexp(scores.logsumexp(-1, keepdim=True), sink),)
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        return (scores - statistics[0]).exp_()
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        mean = (weights * upstream).sum(-1, keepdim=True)
+        of_scores = (upstream - mean).mul_(weights)
+        if not parameters:
+            return (of_scores,)
+        (sink,) = parameters
+        to_nothing = (sink.to(scores.dtype) - statistics[0]).exp_()
+        return of_scores, (-to_nothing * mean).sum_to_size(sink.shape).to(sink.dtype)
+
+
+class Sink(SoftmaxPlusOne):
+    """weight_j = exp(s_j) / (exp(b) + Σ exp(s_i)), b learned, one a head; it begins at 0.
+
+    Xiao et al. 2024 (attention sinks); gpt-oss 2025 has it in this form.
+    """
+
+    name = "sink"
+
+    def __init__(self, heads: int | None = None) -> None:
+        super().__init__(heads)
+        self.sink = nn.Parameter(torch.zeros((heads, 1, 1) if heads else ()))
+
+    def sunk(self) -> Tensor | None:
+        return self.sink
+
+
+class Sigmoid(Normalizer):
+    """weight_j = σ(s_j + b): each key by itself, no competition. Ramapuram et al. 2024.
+
+    ``bias`` b is −log n by default, as there, n being the keys that the row sees.
+
+    >>> Sigmoid(bias=0.0)(torch.tensor([[0.0, -torch.inf]])).tolist()
+    [[0.5, 0.0]]
+    """
+
+    name = "sigmoid"
+
+    def __init__(self, heads: int | None = None, *, bias: float | None = None) -> None:
+        super().__init__(heads)
+        self.bias = bias
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return torch.sigmoid(scores + self.statistics(scores)[0])
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        if self.bias is not None:
+            return (scores.new_full((1, 1), self.bias),)
+        seen = (scores > -torch.inf).sum(-1, keepdim=True)
+        return (-seen.clamp(min=1).to(scores.dtype).log(),)
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        return (scores + statistics[0]).sigmoid_()
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        return ((weights - weights * weights).mul_(upstream),)
+
+
+class Sparsemax(Normalizer):
+    """The nearest point of the simplex: weight_j = max(s_j − τ, 0), τ such that they sum to 1.
+
+    Martins and Astudillo 2016, algorithm 1. Far keys get exactly 0.
+
+    >>> Sparsemax()(torch.tensor([[1.0, 0.5, -1.0]])).tolist()
+    [[0.75, 0.25, 0.0]]
+    """
+
+    name = "sparsemax"
+    shift_invariant = True
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores, empty = without_nothing(scores)
+        scores = scores - scores.detach().amax(-1, keepdim=True)
+        ranked = scores.detach().sort(-1, descending=True).values
+        inside = 1 + ranks(ranked) * ranked > ranked.cumsum(-1)
+        size = inside.sum(-1, keepdim=True)
+        support = scores >= ranked.gather(-1, size - 1)
+        kept = scores.masked_fill(~support, 0)
+        threshold = (kept.sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
+        return torch.relu(scores - threshold).masked_fill(empty, 0)
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        return newton(scores, 1.0)
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        top, threshold = statistics
+        return (scores - top).sub_(threshold).relu_()
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        support = (weights > 0).to(weights.dtype)
+        return (centred_by(support, upstream),)
+
+
+class Entmax15(Normalizer):
+    """weight_j = max(s_j / 2 − τ, 0)², τ such that they sum to 1. Peters et al. 2019, algorithm 2.
+
+    Between softmax and sparsemax: α = 1.5.
+
+    >>> Entmax15()(torch.tensor([[1.0, 1.0, -3.0]]))
+    tensor([[0.5000, 0.5000, 0.0000]])
+    """
+
+    name = "entmax15"
+    shift_invariant = True
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores, empty = without_nothing(scores)
+        halves = (scores - scores.detach().amax(-1, keepdim=True)) / 2
+        ranked = halves.detach().sort(-1, descending=True).values
+        # Where a masked score is ranked, this is NaN, and so not inside.
+        size = ranks(ranked)
+        mean, square = ranked.cumsum(-1) / size, ranked.square().cumsum(-1) / size
+        gap = (1 - size * (square - mean.square())) / size
+        inside = (mean - gap.clamp(min=0).sqrt()) <= ranked
+        count = inside.sum(-1, keepdim=True)
+        support = halves >= ranked.gather(-1, count - 1)
+        number = support.sum(-1, keepdim=True)
+        kept = halves.masked_fill(~support, 0)
+        mean = kept.sum(-1, keepdim=True) / number
+        square = (kept - mean).masked_fill(~support, 0).square().sum(-1, keepdim=True)
+        threshold = mean - ((1 - square) / number).clamp(min=0).sqrt()
+        return torch.relu(halves - threshold).square().masked_fill(empty, 0)
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        return newton(scores / 2, 2.0)
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        top, threshold = statistics
+        return (scores / 2).sub_(top).sub_(threshold).relu_().square_()
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        return (centred_by(weights.sqrt(), upstream),)
+
+
+class Entmax(Normalizer):
+    """α-entmax with a learned α in (1, 2), one a head: max((α − 1) s_j − τ, 0)^(1/(α − 1)).
+
+    Correia et al. 2019, equations 5 and 13. α = 1 + σ(a) begins at ``alpha``; near 1 it is
+    softmax, at 2 sparsemax.
+    """
+
+    name = "entmax"
+    shift_invariant = True
+
+    def __init__(self, heads: int | None = None, *, alpha: float = 1.5) -> None:
+        super().__init__(heads)
+        if not 1 < alpha < 2:
+            raise RegardError(f"a learned alpha begins between 1 and 2, not at {alpha}")
+        start = torch.full((heads, 1, 1) if heads else (), alpha - 1).logit()
+        self.steepness = nn.Parameter(start)
+
+    @property
+    def alpha(self) -> Tensor:
+        """α of each head."""
+        return 1 + self.steepness.sigmoid()
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores, empty = without_nothing(scores)
+        less, hidden = (self.alpha - 1).to(scores.dtype), scores == -torch.inf
+        scaled = less * (scores - scores.detach().amax(-1, keepdim=True)).masked_fill(hidden, 0)
+        scaled = scaled.masked_fill(hidden, -torch.inf)
+        _, threshold = newton(scaled.detach(), 1 / less.detach())
+        # One more step of Newton's, with gradients, gives the threshold its own.
+        rest = power(torch.relu(scaled - threshold), 1 / less)
+        slope = power(torch.relu(scaled - threshold), 1 / less - 1).detach()
+        slope = (slope / less.detach()).sum(-1, keepdim=True)
+        threshold = threshold + (rest.sum(-1, keepdim=True) - 1) / slope
+        return power(torch.relu(scaled - threshold), 1 / less).masked_fill(empty, 0)
+
+    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        less = (self.alpha.detach() - 1).to(scores.dtype)
+        return *newton(less * scores, 1 / less), less
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        top, threshold, less = statistics
+        return power((less * scores).sub_(top).sub_(threshold).relu_(), 1 / less)
+
+    def gradient(
+        self,
+        weights: Tensor,
+        upstream: Tensor,
+        scores: Tensor,
+        statistics: tuple[Tensor, ...],
+        parameters: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        less, (steepness,) = statistics[2], parameters
+        slope = power(weights, 1 - less)
+        share = slope / slope.sum(-1, keepdim=True).clamp(min=torch.finfo(slope.dtype).tiny)
+        entropy = torch.special.entr(weights)
+        of_alpha = (weights - share) / less.square()
+        of_alpha += (entropy - share * entropy.sum(-1, keepdim=True)) / less
+        total = (of_alpha * upstream).sum_to_size(steepness.shape)
+        sigma = steepness.sigmoid()
+        of_scores = slope.mul_(upstream - (share * upstream).sum(-1, keepdim=True))
+        return of_scores, (total * sigma * (1 - sigma)).to(steepness.dtype)
+
+
+NORMALIZERS: dict[str, type[Normalizer]] = {
+    "softmax": Softmax,
+    "softmax-plus-one": SoftmaxPlusOne,
+    "sink": Sink,
+    "sigmoid": Sigmoid,
+    "sparsemax": Sparsemax,
+    "entmax15": Entmax15,
+    "entmax": Entmax,
+    "top-k": TopK,
+}
+
+
+def nothing(scores: Tensor) -> Tensor:
+    """The rows, (…, rows, 1), that may see nothing."""
+    return (scores == -torch.inf).all(-1, keepdim=True)
+
+
+def without_nothing(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The scores with such rows at 0, and which these are."""
+    empty = nothing(scores)
+    return scores.masked_fill(empty, 0), empty
+
+
+def ranks(x: Tensor) -> Tensor:
+    """1, 2, … along the last axis."""
+    return torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+
+
+def of_softmax(weights: Tensor, upstream: Tensor) -> Tensor:
+    """w (g − Σ w g), in one pass."""
+    made: Tensor = torch.ops.aten._softmax_backward_data(upstream, weights, -1, weights.dtype)
+    return made
+
+
+def centred_by(slope: Tensor, upstream: Tensor) -> Tensor:
+    """slope · (g − Σ slope g / Σ slope), for slopes of 0 outside the support."""
+    total = slope.sum(-1, keepdim=True)
+    mean = (slope * upstream).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
+    return (upstream - mean).mul_(slope)
+
+
+def power(base: Tensor, exponent: Tensor | float) -> Tensor:
+    """base^exponent for base ≥ 0, with 0^x = 0 and a gradient of 0 there."""
+    if isinstance(exponent, float):
+        return base.pow(exponent)
+    inside = base > 0
+    safe = torch.where(inside, base, torch.ones_like(base))
+    return torch.where(inside, safe.pow(exponent), torch.zeros_like(base))
+
+
+def newton(scaled: Tensor, exponent: Tensor | float) -> tuple[Tensor, Tensor]:
+    """max x and τ with Σ max(x_j − max x − τ, 0)^p = 1, (…, rows, 1), for p = ``exponent`` ≥ 1.
+
+    Newton's method from the left, where the sum is convex and falling, so that no step passes τ;
+    a sort, which the papers use, reads a row more often. From max − 1, where the largest alone
+    makes 1. Of a row of −inf alone max x is 0.
+    """
+    top = scaled.amax(-1, keepdim=True)
+    top = top.masked_fill(top == -torch.inf, 0)
+    scaled = scaled - top
+    tau = torch.full_like(top, -1.0)
+    small = 4 * torch.finfo(scaled.dtype).eps
+    for _ in range(NEWTON):
+        over = (scaled - tau).relu_()
+        if isinstance(exponent, float) and exponent == 1.0:
+            total, slope = over.sum(-1, keepdim=True), over.count_nonzero(-1).unsqueeze(-1)
+        elif isinstance(exponent, float) and exponent == 2.0:
+            slope = 2 * over.sum(-1, keepdim=True)
+            total = over.square_().sum(-1, keepdim=True)
+        else:
+            lower = power(over, exponent - 1)
+            slope = exponent * lower.sum(-1, keepdim=True)
+            total = lower.mul_(over).sum(-1, keepdim=True)
+        step = (total - 1) / slope.clamp(min=torch.finfo(scaled.dtype).tiny)
+        step = step.masked_fill(slope == 0, 0)
+        tau = tau + step
+        if not bool((step.abs() > small).any()):
+            break
+    return top, tau
+
+
+def largest(scores: Tensor, k: int, group: int = 16) -> Tensor:
+    """The k largest numbers of each row, falling.
+
+    Only groups whose own largest is among the k largest can hold one: two small sorts and not one
+    of the whole row.
+    """
+    size = scores.shape[-1]
+    if size < 4 * k * group or size % group:
+        return scores.topk(k, -1).values
+    grouped = scores.unflatten(-1, (-1, group))
+    groups = grouped.amax(-1).topk(k, -1).indices
+    held = grouped.gather(-2, groups.unsqueeze(-1).expand(*groups.shape, group))
+    found: Tensor = held.flatten(-2).topk(k, -1).values
+    return found

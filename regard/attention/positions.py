@@ -71,7 +71,10 @@ class Learned(nn.Module):
 
 
 class Wrapper(Score):
-    """A score around another: by default it does what the inner one does."""
+    """A score around another: by default it does what the inner one does.
+
+    ``add`` is what it adds to the inner score of a pair.
+    """
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
@@ -83,8 +86,31 @@ class Wrapper(Score):
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
         return self.inner.prepare_keys(keys, where)
 
+    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+        """Prepared queries apart: what ``add`` reads, and the inner score's."""
+        return queries, queries
+
+    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
+        """The scores and this wrapper's part."""
+        return scores
+
     def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        return self.inner.compare(queries, keys, where)
+        mine, inner = self.own(queries)
+        return self.add(self.inner.compare(inner, keys, where), mine, where)
+
+    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        mine, inner = self.own(queries)
+        return self.add(self.inner.tile(inner, keys, where), mine, where)
+
+    def numbers_per_pair(self, keys: Prepared) -> int:
+        return self.inner.numbers_per_pair(keys)
+
+    @property
+    def additive(self) -> bool:
+        return self.inner.additive
+
+    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
+        return self.inner.loses_digits(self.own(queries)[1], keys)
 
     def scale(self, width: int) -> float:
         return self.inner.scale(width)
@@ -137,8 +163,7 @@ class Alibi(Wrapper):
             "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
         )
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        scores = self.inner.compare(queries, keys, where)
+    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
         return scores - self.slopes.to(scores.dtype) * distance(where).abs()
 
 
@@ -173,8 +198,7 @@ class RelativeBias(Wrapper):
         self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        scores = self.inner.compare(queries, keys, where)
+    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
         bucket = t5_bucket(distance(where), self.buckets, self.farthest, self.bidirectional)
         bias = self.bias.T[bucket].movedim(-1, -3) if self.heads else self.bias[0][bucket]
         return scores + (bias.squeeze(-4) if bucket.ndim > 2 and self.heads else bias)
@@ -220,12 +244,15 @@ class RelativeKeys(Wrapper):
         width = queries.shape[-1]
         scale = self.inner.scale(width) if self.inner.inner_product else width**-0.5
         inner = self.inner.prepare_queries(queries, where)
-        return (queries @ (scale * self.distance_keys.T), *as_tuple(inner))
+        return (queries @ (scale * self.distance_keys.T).to(queries.dtype), *as_tuple(inner))
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         by_distance, *rest = queries
-        inner = rest[0] if len(rest) == 1 else tuple(rest)
-        scores = self.inner.compare(inner, keys, where)
+        return by_distance, rest[0] if len(rest) == 1 else tuple(rest)
+
+    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
+        assert isinstance(queries, Tensor)
+        by_distance = queries
         place = distance(where).clamp(-self.farthest, self.farthest) + self.farthest
         return scores + by_distance.gather(-1, place.expand(*by_distance.shape[:-1], -1))
 

@@ -7,7 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.kernels import additive
 from regard.errors import RegardError
+
+#: How much a score may be wrong by for being a difference of two rounded squares.
+DIGITS = 5e-5
 
 Prepared = Tensor | tuple[Tensor, ...]
 Where = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
@@ -59,6 +63,37 @@ class Score(nn.Module):
         """The scores (\\*batch, rows, columns) of prepared queries and keys."""
         raise NotImplementedError(f"{type(self).__name__} has no compare(queries, keys, where)")
 
+    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        """As ``compare``, which it is by default, for kernels that go by tiles.
+
+        A score that knows a quicker way to the same numbers takes it here.
+        """
+        return self.compare(queries, keys, where)
+
+    def forward(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        """``tile``: what a kernel calls the module for."""
+        return self.tile(queries, keys, where)
+
+    def numbers_per_pair(self, keys: Prepared) -> int:
+        """How many numbers ``tile`` holds at once for a pair: by default one a column of a key.
+
+        Tiles of a score that holds many are smaller.
+        """
+        first = keys if isinstance(keys, Tensor) else keys[0]
+        return int(first.shape[-1])
+
+    @property
+    def additive(self) -> bool:
+        """Whether a pair costs a hidden layer, by the kernel of `Additive`."""
+        return False
+
+    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
+        """Whether the dtype of these prepared rows is too coarse for their scores.
+
+        Without keys, whether it may be for some keys.
+        """
+        return False
+
     def scale(self, width: int) -> float:
         """The factor before q'·k' of an inner product whose prepared queries have this width."""
         return 1.0
@@ -82,6 +117,9 @@ class InnerProduct(Score):
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         return self.scale(queries.shape[-1]) * queries @ keys.mT
+
+    def numbers_per_pair(self, keys: Prepared) -> int:
+        return 1
 
 
 class Dot(InnerProduct):
@@ -163,6 +201,20 @@ class Gaussian(Dot):
         keys = self.inverse_width * spread(keys, self.heads)
         return torch.cat([keys, -half_norm(keys), torch.ones_like(keys[..., :1])], -1)
 
+    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
+        # Two halves of squared norms are subtracted; each is rounded to eps of itself.
+        assert isinstance(queries, Tensor)
+        if queries.dtype == torch.float64:
+            return False
+        if keys is None:
+            return True
+        assert isinstance(keys, Tensor)
+        if not (queries.numel() and keys.numel()):
+            return False
+        limit = -DIGITS / torch.finfo(queries.dtype).eps
+        smallest = torch.minimum(queries.detach()[..., -1].min(), keys.detach()[..., -2].min())
+        return bool(smallest < limit)
+
 
 class General(InnerProduct):
     """score(q, k) = qᵀ W k. Luong et al. 2015, equation 8. Widths may differ."""
@@ -230,6 +282,18 @@ class Additive(Score):
         hidden = (queries[..., :, None, :] + keys[..., None, :, :]).tanh_()
         weight = self.weight[..., None, :, :] if self.heads else self.weight
         return (hidden @ weight).squeeze(-1)
+
+    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        return additive.scores(queries, keys, self.weight)
+
+    @property
+    def additive(self) -> bool:
+        return True
+
+    def numbers_per_pair(self, keys: Prepared) -> int:
+        return 1  # the kernel has smaller tiles of its own
 
 
 SCORES: dict[str, type[Score]] = {

@@ -1,45 +1,138 @@
-"""Softmax by numbers, whole and in tiles."""
+"""Normalisers by numbers and by their laws; the quick way beside the definition."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS
+from regard.attention.normalizers import Entmax, Entmax15, Sigmoid, Sparsemax, TopK, largest
+from regard.errors import RegardError
+
+SUM_TO_ONE = {"softmax", "sparsemax", "entmax15", "entmax", "top-k"}
 
 
 @pytest.fixture(params=NORMALIZERS)
 def normalizer(request):
-    return NORMALIZERS[request.param]()
+    made = NORMALIZERS[request.param](2).double()
+    for parameter in made.parameters():
+        parameter.data += 0.5 * torch.randn_like(parameter)
+    return made
+
+
+def rows(keys=9, dtype=torch.float64):
+    """Scores (2, 5, keys), some masked, one row of nothing."""
+    scores = 2 * torch.randn(2, 5, keys, dtype=dtype)
+    scores[0, 0, :4] = scores[1, 1, keys // 2 :] = scores[0, 2, :] = -torch.inf
+    return scores
 
 
 def test_softmax_by_torch():
     scores = torch.randn(3, 4, 9, dtype=torch.float64, requires_grad=True)
     ours, theirs = NORMALIZERS["softmax"]()(scores), torch.softmax(scores, -1)
     assert_close(ours, theirs, atol=1e-15, rtol=1e-13)
+
+
+def test_weights_by_hand():
+    scores = torch.tensor([[1.0, 0.5, -1.0, -torch.inf]])
+    e = scores.exp()
+    one = [[0.25, 0.25, 0.25, 0.25]]
+    assert_close(NORMALIZERS["softmax-plus-one"]()(scores), e / (1 + e.sum()))
+    assert_close(NORMALIZERS["sink"]()(scores), e / (1 + e.sum()))
+    assert_close(NORMALIZERS["sigmoid"]()(scores), e / (e + 3))  # three keys in sight
+    assert_close(Sigmoid(bias=-1.0)(scores), torch.sigmoid(scores - 1))
+    assert NORMALIZERS["sparsemax"]()(scores).tolist() == [[0.75, 0.25, 0.0, 0.0]]
+    assert NORMALIZERS["sparsemax"]()(torch.zeros(1, 4)).tolist() == one
+    assert NORMALIZERS["entmax15"]()(torch.zeros(1, 4)).tolist() == one
+    assert_close(TopK(k=2)(scores), torch.softmax(scores[:, :2], -1).new_tensor(
+        [[0.62245933, 0.37754067, 0, 0]]))  # fmt: skip
+    assert_close(Entmax15()(scores).sum(-1), torch.ones(1))
+
+
+def test_entmax_solves_its_equation():
+    scores = 2 * torch.randn(4, 9, dtype=torch.float64)
+    for alpha in (1.1, 1.5, 1.9):
+        weights = Entmax(alpha=alpha)(scores)
+        assert_close(weights.sum(-1), torch.ones(4, dtype=torch.float64))
+        inside = weights > 0
+        tau = (alpha - 1) * scores - weights ** (alpha - 1)  # the same for all keys of a row
+        for row, kept in zip(tau, inside, strict=True):
+            assert_close(row[kept], row[kept][:1].expand(int(kept.sum())))
+            assert ((alpha - 1) * scores[inside.any(-1)].min() <= row[kept].max() + 10).all()
+    assert_close(Entmax(alpha=1.5)(scores), Entmax15()(scores), atol=1e-7, rtol=1e-6)
+
+
+def test_the_quick_way_is_the_definition(normalizer):
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 2e-5)):
+        scores = rows(dtype=dtype)
+        made = normalizer.to(dtype)
+        with torch.no_grad():
+            statistics = made.statistics(scores)
+            quick = made.weights(scores, statistics)
+        exact = made(scores)
+        assert_close(quick, exact, atol=tolerance, rtol=tolerance)
+        assert (exact[0, 2] == 0).all()
+        assert (exact[scores == -torch.inf] == 0).all()
+
+
+def test_gradients_by_hand_are_those_of_the_definition(normalizer):
+    scores = rows().requires_grad_()
+    parameters = tuple(normalizer.parameters())
     upstream = torch.randn_like(scores)
-    assert_close(
-        torch.autograd.grad(ours, scores, upstream)[0],
-        torch.autograd.grad(theirs, scores, upstream)[0],
-    )
-    assert torch.autograd.gradcheck(NORMALIZERS["softmax"](), scores)
+    exact = torch.autograd.grad(normalizer(scores), (scores, *parameters), upstream)
+    with torch.no_grad():
+        statistics = normalizer.statistics(scores)
+        weights = normalizer.weights(scores, statistics)
+        ours = normalizer.gradient(weights, upstream.clone(), scores, statistics, parameters)
+    assert len(ours) == 1 + len(parameters)
+    for a, b in zip(ours, exact, strict=True):
+        assert_close(a, b, atol=1e-8, rtol=1e-8)
+    assert (ours[0][0, 2] == 0).all()
+
+
+def test_definitions_are_differentiable(normalizer):
+    scores = 3 * torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(normalizer, scores)
 
 
 def test_large_scores_do_not_overflow(normalizer):
-    scores = torch.tensor([[1e4, 1e4, -1e4], [-3e38, -3e38, -torch.inf]])
-    assert normalizer(scores).tolist() == [[0.5, 0.5, 0], [0.5, 0.5, 0]]
+    scores = torch.tensor([[1e4, 1e4, -1e4], [-3e38, -3e38, -torch.inf]]).expand(2, 2, 3)
+    for weights in (
+        normalizer.float()(scores),
+        normalizer.weights(scores, normalizer.statistics(scores)),
+    ):
+        assert weights.isfinite().all()
+        if normalizer.name in SUM_TO_ONE:
+            assert_close(weights[0], torch.tensor([[0.5, 0.5, 0], [0.5, 0.5, 0]]))
 
 
-def test_tiles_of_a_row_make_the_row(normalizer):
-    scores = 3 * torch.randn(7, 9, dtype=torch.float64)
-    scores[0, :4] = scores[1, 4:] = scores[2, :] = -torch.inf
-    tiles = scores.split([4, 1, 4], -1)
-    statistics = normalizer.statistics(iter(tiles))
-    tiled = torch.cat([normalizer.weights(tile, statistics) for tile in tiles], -1)
-    assert_close(tiled, normalizer(scores))
-    assert (tiled[2] == 0).all()
+def test_sums(normalizer):
+    total = normalizer(torch.randn(2, 5, 9, dtype=torch.float64)).sum(-1)
+    if normalizer.name in SUM_TO_ONE:
+        assert_close(total, torch.ones_like(total))
+    else:
+        assert (total < 1).all() or normalizer.name == "sigmoid"
 
 
 def test_what_is_called_shift_invariant_is(normalizer):
-    scores = torch.randn(3, 9, dtype=torch.float64)
+    scores = torch.randn(2, 3, 9, dtype=torch.float64)
     same = torch.allclose(normalizer(scores), normalizer(scores + 1.5))
     assert same == normalizer.shift_invariant
+
+
+def test_support_is_exact():
+    scores = torch.tensor([[0.0, -0.4, -5.0, -0.9]])
+    assert (Sparsemax()(scores) > 0).tolist() == [[True, True, False, False]]
+    tied = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0]])
+    assert (TopK(k=2)(tied) > 0).tolist() == [[False, True, True, True, False]]
+    with pytest.raises(RegardError, match="at least one key"):
+        TopK(k=0)
+    with pytest.raises(RegardError, match="between 1 and 2"):
+        Entmax(alpha=2.0)
+
+
+def test_the_largest_by_groups_are_the_largest():
+    for size in (64, 1024, 1040):
+        scores = torch.randn(3, 5, size)
+        assert torch.equal(largest(scores, 8), scores.topk(8, -1).values)
+    same = torch.zeros(2, 1024)
+    assert torch.equal(largest(same, 8), torch.zeros(2, 8))

@@ -3,93 +3,123 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
-from regard.attention.scores import Score
+from regard.attention.kernels.additive import can_compile
+from regard.attention.kernels.tiled import Sizes
+from regard.attention.masks import Kind
 from regard.errors import RegardError
 
-Kernel = Literal["exact", "plain", "fused"]
+Kernel = Literal["exact", "plain", "fused", "tiled"]
 
-#: Up to this many keys, plain matrix products beat torch's fused kernel in bfloat16 on a CPU with
-#: AMX (1.55 times over a training step). In float32 and float64 the fused kernel wins at every
-#: length, masks included: 1.1 times at 64 keys, 1.5 at 256, 1.8 at 512, forward and backward.
-PLAIN_BFLOAT16_KEYS = 512
+
+@dataclass(frozen=True)
+class Constants:
+    """What the plan depends on beside the call, measured on a machine of two cores.
+
+    ``regard bench attention --calibrate`` measures them anew; a run keeps those that it began with.
+    """
+
+    #: Up to this many keys, plain matrix products beat torch's fused kernel in bfloat16 on a CPU
+    #: with AMX (1.55 times over a training step). In float32 and float64 the fused kernel wins at
+    #: every length, masks included: 1.1 times at 64 keys, 1.5 at 256, 1.8 at 512, with backward.
+    plain_bfloat16_keys: int = 512
+    #: Up to so many pairs (over the batch) the whole table is no larger than a strip.
+    exact_pairs: int = 2**14
+    #: Up to so many queries × keys torch's fused kernel gets a mask of pairs whole.
+    fused_pairs: int = 2**20
+    #: Numbers in a strip of scores.
+    strip_numbers: int = 2**19
+    #: From so many pairs × hidden units a call of an additive score is worth compiling for.
+    compile_hidden: int = 2**27
+
+
+SHIPPED = Constants()
 
 _asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
+_constants: ContextVar[Constants] = ContextVar("regard_constants", default=SHIPPED)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A path and the reason for it."""
+    """A path, the reason for it, and the memory that it takes beside inputs and gradients."""
 
     kernel: Kernel
     why: str
+    megabytes: float = 0.0
+    compiled: bool = False
+    sizes: Sizes = field(default_factory=Sizes)
+
+    def __str__(self) -> str:
+        how = ", compiled" if self.compiled else ""
+        return f"{self.kernel}{how}: {self.why}; about {self.megabytes:,.0f} MB beside the inputs"
 
 
 def plan(
     *,
     inner_product: bool,
     normalize: str,
-    keys: int,
+    shape: tuple[int, ...],
+    mask: Kind | None = None,
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     dropout: float = 0.0,
     finite: bool = True,
+    numbers_per_pair: int = 1,
+    hidden: int = 1,
+    value_width: int = 1,
+    additive: bool = False,
     asked: Kernel | None = None,
 ) -> Plan:
-    """The path of a call with these properties.
+    """The path of a call with these properties; ``shape`` is that of the scores.
 
-    >>> plan(inner_product=True, normalize="softmax", keys=9).kernel
+    >>> plan(inner_product=True, normalize="softmax", shape=(8, 9, 9)).kernel
     'fused'
-    >>> plan(inner_product=False, normalize="softmax", keys=9).why
-    'the score is no inner product'
+    >>> plan(inner_product=False, normalize="softmax", shape=(8, 900, 900)).why
+    'the score is no inner product: strips of rows'
     """
+    known, (n, m) = _constants.get(), shape[-2:]
+    slices = int(torch.Size(shape[:-2]).numel())
+    pairs, size = slices * n * m, dtype.itemsize / 1e6
+    per_pair = max(numbers_per_pair, hidden if additive else 1)
+    sizes = Sizes(known.strip_numbers)
+    compiled = additive and pairs * hidden >= known.compile_hidden and can_compile()
+    strip = min(pairs, sizes.numbers) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
+
+    def made(kernel: Kernel, why: str) -> Plan:
+        if kernel == "tiled":
+            return Plan(kernel, why, strip, compiled, sizes)
+        if kernel == "fused":
+            return Plan(kernel, why, 2 * n * m * size if mask == "pairs" else 0.0)
+        return Plan(kernel, why, pairs * size * (2 + per_pair))
+
+    if not n or not m:
+        return made("exact", "there is nothing to compare")
+    if asked == "exact":
+        return made("exact", "use() asks for it")
+    tiles = None
     if not inner_product:
-        return Plan("exact", "the score is no inner product")
-    if normalize != "softmax":
-        return Plan("exact", f"torch's kernels know softmax alone, not {normalize}")
-    if not finite:
-        return Plan("exact", "inputs hold NaN or infinity, which only this path keeps apart")
-    if not keys:
-        return Plan("plain", "there are no keys")
-    if asked == "exact" or (asked is not None and not dropout):
-        return Plan(asked, "use() asks for it")
-    if dropout:
-        return Plan("plain", "dropout on the weights needs them whole")
-    if dtype == torch.bfloat16 and device == "cpu" and keys <= PLAIN_BFLOAT16_KEYS:
-        return Plan("plain", f"bfloat16 and at most {PLAIN_BFLOAT16_KEYS} keys")
-    return Plan("fused", "an inner product with softmax: torch's kernel, O(n) memory")
-
-
-def explain(
-    queries: Tensor,
-    keys: Tensor,
-    score: Score,
-    *,
-    normalize: str = "softmax",
-    dropout: float = 0.0,
-) -> str:
-    """How :func:`regard.attend` would compute this call, and why.
-
-    >>> from regard.attention import SCORES
-    >>> x = torch.zeros(2, 9, 4)
-    >>> explain(x, x, SCORES["dot"](), dropout=0.1)
-    'plain: dropout on the weights needs them whole'
-    """
-    made = plan(
-        inner_product=score.inner_product,
-        normalize=normalize,
-        keys=keys.shape[-2],
-        dtype=queries.dtype,
-        device=queries.device.type,
-        dropout=dropout,
-        asked=asked(),
-    )
-    return f"{made.kernel}: {made.why}"
+        tiles = "the score is no inner product"
+    elif normalize != "softmax":
+        tiles = f"torch's kernels know softmax alone, not {normalize}"
+    elif not finite:
+        tiles = "inputs hold NaN or infinity, which torch's kernels spread"
+    elif dropout:
+        tiles = "torch's kernels drop no weights in O(n) memory"
+    if asked is not None and (asked == "tiled" or not tiles):
+        return made(asked, "use() asks for it")
+    if tiles and pairs <= known.exact_pairs and asked is None:
+        return made("exact", f"{tiles}, and the whole table is no larger than a strip")
+    if tiles:
+        return made("tiled", f"{tiles}: strips of rows")
+    if dtype == torch.bfloat16 and device == "cpu" and m <= known.plain_bfloat16_keys:
+        return made("plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys")
+    if mask == "pairs" and n * m > known.fused_pairs:
+        return made("tiled", "torch's kernel would hold the mask whole: strips of rows")
+    return made("fused", "an inner product with softmax: torch's kernel, O(n) memory")
 
 
 def asked() -> Kernel | None:
@@ -101,13 +131,25 @@ def asked() -> Kernel | None:
 def use(kernel: Kernel | str) -> Iterator[None]:
     """Compute by this path inside the block: for tests, and for finding faults.
 
-    A score that is no inner product is computed exactly all the same, and so are inputs that are
-    not finite; dropout needs the weights, so "fused" with dropout becomes "plain".
+    A call that "plain" and "fused" cannot serve (a score that is no inner product, another
+    normaliser than softmax, inputs that are not finite, dropout) goes by tiles all the same.
     """
-    if kernel not in ("exact", "plain", "fused"):
-        raise RegardError(f"no kernel is called {kernel!r}. There are: exact, plain, fused")
-    token = _asked.set(kernel)
+    if kernel not in get_args(Kernel):
+        raise RegardError(
+            f"no kernel is called {kernel!r}. There are: {', '.join(get_args(Kernel))}"
+        )
+    token = _asked.set(kernel)  # type: ignore[arg-type]
     try:
         yield
     finally:
         _asked.reset(token)
+
+
+@contextmanager
+def using(constants: Constants) -> Iterator[None]:
+    """Plan by these constants inside the block."""
+    token = _constants.set(constants)
+    try:
+        yield
+    finally:
+        _constants.reset(token)

@@ -17,7 +17,6 @@ def plain(
     scale: float,
     heads: int | None,
     allowed: Tensor | None,
-    dropout: float = 0.0,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v with the weights whole; zeros where nothing may be seen."""
     keys, values = spread(keys, heads), spread(values, heads)
@@ -25,10 +24,7 @@ def plain(
     if allowed is not None:
         bias, empty = bias_of(allowed, scores.dtype)
         scores = scores + bias
-    weights = torch.softmax(scores, -1)
-    if dropout:
-        weights = F.dropout(weights, dropout)
-    output = weights @ values
+    output = torch.softmax(scores, -1) @ values
     return output if empty is None else output.masked_fill(empty, 0)
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from regard.attention.kernels.dropout import Dropout
 from regard.attention.normalizers import Normalizer
 from regard.attention.scores import Prepared, Score, Where, spread
 
@@ -42,7 +42,7 @@ def weights(
         scores = scores.masked_fill(~allowed, -torch.inf)
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
-    result = normalizer(scores)
+    result: Tensor = normalizer(scores) if scores.shape[-1] else scores
     if faults is not None:
         result = result.masked_fill(lost_rows(faults, heads, allowed), torch.nan)
     return result
@@ -54,17 +54,26 @@ def average(
     heads: int | None,
     allowed: Tensor | None,
     faults: Faults | None = None,
-    dropout: float = 0.0,
+    dropout: Dropout | None = None,
 ) -> Tensor:
     """weights @ values: (\\*batch, n, value_width)."""
-    dropped = (F.dropout(weights, dropout) if dropout else weights).to(values.dtype)
+    if dropout is not None:
+        weights = weights * dropout.factors(weights.shape, weights.dtype, weights.device)
+    dropped = weights.to(values.dtype)
     if faults is None:
         return dropped @ spread(values, heads)
-    lost = lost_rows(faults, heads, allowed)
-    output = dropped.masked_fill(lost, 0) @ spread(values, heads)
-    seen = torch.ones_like(dropped[..., :1, :]) if allowed is None else allowed.to(dropped.dtype)
-    spoilt = seen @ spread(faults.values, heads).to(dropped.dtype) > 0
-    return output.masked_fill(lost | spoilt, torch.nan)
+    output = dropped.masked_fill(lost_rows(faults, heads, allowed), 0) @ spread(values, heads)
+    return output.masked_fill(spoilt(faults, heads, allowed), torch.nan)
+
+
+def spoilt(faults: Faults, heads: int | None, allowed: Tensor | None) -> Tensor:
+    """The outputs, (\\*batch, n, value_width), that something not finite reaches."""
+    bad = spread(faults.values, heads)
+    if allowed is None:
+        reached = bad.any(-2, keepdim=True)
+    else:
+        reached = allowed.float() @ bad.float() > 0
+    return lost_rows(faults, heads, allowed) | reached
 
 
 def lost_rows(faults: Faults, heads: int | None, allowed: Tensor | None) -> Tensor:

@@ -1,26 +1,63 @@
 """The plan is a pure function of the call."""
 
+import pytest
 import torch
 
-from regard.attention import SCORES, make_score
-from regard.attention.kernels.choose import asked, explain, plan, use
+from regard.attention import SCORES, attend, causal, explain, make_score, window
+from regard.attention.kernels.choose import SHIPPED, Constants, asked, plan, use, using
+from regard.errors import RegardError
+
+
+def kernel(**call):
+    usual = {"inner_product": True, "normalize": "softmax", "shape": (8, 300, 300)}
+    return plan(**{**usual, **call}).kernel
 
 
 def test_plans():
-    def kernel(**call):
-        return plan(**{"inner_product": True, "normalize": "softmax", "keys": 300, **call}).kernel
-
     assert kernel() == "fused"
-    assert kernel(inner_product=False) == "exact"
-    assert kernel(normalize="other") == "exact"
-    assert kernel(finite=False) == "exact"
-    assert kernel(dropout=0.1) == "plain"
+    assert kernel(inner_product=False) == "tiled"
+    assert kernel(inner_product=False, shape=(8, 4, 9)) == "exact"
+    assert kernel(normalize="sparsemax") == "tiled"
+    assert kernel(finite=False) == "tiled"
+    assert kernel(dropout=0.1) == "tiled"
+    assert kernel(dropout=0.1, shape=(8, 4, 9)) == "exact"
     assert kernel(dtype=torch.bfloat16) == "plain"
     assert kernel(dtype=torch.bfloat16, device="cuda") == "fused"
-    assert kernel(dtype=torch.bfloat16, keys=513) == "fused"
+    assert kernel(dtype=torch.bfloat16, shape=(8, 513, 513)) == "fused"
+    assert kernel(shape=(8, 5, 0)) == kernel(shape=(8, 0, 5)) == "exact"
+    assert kernel(mask="pairs") == "fused"
+    assert kernel(mask="pairs", shape=(8, 2048, 2048)) == "tiled"
+    assert kernel(mask="causal", shape=(8, 2048, 2048)) == "fused"
+
+
+def test_what_is_asked_for_is_done_where_it_can_be():
     assert kernel(asked="exact", dropout=0.1) == "exact"
-    assert kernel(asked="fused", dropout=0.1) == "plain"
-    assert kernel(asked="fused", finite=False) == "exact"
+    assert kernel(asked="plain") == "plain"
+    assert kernel(asked="tiled") == "tiled"
+    assert kernel(asked="fused", dropout=0.1, shape=(2, 3, 3)) == "tiled"
+    assert kernel(asked="fused", finite=False) == "tiled"
+
+
+def test_memory_does_not_grow_with_the_table():
+    sizes = [plan(inner_product=False, normalize="softmax", shape=(8, n, n)).megabytes
+             for n in (2048, 16384)]  # fmt: skip
+    assert sizes[0] == sizes[1] < 32
+    exact = plan(inner_product=True, normalize="softmax", shape=(8, 2048, 2048), asked="exact")
+    assert exact.megabytes > 300
+
+
+def test_compiled_from_a_fixed_amount_of_work():
+    call = {"inner_product": False, "normalize": "softmax", "additive": True, "hidden": 64}
+    assert not plan(**call, shape=(8, 256, 256)).compiled
+    assert plan(**call, shape=(8, 1024, 1024)).compiled
+    assert not plan(**{**call, "additive": False}, shape=(8, 1024, 1024)).compiled
+
+
+def test_constants_replace_those_shipped():
+    with using(Constants(exact_pairs=10**9)):
+        assert kernel(inner_product=False) == "exact"
+    assert kernel(inner_product=False) == "tiled"
+    assert Constants() == SHIPPED
 
 
 def test_use_asks_inside_its_block_alone():
@@ -31,10 +68,35 @@ def test_use_asks_inside_its_block_alone():
             assert asked() == "exact"
         assert asked() == "plain"
     assert asked() is None
+    with pytest.raises(RegardError, match="no kernel is called 'flash'"), use("flash"):
+        pass
 
 
 def test_explain_says_why():
-    x = torch.zeros(2, 5, 4)
-    assert explain(x, x, SCORES["additive"](4, 4)) == "exact: the score is no inner product"
-    assert explain(x, x, make_score("cosine", "rotary")).startswith("fused: an inner product")
-    assert explain(x, x, make_score("dot", "alibi")) == "exact: the score is no inner product"
+    x, long = torch.zeros(2, 5, 4), torch.zeros(2, 300, 4)
+    additive = SCORES["additive"](4, 4)
+    assert str(explain(x, x, x, additive)).startswith("exact: the score is no inner product, and")
+    assert explain(long, long, long, additive).kernel == "tiled"
+    assert explain(x, x, x, make_score("cosine", "rotary")).kernel == "fused"
+    assert explain(long, long, long, make_score("dot", "alibi"), causal()).kernel == "tiled"
+    assert explain(long, long, long, SCORES["dot"](), normalize="sparsemax").why.startswith(
+        "torch's kernels know softmax alone, not sparsemax"
+    )
+
+
+def test_the_path_of_a_call_is_the_one_explained(monkeypatch):
+    import sys
+
+    module = sys.modules["regard.attention.attend"]
+
+    seen = []
+    monkeypatch.setattr(module, "tiled", lambda *a: seen.append(a) or torch.zeros(2, 300, 4))
+    x = torch.zeros(2, 300, 4)
+    for score, mask, expected in (
+        (SCORES["additive"](4, 4), None, 1),
+        (SCORES["dot"](), window(3), 1),
+        (make_score("dot", "alibi"), None, 2),
+    ):
+        assert (explain(x, x, x, score, mask).kernel == "tiled") == (len(seen) < expected)
+        attend(x, x, x, score, mask)
+        assert len(seen) == expected

@@ -1,0 +1,180 @@
+"""Additive scores by a rational function: w·tanh(q + k) without a tanh per pair.
+
+tanh(q + k) = 1 − 2 / (1 + e^{2q} e^{2k}), and both exponentials are made once per row, so that a
+pair costs one multiply-add and one division a hidden unit. The derivative is 4 r (1 − r) for
+r = 1 / (1 + e^{2q} e^{2k}), so the backward computes r again, and nothing of the size of
+rows × columns × hidden is ever whole in memory.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Numbers that the eager form holds at once: a megabyte of float32, which stays in a core's cache.
+NUMBERS = 2**18
+#: Up to this in all its hidden units, a query's e^{2q} is in range, and a product with a key that
+#: is clamped to ±43 still saturates. Other rows, which are rare, take tanh itself: whether a row
+#: does follows from the row alone, so that what comes later changes no bit of what came before.
+RANGE, CLAMP = 35.0, 43.0
+
+_compiled: ContextVar[bool] = ContextVar("regard_additive_compiled", default=False)
+
+
+@contextmanager
+def compiled(wanted: bool) -> Iterator[None]:
+    """Whether strips inside the block run compiled."""
+    token = _compiled.set(wanted)
+    try:
+        yield
+    finally:
+        _compiled.reset(token)
+
+
+def can_compile() -> bool:
+    """Whether there is a C++ compiler, which torch.compile needs on a CPU."""
+    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+
+
+def scores(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
+    """w·tanh(q_i + k_j), (…, rows, columns). Differentiable once; batch axes broadcast.
+
+    From queries (…, rows, hidden), keys (…, columns, hidden) and a weight (…, hidden, 1).
+    """
+    found: Tensor = _Rational.apply(  # type: ignore[no-untyped-call]
+        queries, keys, weight.squeeze(-1), _compiled.get()
+    )
+    return found
+
+
+class _Rational(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, weight: Tensor, fast: bool) -> Tensor:
+        ctx.save_for_backward(queries, keys, weight)
+        ctx.fast = fast
+        q, k, w, shape = together(queries, keys, weight)
+        found = _forward(q, k, w, fast)
+        return found.view(*shape, *found.shape[-2:]).to(queries.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, weight = ctx.saved_tensors
+        q, k, w, shape = together(queries, keys, weight)
+        g = (
+            upstream[0]
+            .expand(*shape, *upstream[0].shape[-2:])
+            .reshape(len(q), *upstream[0].shape[-2:])
+        )
+        of_q, of_k, of_w = _backward(q, k, w, g.to(q.dtype), ctx.fast)
+        made = []
+        for found, x in ((of_q, queries), (of_k, keys), (of_w, weight)):
+            found = found.view(*shape, *found.shape[1:])
+            # A weight without heads has no batch axes; of_w is one row a slice.
+            made.append(found.sum_to_size(x.shape).to(x.dtype) if x.ndim else found.sum())
+        return (*made, None)
+
+
+def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
+    factors, hard = exponentials(q, k)
+    if fast and min(q.shape[1], k.shape[1]) > 1:
+        found: Tensor = _of_torch(_score)(factors[0], factors[1].mT.contiguous(), w)
+    else:
+        found = q.new_empty(len(q), q.shape[1], k.shape[1])
+        for i, j in _tiles(q, k):
+            r = _reciprocal(factors, i, j)
+            found[:, i, j] = (r @ w[:, None, :, None]).squeeze(-1)
+        found.mul_(-2).add_(w.sum(-1)[:, None, None])
+    if hard is None:
+        return found
+    for slice_, row in hard.nonzero().tolist():
+        found[slice_, row] = (q[slice_, row] + k[slice_]).tanh_() @ w[slice_]
+    return found
+
+
+def _backward(
+    q: Tensor, k: Tensor, w: Tensor, g: Tensor, fast: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    factors, hard = exponentials(q, k)
+    upstream = g if hard is None else g.masked_fill(hard[..., None], 0)
+    if fast and min(q.shape[1], k.shape[1]) > 1:
+        of_q, of_k, first = _of_torch(_gradients)(*factors, upstream)
+        of_w = upstream.sum((-2, -1))[:, None] - 2 * first.sum(1)
+    else:
+        of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
+        for i, j in _tiles(q, k):
+            r, part = _reciprocal(factors, i, j), upstream[:, i, j]
+            of_w += (part.flatten(1)[:, None] @ r.flatten(1, 2)).squeeze(1)
+            slope = r.addcmul_(r, r, value=-1)
+            of_q[:, i] += (part[:, :, None] @ slope).squeeze(2)
+            of_k[:, j] += slope.mul_(part[..., None]).sum(1)
+        of_w = upstream.sum((-2, -1))[:, None] - 2 * of_w
+    of_q, of_k = of_q * (4 * w[:, None]), of_k * (4 * w[:, None])
+    if hard is not None:
+        for slice_, row in hard.nonzero().tolist():
+            tanh = (q[slice_, row] + k[slice_]).tanh_()
+            slope = (1 - tanh * tanh).mul_(w[slice_])
+            of_w[slice_] += g[slice_, row] @ tanh
+            of_q[slice_, row] += g[slice_, row] @ slope
+            of_k[slice_] += g[slice_, row, :, None] * slope
+    return of_q, of_k, of_w
+
+
+def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
+    """e^{2q} and e^{2k}, both in range, and the rows of queries, (slices, rows), that are not."""
+    hard = q.abs().amax(-1) > RANGE
+    ours, theirs = q.clamp(-RANGE, RANGE), k.clamp(-CLAMP, CLAMP)
+    return (ours.mul_(2).exp_(), theirs.mul_(2).exp_()), hard if bool(hard.any()) else None
+
+
+def _reciprocal(factors: tuple[Tensor, Tensor], i: slice, j: slice) -> Tensor:
+    """r = 1 / (1 + e^{2q} e^{2k}) for a tile: (slices, rows, columns, hidden)."""
+    one = factors[0].new_ones(())
+    product = torch.addcmul(one, factors[0][:, i, None], factors[1][:, None, j])
+    return product.reciprocal_()
+
+
+def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns whose hidden units fit the cache."""
+    pairs = max(1, NUMBERS // max(1, len(q) * q.shape[2]))
+    rows = max(1, min(q.shape[1], int(pairs**0.5) // 2))
+    columns = max(1, pairs // rows)
+    for i in range(0, q.shape[1], rows):
+        for j in range(0, k.shape[1], columns):
+            yield slice(i, i + rows), slice(j, j + columns)
+
+
+def together(
+    queries: Tensor, keys: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
+    """All over one batch, which is flat, and the shape that it had."""
+    shape = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], weight.shape[:-1])
+    q = queries.expand(*shape, *queries.shape[-2:]).reshape(-1, *queries.shape[-2:])
+    k = keys.expand(*shape, *keys.shape[-2:]).reshape(-1, *keys.shape[-2:])
+    w = weight.expand(*shape, weight.shape[-1]).reshape(-1, weight.shape[-1])
+    half = (torch.float16, torch.bfloat16)
+    if q.dtype in half:
+        q, k, w = q.float(), k.float(), w.float()
+    return q, k, w, shape
+
+
+def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
+    # Keys lie across, so that neighbours in a vector register are keys and sums are its lanes.
+    r = w[:, None, :, None] / (1 + q[..., None] * k[:, None])
+    return w.sum(-1)[:, None, None] - 2 * r.sum(2)
+
+
+def _gradients(q: Tensor, k: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r = 1 / (1 + q[:, :, None] * k[:, None])
+    first, slope = (g[..., None] * r), g[..., None] * (r - r * r)
+    return slope.sum(2), slope.sum(1), first.sum(2)
+
+
+@cache
+def _of_torch(function: Callable[..., Any]) -> Callable[..., Any]:
+    made: Callable[..., Any] = torch.compile(function, dynamic=True, fullgraph=True)
+    return made

@@ -1,0 +1,45 @@
+"""Dropout by counting: whether a weight is kept follows from its place, so no tiling changes it."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import WHOLE, Tile
+
+
+class Dropout(NamedTuple):
+    """Each weight of a call is lost with probability ``rate``; ``seed`` belongs to the call."""
+
+    rate: float
+    seed: int
+
+    @classmethod
+    def drawn(cls, rate: float) -> "Dropout | None":
+        """With a seed from torch's generator; None for a rate of 0."""
+        return cls(rate, int(torch.randint(2**31, ()))) if rate else None
+
+    def factors(
+        self, shape: torch.Size, dtype: torch.dtype, device: torch.device, tile: Tile = WHOLE
+    ) -> Tensor:
+        """0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m); all of them by default."""
+        slices = torch.arange(shape[:-2].numel(), device=device).view(*shape[:-2], 1, 1)
+        rows = torch.arange(shape[-2], device=device)[tile.rows, None]
+        columns = torch.arange(shape[-1], device=device)[tile.columns]
+        across = _mixed(_mixed(slices + self.seed) + rows).int()
+        number = across + _mixed(columns + 2**33 + self.seed).int()
+        # Two rounds of fold and multiply with MurmurHash3's factors, in 32 bits that wrap; the high
+        # bits, which are compared, depend on all.
+        for factor in (-2048144789, -1028477387):
+            number ^= number >> 15
+            number *= factor
+        kept = number >= int(-(2**31) + self.rate * 2**32)
+        return kept.to(dtype).mul_(1 / (1 - self.rate))
+
+
+def _mixed(numbers: Tensor) -> Tensor:
+    """SplitMix64's finish (Steele et al. 2014): neighbours become unlike; 31 bits of it."""
+    numbers = numbers * -7046029254386353131
+    numbers = (numbers ^ ((numbers >> 30) & (2**34 - 1))) * -4658895280553007687
+    numbers = (numbers ^ ((numbers >> 27) & (2**37 - 1))) * -7723592293110705685
+    return (numbers ^ ((numbers >> 31) & (2**33 - 1))) & (2**31 - 1)

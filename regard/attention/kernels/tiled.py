@@ -1,0 +1,500 @@
+"""Any score × mask × normaliser × dropout in O(n) memory: strips of rows, and a backward that
+computes them again.
+
+A strip is some queries by all the keys that any of them may see: whole rows, so that a normaliser
+may do with them what it likes. Its size is a constant, whatever the number of keys: a strip of
+longer rows has fewer of them. Blocks of keys that the mask hides from a whole strip are left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels import additive
+from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.exact import Faults, spoilt
+from regard.attention.masks import Blocks, Tile
+from regard.attention.normalizers import Normalizer
+from regard.attention.scores import Prepared, Score, Where, spread
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.attention.attend import Sight
+
+
+class Strip(NamedTuple):
+    """A part of the batch (None: all of it), some rows, and the columns they may see.
+
+    ``whole``: every pair may be seen, so the mask need not be asked.
+    """
+
+    batch: slice | None
+    tile: Tile
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How strips are cut: numbers in a strip of scores, rows and columns of a mask's blocks."""
+
+    numbers: int = 2**19
+    rows: int = 128
+    columns: int = 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call computes, but for its tensors."""
+
+    score: Score
+    normalizer: Normalizer
+    sight: "Sight"
+    strips: Sequence[Strip]
+    sizes: Sizes
+    dropout: Dropout | None
+    faults: Faults | None
+    compiled: bool
+    parts: tuple[int, int]  # tensors of prepared queries and keys; then come parameters
+    tuples: tuple[bool, bool]  # whether prepared queries and keys are tuples
+
+
+def tiled(
+    queries: Prepared,
+    keys: Prepared,
+    values: Tensor,
+    score: Score,
+    normalizer: Normalizer,
+    sight: "Sight",
+    dropout: Dropout | None = None,
+    faults: Faults | None = None,
+    sizes: Sizes = Sizes(),
+    compiled: bool = False,
+) -> Tensor:
+    """normalize(score(q, k)) v for prepared queries and keys, (\\*batch, n, value_width).
+
+    Keys and values have all of the queries' heads. Differentiable once, in the prepared queries
+    and keys, the values, and the parameters of score and normaliser.
+    """
+    ours, theirs = _parts(queries), _parts(keys)
+    parameters = [*score.parameters(), *normalizer.parameters()]
+    batch = torch.broadcast_shapes(values.shape[:-2], sight.shape[:-2])
+    fits = batch == sight.shape[:-2]
+    if faults is not None:
+        keys_, values_ = (spread(x, sight.heads) for x in (faults.keys[..., None], faults.values))
+        faults = Faults(faults.queries, keys_[..., 0], values_)
+    work = Work(
+        score,
+        normalizer,
+        sight,
+        strips_of(sight, sizes, split=fits),
+        sizes,
+        dropout,
+        faults,
+        compiled,
+        (len(ours), len(theirs)),
+        (isinstance(queries, tuple), isinstance(keys, tuple)),
+    )
+    if torch.is_grad_enabled():
+        refuse_captured(work, queries, keys)
+    output: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
+        work, values, *ours, *theirs, *parameters
+    )
+    return output
+
+
+def strips_of(sight: "Sight", sizes: Sizes, split: bool = True) -> list[Strip]:
+    """How a call is cut, from its shape and its mask's reach; ``split``: the batch may be too.
+
+    First rows, then, where not even sixteen rows fit, parts of the batch, then rows again.
+    """
+    *batch, n, m = sight.shape
+    slices = sight.shape[:-2].numel()
+    splits = split and batch and len(batch) > (1 if sight.heads else 0) and batch[0] > 1
+    found = []
+    for rows, columns, whole in regions(sight, sizes):
+        seen = m if isinstance(columns, slice) and columns.stop is None else _count(columns)
+        part, per = len(range(*rows.indices(n))), slices
+        chunks: list[slice | None] = [None]
+        if splits and slices * min(part, 16) * seen > sizes.numbers:
+            each = slices // batch[0]
+            take = max(1, sizes.numbers // max(1, each * min(part, 16) * seen))
+            chunks = [slice(i, min(i + take, batch[0])) for i in range(0, batch[0], take)]
+            per = each * min(take, batch[0])
+        step = max(1, min(part, sizes.numbers // max(1, per * seen)))
+        for chunk in chunks:
+            for first in range(rows.start, rows.start + part, step):
+                piece = slice(first, min(first + step, rows.start + part))
+                found.append(Strip(chunk, Tile(piece, columns), whole))
+    return found
+
+
+def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
+    """Rows with the columns that the mask lets any of them see, and whether all see all of these.
+
+    Rows that see nothing are left out.
+    """
+    n, m = sight.shape[-2:]
+    everything = slice(None)
+    if sight.mask is None:
+        yield slice(0, n), everything, True
+        return
+    if sight.mask.kind == "keys":
+        yield slice(0, n), everything, False
+        return
+    blocks = Blocks.of(sight.rows, sizes.rows), Blocks.of(sight.columns, sizes.columns)
+    may, must = sight.mask.reach(*blocks)
+    whole = ((must | ~may).all(1)).tolist()
+    count, first = may.sum(1).tolist(), may.int().argmax(1).tolist()
+    last = (may.shape[1] - 1 - may.flip(1).int().argmax(1)).tolist()
+    for i, number in enumerate(count):
+        if not number:
+            continue
+        rows = slice(i * sizes.rows, min((i + 1) * sizes.rows, n))
+        columns: slice | Tensor = slice(
+            first[i] * sizes.columns, min((last[i] + 1) * sizes.columns, m)
+        )
+        if number < last[i] + 1 - first[i]:
+            places = may[i].repeat_interleave(sizes.columns)[:m].nonzero().flatten()
+            columns = places.to(sight.columns.device)
+        yield rows, columns, whole[i]
+
+
+def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
+    """Whatever compare needs a gradient for comes from prepare or is a registered parameter."""
+    if not work.strips:
+        return
+    batch, tile, _ = work.strips[0]
+    corner = Tile(slice(tile.rows.start, tile.rows.start + 1), taken(tile.columns, slice(0, 1)))
+    place = Strip(batch, corner, False)
+    with torch.enable_grad():
+        scores = call(
+            work,
+            [x.detach() for x in pick(_parts(queries), place, -2, work.sight)],
+            [x.detach() for x in pick(_parts(keys), place, -1, work.sight)],
+            where_of(work.sight, place),
+            [x.detach() for x in work.score.parameters()],
+        )
+    if scores.requires_grad:
+        raise RegardError(
+            f"{type(work.score).__name__}.compare uses a tensor that needs a gradient and is "
+            "neither a registered parameter nor from prepare_queries or prepare_keys: make it an "
+            "nn.Parameter of the score"
+        )
+
+
+class _Tiled(torch.autograd.Function):
+    """Strips forward, strips again backward."""
+
+    @staticmethod
+    def forward(ctx: Any, work: Work, values: Tensor, *tensors: Tensor) -> Tensor:
+        ours, theirs, _ = split(work, tensors)
+        shape = torch.broadcast_shapes(work.sight.shape[:-2], values.shape[:-2])
+        output = values.new_zeros(*shape, work.sight.shape[-2], values.shape[-1])
+        kept: list[tuple[Tensor, ...]] = []
+        for strip in work.strips:
+            with additive.compiled(work.compiled):
+                scores, allowed = scores_of(work, strip, ours, theirs)
+            statistics = work.normalizer.statistics(scores)
+            weights = work.normalizer.weights(scores, statistics)
+            used = dropped(work, strip, weights)
+            seen = pick([values], strip, -1, work.sight)[0]
+            made = used.to(values.dtype) @ seen
+            if work.faults is not None:
+                bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
+                made = made.masked_fill(bad, torch.nan)
+            put(output, strip, work.sight).copy_(made)
+            kept.append(statistics)
+        ctx.work, ctx.kept = work, kept
+        ctx.cast = (
+            torch.is_autocast_enabled(values.device.type),
+            torch.get_autocast_dtype(values.device.type),
+        )
+        ctx.save_for_backward(values, *tensors)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RegardError(
+                "the tiled kernel is differentiable once; for second derivatives compute inside "
+                "`with regard.attention.use('exact'):`"
+            )
+        values, *tensors = ctx.saved_tensors
+        enabled, dtype = ctx.cast
+        with (
+            additive.compiled(ctx.work.compiled),
+            torch.autocast(values.device.type, dtype, enabled),
+        ):
+            return None, *backward(ctx.work, ctx.kept, values, tensors, upstream[0])
+
+
+def backward(
+    work: Work,
+    kept: Sequence[tuple[Tensor, ...]],
+    values: Tensor,
+    tensors: Sequence[Tensor],
+    upstream: Tensor,
+) -> list[Tensor]:
+    """Gradients of the values and of all tensors, strip by strip."""
+    ours, theirs, rest = split(work, tensors)
+    of_score = len(list(work.score.parameters()))
+    of_values, found = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
+    to_ours, to_theirs, to_rest = split(work, found)
+    for strip, statistics in zip(work.strips, kept, strict=True):
+        # Where a score holds many numbers a pair, its columns are computed some at a time, and
+        # once more for their gradient; else once, and the graph is kept.
+        parts = parts_of(work, strip, ours, theirs)
+        graph = Graph.of(work, strip, ours, theirs, rest[:of_score]) if len(parts) == 1 else None
+        if graph is None:
+            scores, _ = scores_of(work, strip, ours, theirs)
+        else:
+            scores, _ = masked(work, strip, graph.scores.detach())
+        weights = work.normalizer.weights(scores, statistics)
+        given = put(upstream, strip, work.sight)
+        if work.faults is not None:
+            allowed = None if strip.whole else allowed_in(work, strip)
+            bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
+            given = given.masked_fill(bad, 0)
+        seen, gathered = pick([values], strip, -1, work.sight)[0], values.dtype
+        of_weights = (given.to(gathered) @ seen.mT).to(scores.dtype)
+        used = weights
+        if work.dropout is not None:
+            factors = factors_of(work, strip, weights)
+            of_weights, used = of_weights * factors, weights * factors
+        add(of_values, strip, -1, work.sight, used.to(gathered).mT @ given.to(gathered))
+        of_scores, *more = work.normalizer.gradient(
+            weights, of_weights, scores, statistics, tuple(rest[of_score:])
+        )
+        for total, part in zip(to_rest[of_score:], more, strict=True):
+            total += part
+        totals = (to_ours, to_theirs, to_rest[:of_score])
+        if graph is not None:
+            graph.send(of_scores, totals)
+        else:
+            for chunk, small in parts:
+                Graph.of(work, small, ours, theirs, rest[:of_score]).send(
+                    of_scores[..., chunk], totals
+                )
+    return [of_values, *found]
+
+
+@dataclass
+class Graph:
+    """The scores of a strip with what is needed to send a gradient back through them."""
+
+    work: Work
+    strip: Strip
+    leaves: tuple[list[Tensor], list[Tensor], list[Tensor]]
+    scores: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        work: Work,
+        strip: Strip,
+        ours: Sequence[Tensor],
+        theirs: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+    ) -> "Graph":
+        """Compute them, with a graph of their own."""
+        mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
+        leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
+        with torch.enable_grad():
+            made = call(work, leaves[0], leaves[1], where_of(work.sight, strip), leaves[2])
+        return cls(work, strip, leaves, made)
+
+    def send(self, upstream: Tensor, totals: Sequence[Sequence[Tensor]]) -> None:
+        """Add the gradients of prepared queries, of keys and of parameters."""
+        of = [x for group in self.leaves for x in group if x.requires_grad]
+        if not self.scores.requires_grad or not of:
+            return
+        upstream = upstream.to(self.scores.dtype)
+        if upstream.shape != self.scores.shape:
+            upstream = upstream.sum_to_size(self.scores.shape)
+        found = iter(torch.autograd.grad(self.scores, of, upstream, allow_unused=True))
+        for side, (leaves, of_side) in enumerate(zip(self.leaves, totals, strict=True)):
+            for x, total in zip(leaves, of_side, strict=True):
+                more = next(found) if x.requires_grad else None
+                if more is None:
+                    continue
+                if side == 2:
+                    total += more
+                else:
+                    add(total, self.strip, side - 2, self.work.sight, more)
+
+
+def scores_of(
+    work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
+) -> tuple[Tensor, Tensor | None]:
+    """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
+    made = []
+    for _, small in parts_of(work, strip, ours, theirs):
+        mine, others = pick(ours, small, -2, work.sight), pick(theirs, small, -1, work.sight)
+        made.append(compare(work, mine, others, where_of(work.sight, small)))
+    return masked(work, strip, made[0] if len(made) == 1 else torch.cat(made, -1))
+
+
+def parts_of(
+    work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
+) -> list[tuple[slice, Strip]]:
+    """The columns that a score compares at once, by place in the strip, and as strips.
+
+    All of them, unless it holds so many numbers a pair that these would outgrow a strip.
+    """
+    seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else _count(strip.tile.columns)
+    held = work.score.numbers_per_pair(joined(theirs, work.tuples[1]))
+    if held <= 1:
+        return [(slice(0, seen), strip)]
+    slices = max(
+        part(x, strip.batch, len(work.sight.shape))[..., 0, 0].numel() for x in (ours[0], theirs[0])
+    )
+    rows = strip.tile.rows.stop - strip.tile.rows.start
+    step = max(16, work.sizes.numbers // max(1, slices * rows * held))
+    if step >= seen:
+        return [(slice(0, seen), strip)]
+    chunks = [slice(i, min(i + step, seen)) for i in range(0, seen, step)]
+    tile = strip.tile
+    return [
+        (chunk, strip._replace(tile=Tile(tile.rows, taken(tile.columns, chunk))))
+        for chunk in chunks
+    ]
+
+
+def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
+    """Some of a strip's columns."""
+    if isinstance(columns, Tensor):
+        return columns[chunk]
+    start = columns.start or 0
+    return slice(start + chunk.start, start + chunk.stop)
+
+
+def compare(work: Work, mine: Sequence[Tensor], others: Sequence[Tensor], where: Where) -> Tensor:
+    """The scores of prepared queries and keys, by the module as it is."""
+    return work.score.tile(joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
+
+
+def call(
+    work: Work,
+    mine: Sequence[Tensor],
+    others: Sequence[Tensor],
+    where: Where,
+    parameters: Sequence[Tensor],
+) -> Tensor:
+    """The same with other tensors as the module's parameters."""
+    if not parameters:
+        return compare(work, mine, others, where)
+    named = dict(zip((n for n, _ in work.score.named_parameters()), parameters, strict=True))
+    made: Tensor = torch.func.functional_call(
+        work.score, named, (joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
+    )
+    return made
+
+
+def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+    """−inf where the mask hides; over the whole batch, in a dtype that sums well."""
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        scores = scores.float()
+    sight = work.sight
+    shape = list(sight.shape[:-2])
+    if strip.batch is not None:
+        shape[0] = strip.batch.stop - strip.batch.start
+    full = (*shape, *scores.shape[-2:])
+    if scores.shape != full:
+        scores = scores.expand(full)
+    if strip.whole:
+        return scores, None
+    allowed = allowed_in(work, strip)
+    return scores.masked_fill(~allowed, -torch.inf), allowed
+
+
+def allowed_in(work: Work, strip: Strip) -> Tensor:
+    """What the mask allows in a strip."""
+    return part(work.sight.allows(strip.tile), strip.batch, len(work.sight.shape))
+
+
+def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
+    """The weights as they are used."""
+    return weights if work.dropout is None else weights * factors_of(work, strip, weights)
+
+
+def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
+    """Dropout's factors for a strip."""
+    assert work.dropout is not None
+    shape = work.sight.shape
+    factors = work.dropout.factors(shape, weights.dtype, weights.device, strip.tile)
+    return part(factors, strip.batch, len(shape))
+
+
+def faults_of(faults: Faults, strip: Strip, sight: "Sight") -> Faults:
+    """Those of a strip's rows and columns."""
+    ours = pick([faults.queries.unsqueeze(-1)], strip, -2, sight)[0].squeeze(-1)
+    keys = pick([faults.keys.unsqueeze(-1)], strip, -1, sight)[0].squeeze(-1)
+    return Faults(ours, keys, pick([faults.values], strip, -1, sight)[0])
+
+
+def where_of(sight: "Sight", strip: Strip) -> Where:
+    """The positions of a strip."""
+    rows, columns = sight.where
+    axes = len(sight.shape) - 1
+    return (
+        part(rows, strip.batch, axes)[..., strip.tile.rows],
+        part(columns, strip.batch, axes)[..., strip.tile.columns],
+    )
+
+
+def pick(tensors: Sequence[Tensor], strip: Strip, side: int, sight: "Sight") -> list[Tensor]:
+    """The rows of queries (side −2) or of keys (side −1) that belong to a strip."""
+    index = strip.tile.rows if side == -2 else strip.tile.columns
+    axes = len(sight.shape)
+    return [part(x, strip.batch, axes)[..., index, :] for x in tensors]
+
+
+def put(x: Tensor, strip: Strip, sight: "Sight") -> Tensor:
+    """The rows of an output that belong to a strip, as a view."""
+    return part(x, strip.batch, len(sight.shape))[..., strip.tile.rows, :]
+
+
+def add(total: Tensor, strip: Strip, side: int, sight: "Sight", more: Tensor) -> None:
+    """Add a strip's gradient to the whole one."""
+    index = strip.tile.rows if side == -2 else strip.tile.columns
+    target = part(total, strip.batch, len(sight.shape))
+    wanted = (*target.shape[:-2], *more.shape[-2:])
+    more = more.to(total.dtype)
+    if more.shape != wanted:
+        more = more.sum_to_size(wanted)
+    if isinstance(index, Tensor):
+        target.index_add_(-2, index, more)
+    else:
+        target[..., index, :] += more
+
+
+def part(x: Tensor, batch: slice | None, axes: int) -> Tensor:
+    """Some of the batch's first axis, where x has it."""
+    return x if batch is None or x.ndim < axes or x.shape[0] == 1 else x[batch]
+
+
+def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Prepared queries, prepared keys, parameters."""
+    one, two = work.parts
+    return list(tensors[:one]), list(tensors[one : one + two]), list(tensors[one + two :])
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A tensor of its own in a new graph."""
+    return x.detach().requires_grad_(x.dtype.is_floating_point)
+
+
+def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:
+    """What a prepare method gave."""
+    return tuple(parts) if as_tuple else parts[0]
+
+
+def _parts(prepared: Prepared) -> tuple[Tensor, ...]:
+    return prepared if isinstance(prepared, tuple) else (prepared,)
+
+
+def _count(columns: slice | Tensor) -> int:
+    return len(columns) if isinstance(columns, Tensor) else columns.stop - columns.start
