@@ -15,8 +15,11 @@ if TYPE_CHECKING:
         KeyValueCache,
         Mask,
         MultiHeadAttention,
+        Normalizer,
         Score,
         attend,
+        explain,
+        use,
     )
     from regard.runs import load
     from regard.studies.compare import compare
@@ -28,11 +31,14 @@ __all__ = [
     "KeyValueCache",
     "Mask",
     "MultiHeadAttention",
+    "Normalizer",
     "RegardError",
     "Score",
     "attend",
     "compare",
+    "explain",
     "load",
+    "use",
 ]
 
 _HOMES = {"compare": "regard.studies.compare", "load": "regard.runs"}

@@ -420,3 +420,22 @@ def test_keys_of_task_model_and_training_do_not_meet() -> None:
     assert sections["data"].keys() & sections["network"].keys() == {"length"}
     both = Config.make("sentiment", "transformer", ["length=50"])
     assert both.sections()["data"]["length"] == both.sections()["network"]["length"] == 50
+
+
+def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
+    from regard.attention.kernels import choose
+
+    with choose.using(choose.Constants(exact_pairs=123)):
+        run = runs.start(tmp_path / "run", overrides=["steps=2", "examples=60"])
+        list(run.train())
+    kept = json.loads((tmp_path / "run" / "env.json").read_text())["kernels"]
+    assert kept["exact_pairs"] == 123
+    seen = []
+    plan = choose.plan
+    monkeypatch.setattr(
+        choose, "plan", lambda **call: seen.append(choose.constants()) or plan(**call)
+    )
+    runs.load(tmp_path / "run").predict("good")
+    assert seen
+    assert all(constants.exact_pairs == 123 for constants in seen)
+    assert choose.constants().exact_pairs == choose.SHIPPED.exact_pairs

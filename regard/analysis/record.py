@@ -5,10 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.attention import Attended, Attention
+from regard.attention.kernels.summary import Summary
+
+#: Queries × keys above which a layer's weights are summed up at once and its inputs let go.
+LONG = 1024 * 1024
 
 
 @dataclass
@@ -16,15 +20,18 @@ class Recording:
     """What each `Attention` layer answered in the model's last forward pass, in order of calls.
 
     ``layers``: (the layer's name in the model, what it answered); weights are computed when
-    they are asked for.
+    they are asked for. Of a call with more than `LONG` pairs a head it holds the `Summary`.
     """
 
-    layers: list[tuple[str, Attended]] = field(default_factory=list)
+    layers: list[tuple[str, Attended | Summary]] = field(default_factory=list)
 
 
 @contextmanager
-def record(model: nn.Module) -> Iterator[Recording]:
+def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
     """While inside, keep what every `Attention` layer of the model answers.
+
+    A layer with more than ``long`` queries × keys is summed up by its ``top`` keys a query, so that
+    a whole model on a long text takes O(n) memory.
 
     >>> import torch
     >>> from regard.attention import MultiHeadAttention
@@ -39,8 +46,9 @@ def record(model: nn.Module) -> Iterator[Recording]:
         model.register_forward_pre_hook(lambda *_: recording.layers.clear())
     ]
     for name, layer in model.named_modules():
-        if isinstance(layer, Attention):
-            handles.append(layer.register_forward_hook(_keep(recording, name)))
+        # What Linformer's queries look at are mixtures, and no words.
+        if isinstance(layer, Attention) and layer.compress is None:
+            handles.append(layer.register_forward_hook(_keep(recording, name, long, top)))
     try:
         yield recording
     finally:
@@ -48,8 +56,14 @@ def record(model: nn.Module) -> Iterator[Recording]:
             handle.remove()
 
 
-def _keep(recording: Recording, name: str) -> Any:
+def table(seen: Attended | Summary) -> Tensor:
+    """The weights, (\\*batch, n, m); of a summary those that it names, 0 elsewhere."""
+    return seen.dense() if isinstance(seen, Summary) else seen.weights
+
+
+def _keep(recording: Recording, name: str, long: int, top: int) -> Any:
     def hook(layer: nn.Module, inputs: Any, attended: Attended) -> None:
-        recording.layers.append((name, attended))
+        seen = attended.summary(top) if attended.pairs > long else attended
+        recording.layers.append((name, seen))
 
     return hook

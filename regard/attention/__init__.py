@@ -4,6 +4,7 @@ from regard.attention.attend import Attended, attend, explain
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels.choose import use
 from regard.attention.layer import Attention
+from regard.attention.linformer import COMPRESS, Linformer, named_compress
 from regard.attention.masks import (
     Mask,
     bigbird,
@@ -20,17 +21,22 @@ from regard.attention.masks import (
 )
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizers import NORMALIZERS, Normalizer
+from regard.attention.patterns import PATTERNS, named_mask
 from regard.attention.positions import POSITIONS, input_positions, make_score, sinusoidal
-from regard.attention.scores import SCORES, InnerProduct, Score
+from regard.attention.score import InnerProduct, Score
+from regard.attention.scores import SCORES
 
 __all__ = [
+    "COMPRESS",
     "NORMALIZERS",
+    "PATTERNS",
     "POSITIONS",
     "SCORES",
     "Attended",
     "Attention",
     "InnerProduct",
     "KeyValueCache",
+    "Linformer",
     "Mask",
     "MultiHeadAttention",
     "Normalizer",
@@ -47,6 +53,8 @@ __all__ = [
     "lengths",
     "lengths_per_query",
     "make_score",
+    "named_compress",
+    "named_mask",
     "others",
     "prefix",
     "sinusoidal",

@@ -11,11 +11,13 @@ from torch import Tensor
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.summary import Summary, summarize
 from regard.attention.kernels.tiled import tiled
 from regard.attention.masks import WHOLE, Kind, Mask, Tile, as_mask
-from regard.attention.normalizers import NORMALIZERS, Normalizer
-from regard.attention.scores import Prepared, Score, Where, spread
+from regard.attention.normalizers import NORMALIZERS, Normalizer, TopK
+from regard.attention.score import Prepared, Score, Where, spread
 from regard.errors import RegardError, look_up
+from regard.parts import is_part, load_part
 
 #: Answers of a mask that are looked at together when all are.
 SEEN = 2**22
@@ -31,10 +33,17 @@ class Attended:
     """What attention gives: the ``output``, and the ``weights`` for who asks."""
 
     def __init__(
-        self, output: Tensor, weigh: Callable[[], Tensor], sources: Iterable[Tensor]
+        self,
+        output: Tensor,
+        weigh: Callable[[], Tensor],
+        summarize: Callable[[int], Summary],
+        sources: Iterable[Tensor],
+        pairs: int,
     ) -> None:
         self.output = output
-        self._weigh = weigh
+        #: Queries × keys, of one head of one batch row.
+        self.pairs = pairs
+        self._weigh, self._summarize = weigh, summarize
         self._weights: Tensor | None = None
         # Tensors made under inference_mode keep no version.
         self._sources = [(x, x._version) for x in sources if not x.is_inference()]
@@ -47,13 +56,26 @@ class Attended:
         if those have been changed in place since.
         """
         if self._weights is None:
-            if any(x._version != version for x, version in self._sources):
-                raise RegardError(
-                    "inputs or parameters have changed since attention was computed: "
-                    "read .weights before the next step"
-                )
+            self._refuse_if_changed("weights")
             self._weights = self._weigh()
         return self._weights
+
+    def summary(self, top: int = 16) -> Summary:
+        """The ``top`` keys of each query, its entropy, and the mass of each key: never n × m.
+
+        Errors as of ``weights``; a ``top`` below 1.
+        """
+        if top < 1:
+            raise RegardError(f"a summary names at least one key, not {top}")
+        self._refuse_if_changed("summary()")
+        return self._summarize(top)
+
+    def _refuse_if_changed(self, what: str) -> None:
+        if any(x._version != version for x, version in self._sources):
+            raise RegardError(
+                "inputs or parameters have changed since attention was computed: "
+                f"read .{what} before the next step"
+            )
 
 
 def attend(
@@ -243,7 +265,7 @@ class Call:
             weigh = lambda: weights  # noqa: E731
         elif self.plan.kernel == "tiled":
             output = tiled(
-                spread_all(self.queries, None),
+                self.queries,
                 spread_all(self.keys, heads),
                 spread(self.values, heads),
                 self.score,
@@ -256,7 +278,24 @@ class Call:
             )
         else:
             output = self.by_dot()
-        return Attended(output.to(self.dtype), weigh, self.sources)
+        n, m = self.sight.shape[-2:]
+        return Attended(output.to(self.dtype), weigh, self.summarize, self.sources, n * m)
+
+    def summarize(self, top: int) -> Summary:
+        """The weights, summed up strip by strip."""
+        heads, sizes, compiled = self.sight.heads, self.plan.sizes, self.plan.compiled
+        keys, sight = spread_all(self.keys, heads), self.sight
+        return summarize(
+            self.queries,
+            keys,
+            self.score,
+            self.normalizer,
+            sight,
+            self.faults,
+            sizes,
+            compiled,
+            top,
+        )
 
     def weigh(self) -> Tensor:
         """The weights, whole, before dropout."""
@@ -405,9 +444,19 @@ def first(prepared: Prepared) -> Tensor:
 
 
 def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
-    """A normaliser, by name or as it is."""
+    """A normaliser, by name ("top-k-4" says how many), as the user's ``FILE.py:Name``, or as it is.
+
+    >>> named("top-k-4").k
+    4
+    """
     if isinstance(normalize, Normalizer):
         return normalize
+    if is_part(normalize):
+        own: type[Normalizer] = load_part(normalize, Normalizer, "normalizer")
+        return own(heads)
+    base, _, number = normalize.rpartition("-")
+    if base == TopK.name and number.isdecimal():
+        return TopK(heads, k=int(number))
     return look_up(NORMALIZERS, normalize, "normalizer")(heads)
 
 

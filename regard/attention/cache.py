@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.scores import Prepared
+from regard.attention.score import Prepared
 from regard.errors import RegardError
 
 

@@ -5,15 +5,19 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, attend, named
 from regard.attention.cache import KeyValueCache
-from regard.attention.masks import Mask
+from regard.attention.linformer import Linformer, compressed, refuse_positional
+from regard.attention.masks import Mask, as_mask
 from regard.attention.normalizers import Normalizer
-from regard.attention.scores import Score
+from regard.attention.score import Score
+from regard.errors import RegardError
 
 
 class Attention(nn.Module):
     """:func:`attend` with its score, normaliser and dropout kept; dropout in training mode only.
 
-    A forward hook on it sees the :class:`Attended` of every call.
+    A forward hook on it sees the :class:`Attended` of every call. With ``compress`` the queries
+    attend to a few mixtures of the keys, and the weights are over those: masks may hide keys from
+    all queries alike, nothing else, and neither caches nor scores by position have a meaning.
     """
 
     def __init__(
@@ -23,9 +27,13 @@ class Attention(nn.Module):
         dropout: float = 0.0,
         *,
         heads: int | None = None,
+        compress: Linformer | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
+        if compress is not None:
+            refuse_positional(score)
+        self.compress = compress
         self.score, self.dropout = score, dropout
         self.normalize = named(normalize, heads or score.heads)
 
@@ -41,11 +49,26 @@ class Attention(nn.Module):
         cache: KeyValueCache | None = None,
     ) -> Attended:
         """The values averaged for each query; arguments as in :func:`attend`."""
+        score = self.score
+        if self.compress is not None:
+            if cache is not None or key_positions is not None:
+                what = "cache" if cache is not None else "key_positions"
+                raise RegardError(f"compress mixes the keys of a whole text: it takes no {what}")
+            score, queries, keys, values, mask = compressed(
+                self.compress,
+                score,
+                queries,
+                keys,
+                values,
+                as_mask(mask),
+                self.heads or score.heads,
+                query_positions,
+            )
         return attend(
             queries,
             keys,
             values,
-            self.score,
+            score,
             mask,
             normalize=self.normalize,
             dropout=self.dropout if self.training else 0.0,

@@ -57,7 +57,7 @@ class Mask:
     a bool tensor that broadcasts to (\\*batch, n, m); heads are no part of it. It is asked for
     tiles too, so it answers from the positions alone. Written with ``[..., :, None]`` and
     ``[..., None, :]`` it serves positions of any batch shape. ``reach``, if it is known, tells
-    which blocks need not be computed.
+    which blocks need not be computed; ``grain`` is the size of blocks in which it answers alike.
 
     >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
     >>> (every_other & causal()).allows(torch.arange(3), torch.arange(3)).int().tolist()
@@ -70,10 +70,11 @@ class Mask:
         *,
         kind: Kind = "pairs",
         reach: Callable[[Blocks, Blocks], Reach] | None = None,
+        grain: int | None = None,
         over_heads: bool = False,
     ) -> None:
         self.predicate, self.kind, self.has_heads = predicate, kind, over_heads
-        self._reach = reach
+        self._reach, self.grain = reach, grain
 
     def allows(
         self,
@@ -115,6 +116,7 @@ class Mask:
 class _OverHeads(Mask):
     def __init__(self, inner: Mask) -> None:
         super().__init__(inner.predicate, kind=inner.kind, reach=inner.reach, over_heads=True)
+        self.grain = inner.grain
         self.inner = inner
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
@@ -133,6 +135,7 @@ class _Joined(Mask):
         kind: Kind = "keys" if one.kind == two.kind == "keys" else "pairs"
         super().__init__(lambda r, c: how(one.predicate(r, c), two.predicate(r, c)), kind=kind)
         self.has_heads, self.one, self.two, self.how = one.has_heads, one, two, how
+        self.grain = one.grain or two.grain
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return self.how(self.one.allows(rows, columns, tile), self.two.allows(rows, columns, tile))
@@ -146,7 +149,7 @@ class _Inverse(Mask):
     def __init__(self, inner: Mask) -> None:
         kind: Kind = "keys" if inner.kind == "keys" else "pairs"
         super().__init__(lambda r, c: ~inner.predicate(r, c), kind=kind, over_heads=inner.has_heads)
-        self.inner = inner
+        self.inner, self.grain = inner, inner.grain
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return ~self.inner.allows(rows, columns, tile)
@@ -332,7 +335,7 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
         full = (bottom - top) * (right - left)
         return Reach(count > 0, (count == full) & whole[0][:, None] & whole[1])
 
-    return Mask(allows, reach=reach)
+    return Mask(allows, reach=reach, grain=size * -(-16 // size))
 
 
 def bigbird(
@@ -359,7 +362,8 @@ def bigbird(
 
 
 def documents(
-    queries: Int[Tensor, "*batch queries"], keys: Int[Tensor, "*batch keys"] | None = None
+    queries: Int[Tensor, "*batch queries"] | Tensor,
+    keys: Int[Tensor, "*batch keys"] | Tensor | None = None,
 ) -> Mask:
     """Texts packed into one row: a query sees the keys of its own document, by place in the call.
 

@@ -7,10 +7,11 @@ from torch.nn import functional as F
 from regard.attention.attend import is_finite, on_cpu, places
 from regard.attention.cache import KeyValueCache
 from regard.attention.layer import Attention
+from regard.attention.linformer import Linformer, named_compress
 from regard.attention.masks import Mask, as_mask
 from regard.attention.normalizers import Normalizer
 from regard.attention.positions import make_score
-from regard.attention.scores import Score
+from regard.attention.score import Score
 from regard.errors import RegardError
 
 
@@ -20,7 +21,9 @@ class MultiHeadAttention(nn.Module):
     ``heads`` heads of ``head_width`` = width / heads columns each. ``key_value_heads`` below
     ``heads`` lets neighbouring heads share keys and values: 1 is multi-query (Shazeer 2019),
     more is grouped (Ainslie et al. 2023). ``score`` is a name, wrapped in ``position`` where that
-    is part of a score, or a Score, taken as it is.
+    is part of a score, or a Score, taken as it is. ``compress`` ("linformer", "linformer-32", or a
+    module) mixes keys and values along their length. ``length`` is the longest input: synthesizers
+    and linformer need it.
 
     Where queries, keys and values have one width, the three projections are rows of one weight,
     in that order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
@@ -42,6 +45,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         output_projection: bool = True,
         length: int | None = None,
+        compress: str | Linformer = "none",
     ) -> None:
         super().__init__()
         groups = key_value_heads or heads
@@ -70,7 +74,8 @@ class MultiHeadAttention(nn.Module):
             raise RegardError("a Score is taken as it is: wrap it in its position yourself")
         elif score.heads not in (None, heads):
             raise RegardError(f"the score was made for {score.heads} heads, the layer for {heads}")
-        self.attention = Attention(score, normalize, dropout, heads=heads)
+        mixing = named_compress(compress, length) if isinstance(compress, str) else compress
+        self.attention = Attention(score, normalize, dropout, heads=heads, compress=mixing)
         self.output = nn.Linear(inner[0], width, bias) if output_projection else None
         self.reset()
 

@@ -121,7 +121,7 @@ class TopK(Softmax):
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
         k = min(self.k, scores.shape[-1])
-        return (largest(scores.detach(), k)[..., -1:],) if k else ()
+        return (largest(scores.detach(), k)[0][..., -1:],) if k else ()
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return super().weights(self._kept(scores, statistics), statistics)
@@ -462,17 +462,17 @@ def newton(scaled: Tensor, exponent: Tensor | float) -> tuple[Tensor, Tensor]:
     return top, tau
 
 
-def largest(scores: Tensor, k: int, group: int = 16) -> Tensor:
-    """The k largest numbers of each row, falling.
+def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:
+    """The k largest numbers of each row, falling, and where they are.
 
     Only groups whose own largest is among the k largest can hold one: two small sorts and not one
     of the whole row.
     """
     size = scores.shape[-1]
     if size < 4 * k * group or size % group:
-        return scores.topk(k, -1).values
+        return scores.topk(k, -1)
     grouped = scores.unflatten(-1, (-1, group))
-    groups = grouped.amax(-1).topk(k, -1).indices
+    groups = grouped.amax(-1).topk(k, -1, sorted=False).indices
     held = grouped.gather(-2, groups.unsqueeze(-1).expand(*groups.shape, group))
-    found: Tensor = held.flatten(-2).topk(k, -1).values
-    return found
+    values, places = held.flatten(-2).topk(k, -1)
+    return values, groups.gather(-1, places // group) * group + places % group

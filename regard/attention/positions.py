@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.scores import SCORES, Prepared, Score, Where
+from regard.attention.score import Prepared, Score, Where
+from regard.attention.scores import SCORES
 from regard.errors import RegardError, look_up
+from regard.parts import is_part, load_part
 
 
 def sinusoidal(
@@ -199,9 +201,26 @@ class RelativeBias(Wrapper):
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
     def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
-        bucket = t5_bucket(distance(where), self.buckets, self.farthest, self.bidirectional)
-        bias = self.bias.T[bucket].movedim(-1, -3) if self.heads else self.bias[0][bucket]
-        return scores + (bias.squeeze(-4) if bucket.ndim > 2 and self.heads else bias)
+        rows, columns = where
+        bias = self.bias if self.heads else self.bias[0]
+        if in_steps(rows) and in_steps(columns):
+            # One number a diagonal, and so is the gradient: no table of buckets, no scattering.
+            n, m = len(rows), len(columns)
+            apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
+            return scores + bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
+        bucket = self.buckets_of(distance(where))
+        if bucket.ndim == 2 or not self.heads:
+            return scores + bias[..., bucket]
+        return scores + bias.T[bucket].movedim(-1, -3).squeeze(-4)
+
+    def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+        """The bucket of each distance."""
+        return t5_bucket(apart, self.buckets, self.farthest, self.bidirectional)
+
+
+def in_steps(positions: Int[Tensor, "... n"]) -> bool:
+    """Whether these are one row of neighbours, each one more than the last."""
+    return positions.ndim == 1 and len(positions) > 0 and bool((positions.diff() == 1).all())
 
 
 def t5_bucket(
@@ -299,12 +318,18 @@ def make_score(
 ) -> Score:
     """A score by name, wrapped in positions by name where those are part of the score.
 
+    ``FILE.py:Name`` is a class of the user's own.
+
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(
       (inner): ScaledDot()
     )
     """
-    made = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
+    if is_part(score):
+        own: type[Score] = load_part(score, Score, "score")
+    else:
+        own = look_up(SCORES, score, "score")
+    made = own(query_width, key_width, heads=heads, length=length)
     kind = look_up(POSITIONS, position, "position")
     if kind is not None and issubclass(kind, Score):
         return cast("type[Wrapper]", kind)(made)

@@ -59,35 +59,47 @@ class FirstPool(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(score(q, tᵢ)), one learned q for all texts."""
+    """t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(score(q, tᵢ)), one learned q for all texts.
 
-    def __init__(self, width: int, score: Score) -> None:
+    ``normalize`` may make pᵢ of the scores in another way than softmax does.
+    """
+
+    def __init__(self, width: int, score: Score, normalize: str = "softmax") -> None:
         super().__init__()
         self.query = nn.Parameter(torch.randn(1, width) / width**0.5)
-        self.attention = Attention(score)
+        self.attention = Attention(score, normalize)
 
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
         """The mean of each text's vectors, weighed by how well they answer the query."""
         query = self.query.expand(len(x), 1, -1)
-        attended: Attended = self.attention(query, x, x, up_to(lengths))
+        attended: Attended = self.attention(
+            query, x, x, up_to(lengths), query_positions=at_the_start(x)
+        )
         return attended.output.squeeze(1)
 
 
 class QueryFromMeanPool(nn.Module):
     """t̂ = Σ pᵢ W_v tᵢ, pᵢ ∝ exp(score(W_q t̄, tᵢ)): each text asks its own question."""
 
-    def __init__(self, width: int, score: Score) -> None:
+    def __init__(self, width: int, score: Score, normalize: str = "softmax") -> None:
         super().__init__()
         self.to_query = nn.Linear(width, width)
         self.to_values = nn.Linear(width, width)
-        self.attention = Attention(score)
+        self.attention = Attention(score, normalize)
 
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
         """The mean of each text's values, weighed by how well their words answer its query."""
         query = self.to_query(mean_over_time(x, lengths))[:, None]
-        attended: Attended = self.attention(query, x, self.to_values(x), up_to(lengths))
+        attended: Attended = self.attention(
+            query, x, self.to_values(x), up_to(lengths), query_positions=at_the_start(x)
+        )
         return attended.output.squeeze(1)
+
+
+def at_the_start(x: Tensor) -> Int[Tensor, " 1"]:
+    """The position of a pool's query: the same for texts with and without padding."""
+    return torch.zeros(1, dtype=torch.long, device=x.device)

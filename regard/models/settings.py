@@ -1,20 +1,31 @@
 """The settings of every model. No torch here: the command line reads these to list its flags."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from regard.errors import RegardError
 from regard.settings import Settings
+
+#: Positions that are a number for each pair of words, and nothing done to a word itself.
+BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys")
 
 
 class TextClassifierSettings(Settings):
     """Words → blocks of self-attention → one vector → labels.
 
-    ``length`` is the longest text in tokens (the task truncates to the same setting); only
-    learned positions need it. ``vectors`` names pretrained word vectors ("glove-100" or a file);
-    the width is then theirs. Without layers only ``pool_score`` compares anything. ``spread`` is
-    the standard deviation of the first word vectors; ``word_dropout`` helps with long texts and
-    few examples, and hurts where every word decides (the built-in reviews: set it to 0).
+    ``length`` is the longest text in tokens (the task truncates to the same setting); learned
+    positions, synthesizers, linformer and bigbird need it. ``vectors`` names pretrained word
+    vectors ("glove-100" or a file); the width is then theirs. Without layers only ``pool_score``
+    compares anything. ``spread`` is the standard deviation of the first word vectors;
+    ``word_dropout`` helps with long texts and few examples, and hurts where every word decides
+    (the built-in reviews: set it to 0).
+
+    ``normalize`` makes weights of scores, in blocks and pool: softmax, sparsemax, entmax15, top-k,
+    sigmoid, … ``pattern`` is which words a word may look at: none (all), causal, window-64,
+    dilated-64-2, window-64+global-4, bigbird. ``compress``: linformer, or linformer-32 to say to
+    how many rows. ``attention_dropout`` drops weights in the blocks; ``key_value_heads`` below
+    ``heads`` share keys and values among heads (0: every head has its own).
     """
 
     width: int = Field(128, ge=1)
@@ -25,12 +36,52 @@ class TextClassifierSettings(Settings):
     score: str = "scaled-dot"
     position: str = "none"
     pool_score: str = "dot"
+    normalize: str = "softmax"
+    pattern: str = "none"
+    compress: str = "none"
+    key_value_heads: int = Field(0, ge=0)
     feedforward: int = Field(256, ge=1)
     dropout: float = Field(0.2, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
     word_dropout: float = Field(0.1, ge=0, lt=1)
     spread: float = Field(0.1, gt=0)
     length: int = Field(400, ge=1)
     vectors: str = ""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        """Refuse before any training what the network would refuse when it is built."""
+        for key in ("pattern", "compress"):
+            value = getattr(self, key)
+            if value != "none" and not self.layers:
+                raise RegardError(
+                    f"{key}={value} acts between words that compare themselves; layers=0 has "
+                    "none: take layers=1 or more"
+                )
+        if self.key_value_heads and self.heads % self.key_value_heads:
+            raise RegardError(
+                f"key_value_heads={self.key_value_heads} cannot be shared by heads={self.heads}: "
+                "take a number that divides them"
+            )
+        if self.compress != "none":
+            self._has_no_places()
+        return self
+
+    def _has_no_places(self) -> None:
+        """Refuse what goes by the place of a word where all words are mixed before any looks."""
+        mixed = f"compress={self.compress} mixes all words before a word looks at any"
+        if self.pattern != "none":
+            raise RegardError(f"{mixed}, so pattern={self.pattern} cannot hide some: take one")
+        if self.position in BETWEEN_PAIRS:
+            raise RegardError(
+                f"{mixed}, so there is no distance for position={self.position}: take rotary, "
+                "sinusoidal, learned or none"
+            )
+        if self.score.startswith("synthesizer"):
+            raise RegardError(
+                f"{mixed}, so score={self.score} has no word's place to go by: take a score of "
+                "what words hold"
+            )
 
 
 class RecurrentSettings(Settings):

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, input_positions, make_score
+from regard.attention import MultiHeadAttention, input_positions, make_score, named_mask
 from regard.attention import lengths as up_to
 from regard.errors import RegardError
 from regard.layers.blocks import Plain, PreNorm, Residual
@@ -51,16 +51,16 @@ class TextClassifier(nn.Module):
         width = self.embedding.width
         first = settings.pool == "cls"
         self.cls = nn.Parameter(torch.randn(width) * settings.spread) if first else None
-        self.positions = input_positions(settings.position, width, length=settings.length + first)
+        length = settings.length + first
+        self.positions = input_positions(settings.position, width, length=length)
+        self.pattern = named_mask(settings.pattern, length)
         if not settings.layers and self.positions is None and settings.position != "none":
             raise RegardError(
                 f"position={settings.position} acts between words that compare themselves; "
                 f"layers=0 has none: take layers=1 or more, or position=sinusoidal"
             )
-        self.blocks = nn.ModuleList(
-            _block(settings, width, settings.length + first) for _ in range(settings.layers)
-        )
-        self.pool = _pool(settings, width)
+        self.blocks = nn.ModuleList(_block(settings, width, length) for _ in range(settings.layers))
+        self.pool = _pool(settings, width, length)
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(width, labels)
 
@@ -74,7 +74,7 @@ class TextClassifier(nn.Module):
             lengths = lengths + 1
         if self.positions is not None:
             x = self.positions(x)
-        mask = up_to(lengths)
+        mask = up_to(lengths) if self.pattern is None else up_to(lengths) & self.pattern
         for block in self.blocks:
             x = block(x, mask)
         pooled = self.pool(x, lengths)
@@ -88,8 +88,12 @@ def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Modu
         settings.heads,
         score=settings.score,
         position=settings.position,
+        normalize=settings.normalize,
+        dropout=settings.attention_dropout,
+        key_value_heads=settings.key_value_heads or None,
         output_projection=settings.block == "pre-norm",
         length=length,
+        compress=settings.compress,
     )
     if settings.block == "plain":
         return Plain(width, attention)
@@ -98,12 +102,12 @@ def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Modu
     return PreNorm(width, attention, settings.feedforward, settings.dropout)
 
 
-def _pool(settings: TextClassifierSettings, width: int) -> nn.Module:
+def _pool(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:
     if settings.pool == "mean":
         return MeanPool()
     if settings.pool == "cls":
         return FirstPool()
-    score = make_score(settings.pool_score, query_width=width, key_width=width)
+    score = make_score(settings.pool_score, query_width=width, key_width=width, length=length)
     if settings.pool == "attention":
-        return AttentionPool(width, score)
-    return QueryFromMeanPool(width, score)
+        return AttentionPool(width, score, settings.normalize)
+    return QueryFromMeanPool(width, score, settings.normalize)

@@ -2,11 +2,14 @@
 
 import os
 import platform
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
 
+from regard.attention.kernels.additive import can_compile
+from regard.attention.kernels.choose import constants
 from regard.training.precision import choose_precision
 from regard.training.settings import TrainingSettings
 
@@ -25,7 +28,14 @@ def environment(training: TrainingSettings) -> dict[str, Any]:
         "threads": training.threads or torch.get_num_threads(),
         "seed": training.seed,
         "precision": {"name": precision.name, "reason": precision.reason},
+        "kernels": kernels(),
     }
+
+
+def kernels() -> dict[str, int]:
+    """What the choice of an attention kernel depends on here, beside the call."""
+    found = asdict(constants())
+    return found if can_compile() else {**found, "compile_hidden": 0}
 
 
 def installed(package: str) -> str:

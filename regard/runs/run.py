@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard import durable
-from regard.analysis.record import record
+from regard.analysis.record import record, table
+from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.data.batches import pad
 from regard.data.files import read_examples
 from regard.errors import RegardError
@@ -116,7 +117,7 @@ class Run:
         self._must_be_complete()
         if self.config.entry.kind == "baseline":
             return self.baseline.probabilities(list(texts))
-        with self._precision.autocast():
+        with self._precision.autocast(), using(self._kernels):
             return self.task.predict(self.network, list(texts))
 
     def attention(self, text: str) -> list[Looked]:
@@ -131,9 +132,14 @@ class Run:
         if not tokens:
             raise RegardError("there is no word to look at in this text")
         padded, lengths = pad(self.task.encode([text]))
-        with torch.no_grad(), self._precision.autocast(), record(self.network) as recording:
+        with (
+            torch.no_grad(),
+            self._precision.autocast(),
+            using(self._kernels),
+            record(self.network) as recording,
+        ):
             self.network(padded, lengths)
-            found = [(name, seen.weights.float().numpy()[0]) for name, seen in recording.layers]
+            found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
         return [
             Looked(
                 name,
@@ -184,6 +190,11 @@ class Run:
         return Precision(**self._environment["precision"])
 
     @property
+    def _kernels(self) -> Constants:
+        """What the run chose its attention kernels by when it began."""
+        return constants_from(self._environment.get("kernels", {}), str(self.folder.path))
+
+    @property
     def _data_settings(self) -> ClassificationSettings:
         return cast(ClassificationSettings, self.config.data)
 
@@ -224,10 +235,15 @@ class Run:
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         settings = config.training.model_copy(update={"threads": environment["threads"]})
         log, precision = MetricsLog(folder.metrics), Precision(**environment["precision"])
-        for progress in train(model, task, settings, folder.checkpoints, precision=precision):
+        steps = train(model, task, settings, folder.checkpoints, precision=precision)
+        while True:
+            with using(self._kernels):  # not around the yield, where it would be the caller's too
+                progress = next(steps, None)
+            if progress is None:
+                break
             log.add(progress)
             yield progress
-        with using_threads(settings.threads), precision.autocast():
+        with using_threads(settings.threads), precision.autocast(), using(self._kernels):
             said = task.predict(model, "test")
         durable.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         judged = Evaluation.judge(task.labels, task.test.examples, said)

@@ -16,9 +16,11 @@ from regard.attention import (
     others,
     prefix,
 )
+from regard.attention.synthesizer import Synthesizer
 
 WIDTH = 6
 HEADS = 2
+LENGTH = 130  # the longest input that laws give to a score that learns something per position
 
 #: Masks for a batch of 3, by name; each is told how many queries and keys there are.
 MASKS = {
@@ -49,7 +51,7 @@ def inputs(
 
 def score_of(score: str, position: str = "none", dtype: torch.dtype = torch.float64) -> Score:
     """A score for two heads, its parameters away from where they begin."""
-    made = make_score(score, position, WIDTH, WIDTH, heads=HEADS).to(dtype)
+    made = make_score(score, position, WIDTH, WIDTH, heads=HEADS, length=LENGTH).to(dtype)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
@@ -64,8 +66,22 @@ def gradients(output: Tensor, *of: Tensor) -> list[Tensor]:
 
 
 EVERY_SCORE = list(SCORES)
+#: Scores that read where a key stands and not what it holds.
+KEYLESS = [name for name, kind in SCORES.items() if issubclass(kind, Synthesizer)]
+#: Those of them that do not read the queries either.
+QUERYLESS = [name for name in KEYLESS if not SCORES[name].reads_queries]
 EVERY_POSITION = [
     name
     for name, kind in POSITIONS.items()
     if name == "none" or (kind is not None and issubclass(kind, Score))
+]
+
+#: Every score with every position; those that prepare otherwise and then compare as another one
+#: does, or read no key, with one that their prepared queries pass through.
+EVERY_PAIR = [
+    (score, position)
+    for score in EVERY_SCORE
+    for position in EVERY_POSITION
+    if position in ("none", {"cosine-temperature": "rotary"}.get(score, "relative-keys"))
+    or score not in (*KEYLESS, "cosine-temperature")
 ]

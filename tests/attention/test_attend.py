@@ -44,7 +44,7 @@ def test_no_keys_at_all(kernel):
 @pytest.mark.parametrize("where", ["queries", "keys", "values"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kernel):
-    made = SCORES[score](3, 3).double()
+    made = SCORES[score](3, 3, length=5).double()
     given = {
         "queries": torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True),
         "keys": torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True),
@@ -106,7 +106,7 @@ def test_weights_are_lazy_and_differentiable(kernel, monkeypatch):
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("changed", ["queries", "keys", "parameters"])
 def test_weights_are_refused_after_a_change(score, changed):
-    made = SCORES[score](3, 3)
+    made = SCORES[score](3, 3, length=6)
     queries, keys, values = torch.randn(5, 3), torch.randn(6, 3), torch.randn(6, 2)
     attended = attend(queries, keys, values, made)
     with torch.no_grad():
@@ -166,7 +166,7 @@ def test_second_derivatives():
 @pytest.mark.parametrize("score", SCORES)
 def test_sixteen_bits(score):
     given = torch.randn(2, 2, 9, 4).bfloat16()
-    made = SCORES[score](4, 4).bfloat16()
+    made = SCORES[score](4, 4, length=9).bfloat16()
     output = attend(given, given, given, made, causal()).output
     assert output.dtype == torch.bfloat16
     double = attend(*[given.double()] * 3, made.double(), causal()).output

@@ -8,13 +8,19 @@ from regard.attention import (
     Mask,
     MultiHeadAttention,
     attend,
+    bigbird,
+    blocks,
     causal,
     dense,
+    documents,
+    global_tokens,
     lengths,
     lengths_per_query,
     others,
     prefix,
+    window,
 )
+from regard.attention.masks import Blocks, Tile
 from regard.errors import RegardError
 
 TWO, THREE, FOUR = torch.arange(2), torch.arange(3), torch.arange(4)
@@ -114,3 +120,120 @@ def test_errors():
         causal() & torch.ones(3, 3, dtype=torch.bool)
     with pytest.raises(RegardError, match=r"so torch.float32 is refused"):
         dense(torch.ones(3, 3))
+
+
+def test_windows_and_global_tokens():
+    assert table(window(1), FOUR, FOUR) == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert table(window(1, 2), FOUR, FOUR) == [
+        [1, 0, 1, 0],
+        [0, 1, 0, 1],
+        [1, 0, 1, 0],
+        [0, 1, 0, 1],
+    ]
+    assert table(window(0) | global_tokens(1)) == [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
+    assert table(window(1) & causal(), TWO, TWO) == [[1, 0], [1, 1]]
+
+
+def test_blocks_and_documents():
+    allowed = torch.tensor([[True, False], [True, True]])
+    places = torch.arange(-1, 5)
+    assert table(blocks(allowed, 2), places, places) == [
+        [0, 0, 0, 0, 0, 0],
+        [0, 1, 1, 0, 0, 0],
+        [0, 1, 1, 0, 0, 0],
+        [0, 1, 1, 1, 1, 0],
+        [0, 1, 1, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0],
+    ]
+    ids = torch.tensor([[0, 0, 1], [2, 3, 3]])
+    assert documents(ids).allows(THREE, THREE).int().tolist() == [
+        [[1, 1, 0], [1, 1, 0], [0, 0, 1]],
+        [[1, 0, 0], [0, 1, 1], [0, 1, 1]],
+    ]
+    assert table(documents(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 2]))) == [
+        [0, 1, 0],
+        [1, 0, 0],
+        [1, 0, 0],
+    ]
+
+
+def test_bigbird():
+    places = torch.arange(640)
+    mask = bigbird(640, block=64, near=1, first=1, random=2, seed=3)
+    seen = mask.allows(places, places).view(10, 64, 10, 64)
+    by_block = seen[:, 0, :, 0]
+    assert (seen == by_block[:, None, :, None]).all()
+    assert by_block[0].all()
+    assert by_block[:, 0].all()
+    assert all(by_block[i, j] for i in range(10) for j in range(max(i - 1, 0), min(i + 2, 10)))
+    # The first block, three neighbours, two at random: none drawn twice, none near or first.
+    assert by_block[2:9].sum(-1).tolist() == [6] * 7
+    again = bigbird(640, seed=3).allows(places, places)
+    assert torch.equal(again, mask.allows(places, places))
+    assert not torch.equal(again, bigbird(640, seed=4).allows(places, places))
+
+
+REACHING = {
+    "causal": causal(),
+    "lengths": lengths(torch.tensor([[31], [9], [0]])),
+    "lengths_per_query": lengths_per_query(torch.arange(39)),
+    "others": others(),
+    "window": window(5),
+    "dilated": window(3, 4),
+    "global": global_tokens(6),
+    "blocks": blocks(torch.arange(30).view(5, 6) % 4 > 0, 7),
+    "bigbird": bigbird(47, block=4, random=1),
+    "documents": documents(torch.arange(39) // 6, torch.arange(47) // 7),
+    "bare": Mask(lambda rows, columns: columns[..., None, :] % 3 > 0),
+    "dense": dense(torch.arange(39 * 47).view(39, 47) % 5 > 0),
+}
+
+
+@pytest.mark.parametrize("name", REACHING)
+@pytest.mark.parametrize("size", [1, 4, 64])
+def test_what_is_said_of_blocks_is_true_of_their_pairs(name, size):
+    rows, columns = torch.arange(3, 42), torch.arange(47)
+    one = REACHING[name]
+    joined = (one, ~one, one & causal(), one | window(2), one & ~window(2), ~(one | others()))
+    for mask in joined:
+        reach = mask.reach(Blocks.of(rows, size), Blocks.of(columns, size + 1))
+        allowed = mask.allows(rows, columns)
+        allowed = allowed.expand(*allowed.shape[:-2], 39, 47).reshape(-1, 39, 47)
+        for i, some in enumerate(allowed.split(size, 1)):
+            for j, block in enumerate(some.split(size + 1, 2)):
+                assert reach.may[i, j] or not block.any()
+                assert block.all() or not reach.must[i, j]
+    if name not in ("bare", "dense") and size == 1:
+        assert not one.reach(Blocks.of(rows, 4), Blocks.of(columns, 4)).may.all() or name in (
+            "others",
+            "dilated",
+            "lengths_per_query",
+        )
+
+
+@pytest.mark.parametrize("name", REACHING)
+def test_a_tile_of_answers_is_a_part_of_them(name):
+    rows, columns = torch.arange(39), torch.arange(47)
+    mask = (REACHING[name] | causal()).over_heads()
+    whole = mask.allows(rows, columns)
+    for keys in (slice(5, 20), torch.tensor([0, 7, 46])):
+        tile = mask.allows(rows, columns, Tile(slice(4, 9), keys))
+        expected = whole if whole.shape[-2] == 1 else whole[..., 4:9, :]
+        assert torch.equal(tile, expected[..., keys])
+
+
+def test_bad_masks():
+    for wrong, says in (
+        (lambda: window(-1), "a window reaches 0 steps or more"),
+        (lambda: window(2, 0), "by steps of 1 or more"),
+        (lambda: global_tokens(-2), "0 or more, not -2"),
+        (lambda: blocks(torch.ones(2, 2), 3), "a table of bools"),
+        (lambda: blocks(torch.ones(2, 2, dtype=torch.bool), 0), "a size of 1 or"),
+        (lambda: bigbird(0), "a length and a block of 1 or more"),
+        (lambda: documents(torch.zeros(3)), "whole numbers"),
+    ):
+        with pytest.raises(RegardError, match=says):
+            wrong()
+    x = torch.zeros(2, 4, 3)
+    with pytest.raises(RegardError, match="documents tells of 3 queries; the call has 4"):
+        attend(x, x, x, SCORES["dot"](), documents(torch.zeros(3, dtype=torch.long)))

@@ -107,7 +107,7 @@ def test_equals_torch_in_float32_and_causal():
 
 @pytest.mark.parametrize("score", SCORES)
 def test_self_attention_is_cross_attention_to_oneself(score):
-    layer = MultiHeadAttention(12, 3, score=score, position="alibi").double()
+    layer = MultiHeadAttention(12, 3, score=score, position="alibi", length=5).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64)
     for other in (layer(x, x), layer(x, x, x), layer(x, x.clone()), layer(x, x.clone(), x.clone())):
         assert_close(other, layer(x))
@@ -193,11 +193,15 @@ def test_padding_that_is_nan_stays_out_of_weights_and_gradients():
 
 @pytest.mark.parametrize("score", SCORES)
 def test_a_fixed_cache_prepares_its_memory_once(score):
-    layer = MultiHeadAttention(12, 3, score=score).double()
+    layer = MultiHeadAttention(12, 3, score=score, length=7).double()
     x = torch.randn(2, 4, 12, dtype=torch.float64)
     memory, mask = torch.randn(2, 7, 12, dtype=torch.float64), lengths([7, 3])
-    full, cache = layer(x, memory, mask=mask), KeyValueCache(fixed=True)
-    steps = [layer(x[:, i : i + 1], memory, mask=mask, cache=cache) for i in range(4)]
+    where, cache = torch.arange(4), KeyValueCache(fixed=True)
+    full = layer(x, memory, mask=mask, query_positions=where)
+    steps = [
+        layer(x[:, i : i + 1], memory, mask=mask, cache=cache, query_positions=where[i : i + 1])
+        for i in range(4)
+    ]
     assert len(cache) == 7
     assert_close(torch.cat(steps, 1), full)
 

@@ -133,6 +133,9 @@ def test_support_is_exact():
 def test_the_largest_by_groups_are_the_largest():
     for size in (64, 1024, 1040):
         scores = torch.randn(3, 5, size)
-        assert torch.equal(largest(scores, 8), scores.topk(8, -1).values)
-    same = torch.zeros(2, 1024)
-    assert torch.equal(largest(same, 8), torch.zeros(2, 8))
+        values, places = largest(scores, 8)
+        assert torch.equal(values, scores.topk(8, -1).values)
+        assert torch.equal(scores.gather(-1, places), values)
+    values, places = largest(torch.zeros(2, 1024), 8)
+    assert torch.equal(values, torch.zeros(2, 8))
+    assert all(len(set(row)) == 8 for row in places.tolist())

@@ -4,9 +4,22 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from regard.analysis.record import record
-from regard.attention import sinusoidal
+from regard.attention import (
+    NORMALIZERS,
+    POSITIONS,
+    SCORES,
+    MultiHeadAttention,
+    Score,
+    causal,
+    global_tokens,
+    sinusoidal,
+    window,
+)
+from regard.attention import lengths as up_to
 from regard.errors import RegardError
-from tests.models.tiny import make
+from regard.models import MODELS
+from regard.models.settings import BETWEEN_PAIRS
+from tests.models.tiny import make, stir
 
 TOKENS = torch.tensor([[5, 3, 9, 3, 12]])
 LENGTHS = torch.tensor([5])
@@ -110,7 +123,134 @@ def test_positions_between_words_need_a_layer() -> None:
     assert make("mean", position="sinusoidal") is not None
 
 
+PADDED = torch.tensor([[5, 3, 9, 3, 12, 7], [4, 8, 11, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+SIZES = torch.tensor([6, 3, 0])
+
+MECHANISMS = [
+    *({"score": score} for score in SCORES if score not in ("dot", "scaled-dot")),
+    *({"pool_score": score} for score in SCORES if score != "dot"),
+    *({"normalize": normalize} for normalize in NORMALIZERS if normalize != "softmax"),
+    {"pattern": "causal"},
+    {"pattern": "window-1"},
+    {"pattern": "dilated-1-2+global-1"},
+    {"pattern": "bigbird-1"},
+    {"compress": "linformer"},
+    {"compress": "linformer-3"},
+    {"compress": "linformer-3", "position": "sinusoidal"},
+    {"key_value_heads": 1},
+    {"key_value_heads": 2},
+    {"attention_dropout": 0.5},
+]
+
+
+@pytest.mark.parametrize("name", ["transformer", "+cls"])
+@pytest.mark.parametrize(
+    "chosen", MECHANISMS, ids=lambda chosen: ",".join(f"{k}={v}" for k, v in chosen.items())
+)
+def test_every_mechanism_by_name(name: str, chosen: dict[str, object]) -> None:
+    """It computes something of its own, padding changes nothing, and it can be trained."""
+    if name == "+cls" and "pool_score" in chosen:
+        pytest.skip("the pool of +cls compares nothing")
+    sizes = {"heads": 4, "layers": 2, "length": 7}
+    model = stir(make(name, **{"spread": 1.0, **sizes, **chosen}))
+    logits = model(PADDED, SIZES)
+    logits.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    without = {key for key, _ in stir(make(name, **sizes)).named_parameters()}
+    added = [p for key, p in model.named_parameters() if key not in without]
+    assert all(p.grad is not None and p.grad.any() for p in added)
+    model.eval()
+    with torch.no_grad():
+        logits = model(PADDED, SIZES)
+        for i, size in enumerate(SIZES):
+            alone = model(PADDED[i : i + 1, : max(size, 1)], SIZES[i : i + 1])
+            assert_close(alone[0], logits[i], atol=1e-5, rtol=1e-5)
+        plain = stir(make(name, **{"spread": 1.0, **sizes})).eval()(PADDED, SIZES)
+    if "attention_dropout" in chosen or "top-k" in chosen.values():
+        assert_close(logits, plain)  # dropout is for training, and no text has over 16 words
+    else:
+        assert (logits - plain).abs()[:2].max() > 1e-4
+
+
+def test_the_settings_reach_the_layers() -> None:
+    model = make(
+        "transformer",
+        heads=4,
+        key_value_heads=2,
+        normalize="sparsemax",
+        attention_dropout=0.25,
+        compress="linformer-5",
+        length=23,
+        pool_score="additive",
+    )
+    for block in model.blocks:
+        assert block.attention.groups == 2
+        assert block.attention.attention.normalize.name == "sparsemax"
+        assert block.attention.attention.dropout == 0.25
+        assert block.attention.attention.compress.key_projection.shape == (5, 23)
+    assert model.pool.attention.normalize.name == "sparsemax"
+    assert model.pool.attention.dropout == 0
+    assert (
+        make("+cls", compress="linformer", length=23).blocks[0].attention.attention.compress.length
+        == 24
+    )
+    assert (
+        make("+cls", score="synthesizer", length=23).blocks[0].attention.attention.score.length
+        == 24
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "mask"),
+    [("causal", causal()), ("window-1+global-1", window(1) | global_tokens(1))],
+)
+def test_a_pattern_is_joined_with_the_lengths(pattern: str, mask: object) -> None:
+    model = make("+cls", pattern=pattern).eval()
+    seen = []
+    model.blocks[0].attention.register_forward_pre_hook(
+        lambda layer, args, kwargs: seen.append(kwargs["mask"]), with_kwargs=True
+    )
+    model(PADDED, SIZES)
+    where = torch.arange(7)  # CLS stands in front
+    expected = mask.allows(where, where) & up_to(SIZES + 1).allows(where, where)
+    assert torch.equal(seen[0].allows(where, where), expected)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_settings_refuse_what_the_layer_would(score: str, position: str) -> None:
+    in_score = issubclass(POSITIONS[position] or Score, Score)
+    of_score = {"score": score, "position": position if in_score else "none", "length": 9}
+    chosen = {"score": score, "position": position, "compress": "linformer"}
+    if position not in BETWEEN_PAIRS and "synthesizer" not in score:
+        MultiHeadAttention(8, 2, compress="linformer", **of_score)
+        MODELS["transformer"].configure(chosen)
+        return
+    with pytest.raises(RegardError, match="compress mixes the keys of all positions"):
+        MultiHeadAttention(8, 2, compress="linformer", **of_score)
+    with pytest.raises(RegardError, match="compress=linformer mixes all words before a word"):
+        MODELS["transformer"].configure(chosen)
+
+
+def test_settings_that_do_not_fit_are_refused_before_anything_is_built() -> None:
+    for chosen, says in (
+        ({"compress": "linformer", "pattern": "causal"}, "pattern=causal cannot hide some"),
+        ({"layers": 0, "compress": "linformer"}, "layers=0 has none"),
+        ({"layers": 0, "pattern": "window-4"}, "layers=0 has none"),
+        ({"key_value_heads": 3}, "key_value_heads=3 cannot be shared by heads=4"),
+        ({"attention_dropout": 1}, "attention_dropout=1"),
+    ):
+        with pytest.raises(RegardError, match=says):
+            MODELS["transformer"].configure(chosen)
+
+
 def test_misspelled_parts_are_named() -> None:
+    with pytest.raises(RegardError, match="did you mean sparsemax"):
+        make("transformer", normalize="sparsmax")
+    with pytest.raises(RegardError, match="did you mean window-64"):
+        make("transformer", pattern="windw-3")
+    with pytest.raises(RegardError, match="did you mean linformer"):
+        make("transformer", compress="linfomer-3")
     with pytest.raises(RegardError, match="did you mean additive"):
         make("transformer", score="aditive")
     with pytest.raises(RegardError, match="did you mean rotary"):

@@ -18,10 +18,10 @@ from torch import Tensor
 
 #: Numbers that the eager form holds at once: a megabyte of float32, which stays in a core's cache.
 NUMBERS = 2**18
-#: Up to this in all its hidden units, a query's e^{2q} is in range, and a product with a key that
-#: is clamped to ±43 still saturates. Other rows, which are rare, take tanh itself: whether a row
+#: Up to the first in all its hidden units, a query's e^{2q} is in range, and a product with a key
+#: clamped to the second still saturates. Other rows, which are rare, take tanh itself: whether one
 #: does follows from the row alone, so that what comes later changes no bit of what came before.
-RANGE, CLAMP = 35.0, 43.0
+RANGE = {torch.float32: (33.0, 44.0), torch.float64: (150.0, 340.0)}
 
 _compiled: ContextVar[bool] = ContextVar("regard_additive_compiled", default=False)
 
@@ -102,8 +102,7 @@ def _backward(
     factors, hard = exponentials(q, k)
     upstream = g if hard is None else g.masked_fill(hard[..., None], 0)
     if fast and min(q.shape[1], k.shape[1]) > 1:
-        of_q, of_k, first = _of_torch(_gradients)(*factors, upstream)
-        of_w = upstream.sum((-2, -1))[:, None] - 2 * first.sum(1)
+        of_q, of_k, of_w = _of_torch(_gradients)(*factors, w, upstream)
     else:
         of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
         for i, j in _tiles(q, k):
@@ -113,7 +112,7 @@ def _backward(
             of_q[:, i] += (part[:, :, None] @ slope).squeeze(2)
             of_k[:, j] += slope.mul_(part[..., None]).sum(1)
         of_w = upstream.sum((-2, -1))[:, None] - 2 * of_w
-    of_q, of_k = of_q * (4 * w[:, None]), of_k * (4 * w[:, None])
+        of_q, of_k = of_q * (4 * w[:, None]), of_k * (4 * w[:, None])
     if hard is not None:
         for slice_, row in hard.nonzero().tolist():
             tanh = (q[slice_, row] + k[slice_]).tanh_()
@@ -126,8 +125,9 @@ def _backward(
 
 def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
     """e^{2q} and e^{2k}, both in range, and the rows of queries, (slices, rows), that are not."""
-    hard = q.abs().amax(-1) > RANGE
-    ours, theirs = q.clamp(-RANGE, RANGE), k.clamp(-CLAMP, CLAMP)
+    most, beyond = RANGE[q.dtype]
+    hard = q.abs().amax(-1) > most
+    ours, theirs = q.clamp(-most, most), k.clamp(-beyond, beyond)
     return (ours.mul_(2).exp_(), theirs.mul_(2).exp_()), hard if bool(hard.any()) else None
 
 
@@ -159,7 +159,7 @@ def together(
     half = (torch.float16, torch.bfloat16)
     if q.dtype in half:
         q, k, w = q.float(), k.float(), w.float()
-    return q, k, w, shape
+    return q.detach(), k.detach(), w.detach(), shape
 
 
 def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
@@ -168,10 +168,11 @@ def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return w.sum(-1)[:, None, None] - 2 * r.sum(2)
 
 
-def _gradients(q: Tensor, k: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r = 1 / (1 + q[:, :, None] * k[:, None])
-    first, slope = (g[..., None] * r), g[..., None] * (r - r * r)
-    return slope.sum(2), slope.sum(1), first.sum(2)
+    slope, factor = g[..., None] * (r - r * r), 4 * w[:, None]
+    of_w = (g[..., None] * (1 - 2 * r)).sum(2).sum(1)
+    return slope.sum(2) * factor, slope.sum(1) * factor, of_w
 
 
 @cache

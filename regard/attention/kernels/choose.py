@@ -1,15 +1,19 @@
 """Which path computes a call, and why. A pure function of what the call looks like."""
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 
 from regard.attention.kernels.additive import can_compile
-from regard.attention.kernels.tiled import Sizes
+from regard.attention.kernels.strips import Sizes
 from regard.attention.masks import Kind
 from regard.errors import RegardError
 
@@ -31,16 +35,16 @@ class Constants:
     exact_pairs: int = 2**14
     #: Up to so many queries × keys torch's fused kernel gets a mask of pairs whole.
     fused_pairs: int = 2**20
-    #: Numbers in a strip of scores.
-    strip_numbers: int = 2**19
-    #: From so many pairs × hidden units a call of an additive score is worth compiling for.
+    #: Numbers in a strip of scores: 4 MB of float32, rows enough for efficient matrix products.
+    strip_numbers: int = 2**20
+    #: From so many pairs × hidden units a call of an additive score is compiled; 0: never.
     compile_hidden: int = 2**27
 
 
 SHIPPED = Constants()
 
 _asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
-_constants: ContextVar[Constants] = ContextVar("regard_constants", default=SHIPPED)
+_constants: ContextVar[Constants | None] = ContextVar("regard_constants", default=None)
 
 
 @dataclass(frozen=True)
@@ -81,20 +85,22 @@ def plan(
     >>> plan(inner_product=False, normalize="softmax", shape=(8, 900, 900)).why
     'the score is no inner product: strips of rows'
     """
-    known, (n, m) = _constants.get(), shape[-2:]
+    known, (n, m) = constants(), shape[-2:]
     slices = int(torch.Size(shape[:-2]).numel())
     pairs, size = slices * n * m, dtype.itemsize / 1e6
     per_pair = max(numbers_per_pair, hidden if additive else 1)
     sizes = Sizes(known.strip_numbers)
-    compiled = additive and pairs * hidden >= known.compile_hidden and can_compile()
+    compiled = additive and 0 < known.compile_hidden <= pairs * hidden and can_compile()
     strip = min(pairs, sizes.numbers) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
 
     def made(kernel: Kernel, why: str) -> Plan:
         if kernel == "tiled":
-            return Plan(kernel, why, strip, compiled, sizes)
-        if kernel == "fused":
-            return Plan(kernel, why, 2 * n * m * size if mask == "pairs" else 0.0)
-        return Plan(kernel, why, pairs * size * (2 + per_pair))
+            memory = strip
+        elif kernel == "fused":
+            memory = 2 * n * m * size if mask == "pairs" else 0.0
+        else:
+            memory = pairs * size * (2 + per_pair)
+        return Plan(kernel, why, memory, compiled, sizes)
 
     if not n or not m:
         return made("exact", "there is nothing to compare")
@@ -143,6 +149,41 @@ def use(kernel: Kernel | str) -> Iterator[None]:
         yield
     finally:
         _asked.reset(token)
+
+
+def constants() -> Constants:
+    """Those that `using` gives, else those calibrated on this machine, else those shipped."""
+    return _constants.get() or load_constants()
+
+
+def constants_file() -> Path:
+    """Where `regard bench attention --calibrate` writes: ``regard/kernels.json`` of the user's
+    configuration folder (``XDG_CONFIG_HOME``, by default ``~/.config``)."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "regard" / "kernels.json"
+
+
+@cache
+def load_constants() -> Constants:
+    """What stands in that file, or what is shipped. Errors: a file that is not one of these."""
+    path = constants_file()
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return SHIPPED
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{path} cannot be read ({error}); delete it or calibrate anew") from None
+    return constants_from(written, str(path))
+
+
+def constants_from(written: object, source: str) -> Constants:
+    """Constants from JSON, those shipped where one is missing. Errors: unknown names, no counts."""
+    known = {entry.name for entry in fields(Constants)}
+    if not isinstance(written, dict) or not written.keys() <= known:
+        raise RegardError(f"{source} holds no constants of kernels; these are {', '.join(known)}")
+    if any(type(value) is not int or value < 0 for value in written.values()):
+        raise RegardError(f"{source}: constants of kernels are whole numbers of 0 or more")
+    return replace(SHIPPED, **written)
 
 
 @contextmanager

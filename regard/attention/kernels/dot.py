@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.scores import spread
+from regard.attention.score import spread
 
 
 def plain(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.normalizers import Normalizer
-from regard.attention.scores import Prepared, Score, Where, spread
+from regard.attention.score import Prepared, Score, Where, spread
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,10 @@
 """Any score × mask × normaliser × dropout in O(n) memory: strips of rows, and a backward that
 computes them again.
-
-A strip is some queries by all the keys that any of them may see: whole rows, so that a normaliser
-may do with them what it likes. Its size is a constant, whatever the number of keys: a strip of
-longer rows has fewer of them. Blocks of keys that the mask hides from a whole strip are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,33 +12,26 @@ from torch import Tensor
 from regard.attention.kernels import additive
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.exact import Faults, spoilt
-from regard.attention.masks import Blocks, Tile
+from regard.attention.kernels.strips import (
+    Sizes,
+    Strip,
+    add,
+    add_product,
+    count,
+    part,
+    pick,
+    put,
+    strips_of,
+    taken,
+    where_of,
+)
+from regard.attention.masks import Tile
 from regard.attention.normalizers import Normalizer
-from regard.attention.scores import Prepared, Score, Where, spread
+from regard.attention.score import Prepared, Score, Where, spread
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.attention.attend import Sight
-
-
-class Strip(NamedTuple):
-    """A part of the batch (None: all of it), some rows, and the columns they may see.
-
-    ``whole``: every pair may be seen, so the mask need not be asked.
-    """
-
-    batch: slice | None
-    tile: Tile
-    whole: bool
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How strips are cut: numbers in a strip of scores, rows and columns of a mask's blocks."""
-
-    numbers: int = 2**19
-    rows: int = 128
-    columns: int = 64
 
 
 @dataclass(frozen=True)
@@ -68,35 +57,30 @@ def tiled(
     score: Score,
     normalizer: Normalizer,
     sight: "Sight",
-    dropout: Dropout | None = None,
-    faults: Faults | None = None,
-    sizes: Sizes = Sizes(),
-    compiled: bool = False,
+    dropout: Dropout | None,
+    faults: Faults | None,
+    sizes: Sizes,
+    compiled: bool,
 ) -> Tensor:
     """normalize(score(q, k)) v for prepared queries and keys, (\\*batch, n, value_width).
 
     Keys and values have all of the queries' heads. Differentiable once, in the prepared queries
     and keys, the values, and the parameters of score and normaliser.
     """
-    ours, theirs = _parts(queries), _parts(keys)
-    parameters = [*score.parameters(), *normalizer.parameters()]
     batch = torch.broadcast_shapes(values.shape[:-2], sight.shape[:-2])
-    fits = batch == sight.shape[:-2]
-    if faults is not None:
-        keys_, values_ = (spread(x, sight.heads) for x in (faults.keys[..., None], faults.values))
-        faults = Faults(faults.queries, keys_[..., 0], values_)
-    work = Work(
+    work, ours, theirs = work_of(
+        queries,
+        keys,
         score,
         normalizer,
         sight,
-        strips_of(sight, sizes, split=fits),
-        sizes,
         dropout,
         faults,
+        sizes,
         compiled,
-        (len(ours), len(theirs)),
-        (isinstance(queries, tuple), isinstance(keys, tuple)),
+        split=batch == sight.shape[:-2],
     )
+    parameters = [*score.parameters(), *normalizer.parameters()]
     if torch.is_grad_enabled():
         refuse_captured(work, queries, keys)
     output: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
@@ -105,61 +89,37 @@ def tiled(
     return output
 
 
-def strips_of(sight: "Sight", sizes: Sizes, split: bool = True) -> list[Strip]:
-    """How a call is cut, from its shape and its mask's reach; ``split``: the batch may be too.
-
-    First rows, then, where not even sixteen rows fit, parts of the batch, then rows again.
-    """
-    *batch, n, m = sight.shape
-    slices = sight.shape[:-2].numel()
-    splits = split and batch and len(batch) > (1 if sight.heads else 0) and batch[0] > 1
-    found = []
-    for rows, columns, whole in regions(sight, sizes):
-        seen = m if isinstance(columns, slice) and columns.stop is None else _count(columns)
-        part, per = len(range(*rows.indices(n))), slices
-        chunks: list[slice | None] = [None]
-        if splits and slices * min(part, 16) * seen > sizes.numbers:
-            each = slices // batch[0]
-            take = max(1, sizes.numbers // max(1, each * min(part, 16) * seen))
-            chunks = [slice(i, min(i + take, batch[0])) for i in range(0, batch[0], take)]
-            per = each * min(take, batch[0])
-        step = max(1, min(part, sizes.numbers // max(1, per * seen)))
-        for chunk in chunks:
-            for first in range(rows.start, rows.start + part, step):
-                piece = slice(first, min(first + step, rows.start + part))
-                found.append(Strip(chunk, Tile(piece, columns), whole))
-    return found
-
-
-def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
-    """Rows with the columns that the mask lets any of them see, and whether all see all of these.
-
-    Rows that see nothing are left out.
-    """
-    n, m = sight.shape[-2:]
-    everything = slice(None)
-    if sight.mask is None:
-        yield slice(0, n), everything, True
-        return
-    if sight.mask.kind == "keys":
-        yield slice(0, n), everything, False
-        return
-    blocks = Blocks.of(sight.rows, sizes.rows), Blocks.of(sight.columns, sizes.columns)
-    may, must = sight.mask.reach(*blocks)
-    whole = ((must | ~may).all(1)).tolist()
-    count, first = may.sum(1).tolist(), may.int().argmax(1).tolist()
-    last = (may.shape[1] - 1 - may.flip(1).int().argmax(1)).tolist()
-    for i, number in enumerate(count):
-        if not number:
-            continue
-        rows = slice(i * sizes.rows, min((i + 1) * sizes.rows, n))
-        columns: slice | Tensor = slice(
-            first[i] * sizes.columns, min((last[i] + 1) * sizes.columns, m)
-        )
-        if number < last[i] + 1 - first[i]:
-            places = may[i].repeat_interleave(sizes.columns)[:m].nonzero().flatten()
-            columns = places.to(sight.columns.device)
-        yield rows, columns, whole[i]
+def work_of(
+    queries: Prepared,
+    keys: Prepared,
+    score: Score,
+    normalizer: Normalizer,
+    sight: "Sight",
+    dropout: Dropout | None,
+    faults: Faults | None,
+    sizes: Sizes,
+    compiled: bool,
+    *,
+    split: bool = True,
+) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
+    ours, theirs = _parts(queries), _parts(keys)
+    if faults is not None:
+        bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
+        faults = Faults(faults.queries, bad_keys, spread(faults.values, sight.heads))
+    work = Work(
+        score,
+        normalizer,
+        sight,
+        strips_of(sight, sizes, split),
+        sizes,
+        dropout,
+        faults,
+        compiled,
+        (len(ours), len(theirs)),
+        (isinstance(queries, tuple), isinstance(keys, tuple)),
+    )
+    return work, ours, theirs
 
 
 def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
@@ -246,8 +206,10 @@ def backward(
     for strip, statistics in zip(work.strips, kept, strict=True):
         # Where a score holds many numbers a pair, its columns are computed some at a time, and
         # once more for their gradient; else once, and the graph is kept.
-        parts = parts_of(work, strip, ours, theirs)
-        graph = Graph.of(work, strip, ours, theirs, rest[:of_score]) if len(parts) == 1 else None
+        parts, linear = parts_of(work, strip, ours, theirs), work.score.inner_product
+        graph = None
+        if len(parts) == 1 and not linear:
+            graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
         if graph is None:
             scores, _ = scores_of(work, strip, ours, theirs)
         else:
@@ -264,14 +226,21 @@ def backward(
         if work.dropout is not None:
             factors = factors_of(work, strip, weights)
             of_weights, used = of_weights * factors, weights * factors
-        add(of_values, strip, -1, work.sight, used.to(gathered).mT @ given.to(gathered))
+        if of_weights.shape != weights.shape:  # values of more batches than the scores
+            of_weights = of_weights.sum_to_size(weights.shape)
+        add_product(of_values, strip, -1, work.sight, used.to(gathered).mT, given.to(gathered))
         of_scores, *more = work.normalizer.gradient(
             weights, of_weights, scores, statistics, tuple(rest[of_score:])
         )
-        for total, part in zip(to_rest[of_score:], more, strict=True):
-            total += part
+        for total, found_here in zip(to_rest[of_score:], more, strict=True):
+            total += found_here
         totals = (to_ours, to_theirs, to_rest[:of_score])
-        if graph is not None:
+        if linear:
+            of_scores = of_scores.to(ours[0].dtype).mul_(work.score.scale(ours[0].shape[-1]))
+            mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
+            add_product(to_ours[0], strip, -2, work.sight, of_scores, others[0])
+            add_product(to_theirs[0], strip, -1, work.sight, of_scores.mT, mine[0])
+        elif graph is not None:
             graph.send(of_scores, totals)
         else:
             for chunk, small in parts:
@@ -344,7 +313,7 @@ def parts_of(
 
     All of them, unless it holds so many numbers a pair that these would outgrow a strip.
     """
-    seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else _count(strip.tile.columns)
+    seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
     held = work.score.numbers_per_pair(joined(theirs, work.tuples[1]))
     if held <= 1:
         return [(slice(0, seen), strip)]
@@ -361,14 +330,6 @@ def parts_of(
         (chunk, strip._replace(tile=Tile(tile.rows, taken(tile.columns, chunk))))
         for chunk in chunks
     ]
-
-
-def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
-    """Some of a strip's columns."""
-    if isinstance(columns, Tensor):
-        return columns[chunk]
-    start = columns.start or 0
-    return slice(start + chunk.start, start + chunk.stop)
 
 
 def compare(work: Work, mine: Sequence[Tensor], others: Sequence[Tensor], where: Where) -> Tensor:
@@ -435,47 +396,6 @@ def faults_of(faults: Faults, strip: Strip, sight: "Sight") -> Faults:
     return Faults(ours, keys, pick([faults.values], strip, -1, sight)[0])
 
 
-def where_of(sight: "Sight", strip: Strip) -> Where:
-    """The positions of a strip."""
-    rows, columns = sight.where
-    axes = len(sight.shape) - 1
-    return (
-        part(rows, strip.batch, axes)[..., strip.tile.rows],
-        part(columns, strip.batch, axes)[..., strip.tile.columns],
-    )
-
-
-def pick(tensors: Sequence[Tensor], strip: Strip, side: int, sight: "Sight") -> list[Tensor]:
-    """The rows of queries (side −2) or of keys (side −1) that belong to a strip."""
-    index = strip.tile.rows if side == -2 else strip.tile.columns
-    axes = len(sight.shape)
-    return [part(x, strip.batch, axes)[..., index, :] for x in tensors]
-
-
-def put(x: Tensor, strip: Strip, sight: "Sight") -> Tensor:
-    """The rows of an output that belong to a strip, as a view."""
-    return part(x, strip.batch, len(sight.shape))[..., strip.tile.rows, :]
-
-
-def add(total: Tensor, strip: Strip, side: int, sight: "Sight", more: Tensor) -> None:
-    """Add a strip's gradient to the whole one."""
-    index = strip.tile.rows if side == -2 else strip.tile.columns
-    target = part(total, strip.batch, len(sight.shape))
-    wanted = (*target.shape[:-2], *more.shape[-2:])
-    more = more.to(total.dtype)
-    if more.shape != wanted:
-        more = more.sum_to_size(wanted)
-    if isinstance(index, Tensor):
-        target.index_add_(-2, index, more)
-    else:
-        target[..., index, :] += more
-
-
-def part(x: Tensor, batch: slice | None, axes: int) -> Tensor:
-    """Some of the batch's first axis, where x has it."""
-    return x if batch is None or x.ndim < axes or x.shape[0] == 1 else x[batch]
-
-
 def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """Prepared queries, prepared keys, parameters."""
     one, two = work.parts
@@ -494,7 +414,3 @@ def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:
 
 def _parts(prepared: Prepared) -> tuple[Tensor, ...]:
     return prepared if isinstance(prepared, tuple) else (prepared,)
-
-
-def _count(columns: slice | Tensor) -> int:
-    return len(columns) if isinstance(columns, Tensor) else columns.stop - columns.start

@@ -4,7 +4,16 @@ import pytest
 import torch
 
 from regard.attention import SCORES, attend, causal, explain, make_score, window
-from regard.attention.kernels.choose import SHIPPED, Constants, asked, plan, use, using
+from regard.attention.kernels.choose import (
+    SHIPPED,
+    Constants,
+    asked,
+    constants_file,
+    load_constants,
+    plan,
+    use,
+    using,
+)
 from regard.errors import RegardError
 
 
@@ -100,3 +109,31 @@ def test_the_path_of_a_call_is_the_one_explained(monkeypatch):
         assert (explain(x, x, x, score, mask).kernel == "tiled") == (len(seen) < expected)
         attend(x, x, x, score, mask)
         assert len(seen) == expected
+
+
+def test_constants_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    load_constants.cache_clear()
+    try:
+        assert load_constants() == SHIPPED
+        path = constants_file()
+        assert path == tmp_path / "regard" / "kernels.json"
+        path.parent.mkdir()
+        for wrong in (
+            "{",
+            '{"exact_pears": 1}',
+            '{"exact_pairs": -1}',
+            '{"exact_pairs": 0.5}',
+            "[]",
+        ):
+            path.write_text(wrong)
+            load_constants.cache_clear()
+            with pytest.raises(RegardError, match=r"kernels\.json"):
+                load_constants()
+        path.write_text('{"exact_pairs": 7}')
+        load_constants.cache_clear()
+        assert load_constants() == Constants(exact_pairs=7)
+        assert kernel(inner_product=False, shape=(1, 2, 3)) == "exact"
+        assert kernel(inner_product=False, shape=(2, 2, 3)) == "tiled"
+    finally:
+        load_constants.cache_clear()

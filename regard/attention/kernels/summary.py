@@ -1,0 +1,86 @@
+"""Who looks at whom, in few numbers and O(n) memory: strips of weights, summed up and let go."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.kernels import additive
+from regard.attention.kernels.exact import Faults, lost_rows
+from regard.attention.kernels.strips import Sizes, part, put
+from regard.attention.kernels.tiled import allowed_in, faults_of, scores_of, work_of
+from regard.attention.normalizers import Normalizer, largest
+from regard.attention.score import Prepared, Score
+
+if TYPE_CHECKING:
+    from regard.attention.attend import Sight
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The weights of a call, summed up. Before dropout, without gradients.
+
+    ``indices`` and ``weights``: the keys that each query looks at most, by place in the call, and
+    how much, falling; −1 and 0 where it sees fewer. ``entropy``: −Σ w log w in nats, 0 of a query
+    that looks at one key and log n of one that looks at n alike. ``mass``: what each key gets from
+    all queries together.
+    """
+
+    indices: Int[Tensor, "*batch queries top"]
+    weights: Float[Tensor, "*batch queries top"]
+    entropy: Float[Tensor, "*batch queries"]
+    mass: Float[Tensor, "*batch keys"]
+
+    def dense(self) -> Float[Tensor, "*batch queries keys"]:
+        """The top weights in a table, 0 elsewhere."""
+        table = self.weights.new_zeros(*self.weights.shape[:-1], self.mass.shape[-1])
+        return table.scatter_add_(-1, self.indices.clamp(min=0), self.weights)
+
+
+@torch.no_grad()
+def summarize(
+    queries: Prepared,
+    keys: Prepared,
+    score: Score,
+    normalizer: Normalizer,
+    sight: "Sight",
+    faults: Faults | None,
+    sizes: Sizes,
+    compiled: bool,
+    top: int,
+) -> Summary:
+    """The summary of a call from its prepared queries and keys; keys have all of the heads."""
+    work, ours, theirs = work_of(
+        queries, keys, score, normalizer, sight, None, faults, sizes, compiled
+    )
+    like = ours[0]
+    dtype = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
+    *batch, n, m = sight.shape
+    top = min(top, m)
+    indices = torch.full((*batch, n, top), -1, device=like.device)
+    most = torch.zeros(*batch, n, top, dtype=dtype, device=like.device)
+    entropy = torch.zeros(*batch, n, 1, dtype=dtype, device=like.device)
+    mass = torch.zeros(*batch, m, dtype=dtype, device=like.device)
+    for strip in work.strips:
+        with additive.compiled(compiled):
+            scores, _ = scores_of(work, strip, ours, theirs)
+        weights = normalizer.weights(scores, normalizer.statistics(scores))
+        columns = strip.tile.columns
+        part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
+        put(entropy, strip, sight).copy_(torch.special.entr(weights).sum(-1, keepdim=True))
+        values, places = largest(weights, min(top, weights.shape[-1]))
+        if isinstance(columns, Tensor):
+            places = columns[places]
+        else:
+            places = places + (columns.start or 0)
+        size = values.shape[-1]
+        put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
+        put(most, strip, sight)[..., :size] = values
+        if work.faults is not None:  # nothing is known of what sees a NaN
+            allowed = None if strip.whole else allowed_in(work, strip)
+            lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
+            for x in (most, entropy):
+                put(x, strip, sight).masked_fill_(lost, torch.nan)
+    return Summary(indices, most, entropy.squeeze(-1), mass)

@@ -1,0 +1,67 @@
+"""Masks by name, for settings: ``window-64+global-4``."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from regard.attention.masks import Mask, bigbird, causal, global_tokens, window
+from regard.errors import RegardError
+
+
+class Pattern(NamedTuple):
+    """Examples of a name with its numbers, how many there may be, and what makes the mask."""
+
+    examples: tuple[str, ...]
+    make: Callable[..., Mask]  # of the longest input, then of the numbers
+
+    def takes(self, numbers: int) -> bool:
+        """Whether some example has so many numbers."""
+        return any(example.count("-") == numbers for example in self.examples)
+
+
+def _bigbird(length: int | None, block: int = 64) -> Mask:
+    if not length:
+        raise RegardError("bigbird draws its random blocks for a length: say length=")
+    return bigbird(length, block=block)
+
+
+PATTERNS: dict[str, Pattern] = {
+    "causal": Pattern(("causal",), lambda length: causal()),
+    "window": Pattern(("window-64",), lambda length, size: window(size)),
+    "dilated": Pattern(("dilated-64-2",), lambda length, size, step: window(size, step)),
+    "global": Pattern(("global-4",), lambda length, size: global_tokens(size)),
+    "bigbird": Pattern(("bigbird", "bigbird-16"), _bigbird),
+}
+
+
+def named_mask(pattern: str, length: int | None = None) -> Mask | None:
+    """A mask by name, or None for "none"; with "+", what any of the parts allows.
+
+    "window-64" sees 64 positions on both sides, "dilated-64-2" 64 on both sides by steps of 2,
+    "global-4" lets the first four see and be seen by all, "bigbird-16" has blocks of 16 positions
+    (64 if it is not said) and needs the ``length`` of the longest input.
+
+    >>> import torch
+    >>> near = named_mask("window-1+global-1")
+    >>> near.allows(torch.arange(4), torch.arange(4)).int().tolist()
+    [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
+    """
+    if pattern == "none":
+        return None
+    return reduce(or_, (_part(name, length) for name in pattern.split("+")))
+
+
+def _part(name: str, length: int | None) -> Mask:
+    base, *numbers = name.strip().split("-")
+    known = PATTERNS.get(base)
+    if known and all(number.isdecimal() for number in numbers) and known.takes(len(numbers)):
+        return known.make(length, *map(int, numbers))
+    examples = [example for kind in PATTERNS.values() for example in kind.examples]
+    near = [base] if known else get_close_matches(base, PATTERNS, n=1, cutoff=0.5)
+    hint = f"did you mean {PATTERNS[near[0]].examples[-1]}? There" if near else "there"
+    raise RegardError(
+        f"no pattern is called {name!r}; {hint} are, with numbers of your own: none, "
+        f"{', '.join(examples)}, and such joined by +, as in window-64+global-4"
+    )

@@ -1,0 +1,108 @@
+"""Parts of a user's own: ``FILE.py:Name`` is a class in a file of theirs."""
+
+import hashlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from regard.errors import RegardError, look_up
+
+T = TypeVar("T")
+
+
+def is_part(spec: str) -> bool:
+    """Whether a name is ``FILE.py:Name`` and not a row of a table.
+
+    >>> is_part("examples/my_score.py:Laplacian"), is_part("scaled-dot")
+    (True, False)
+    """
+    return ".py:" in spec or spec.endswith(".py")
+
+
+def load_part(spec: str, kind: type[T], what: str) -> type[T]:
+    """The class that ``FILE.py:Name`` names, which is of this ``kind`` (``what``, in words).
+
+    RegardError if the spec, the file, the name or the class is not as it should be, or if the
+    file does not run. The file runs in this process, as an import would: load only your own.
+    """
+    found = load_object(spec)
+    if not isinstance(found, type):
+        raise RegardError(
+            f"{spec} is {a(type(found).__name__)}, not a class: name the {what} class"
+        )
+    if not issubclass(found, kind):
+        raise RegardError(
+            f"{spec} is no {what}: write `class {found.__name__}({kind.__module__.split('.')[0]}."
+            f"{kind.__name__}):`"
+        )
+    return found
+
+
+def load_object(spec: str) -> object:
+    """Whatever ``FILE.py:Name`` names, by running the file; RegardError as in :func:`load_part`."""
+    file, colon, name = spec.rpartition(":")
+    if not colon or not name or not file.endswith(".py"):
+        raise RegardError(f"a part of your own is named FILE.py:Name, not {spec!r}")
+    module = load_module(Path(file))
+    if name in vars(module):
+        return vars(module)[name]
+    own = {k: v for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
+    if not own:
+        raise RegardError(f"{file} defines no {name}: it defines no class or function at all")
+    return look_up(own, name, f"part of {file}")
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module that a file makes; the same one again while its text is the same.
+
+    What stands beside the file can be imported from it.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise RegardError(f"{path} cannot be read: {error.strerror}") from None
+    digest = hashlib.sha256(path.resolve().as_posix().encode() + source).hexdigest()
+    name = f"regard_part_{path.stem}_{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    beside = str(path.resolve().parent)
+    sys.modules[name] = module
+    sys.path.append(beside)
+    try:
+        # Compiled here, since a compiled file kept beside it may be stale within a second.
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise RegardError(f"{path} does not run: {one_line(error, path)}") from error
+    finally:
+        sys.path.remove(beside)
+    return module
+
+
+def one_line(error: BaseException, path: Path | None = None) -> str:
+    """An error in one line: its kind, its first line, and where in ``path`` it arose.
+
+    >>> one_line(ValueError("too wide\\n  by far"))
+    'ValueError: too wide'
+    """
+    words = str(error).strip().splitlines()
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if path is not None and trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    where = f" (line {line})" if line else ""
+    return f"{type(error).__name__}{': ' + words[0] if words else ''}{where}"
+
+
+def a(noun: str) -> str:
+    """A noun with its article.
+
+    >>> a("int"), a("function")
+    ('an int', 'a function')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
