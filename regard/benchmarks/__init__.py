@@ -1,18 +1,28 @@
 """Benchmarks: regard beside its peers on this machine, interleaved in one run."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Benchmark(NamedTuple):
-    """A row of the table: a question, and the module whose ``cases`` answers it."""
+    """A row of the table: a question, and the module whose ``cases`` answers it.
+
+    Its results are times beside those of a peer, or cells that were computed exactly.
+    """
 
     says: str
     module: str
+    kind: Literal["speed", "cells"] = "speed"
 
 
 BENCHMARKS: dict[str, Benchmark] = {
     "attention": Benchmark(
-        "attend and MultiHeadAttention beside torch's own", "regard.benchmarks.attention"
+        "attend beside dense formulas, KeOps, SDPA, entmax and FlexAttention: time and memory",
+        "regard.benchmarks.attention",
+    ),
+    "cells": Benchmark(
+        "every score × mask × position × normaliser × dropout: exact, and in O(n) memory?",
+        "regard.benchmarks.cells",
+        "cells",
     ),
     "text-training": Benchmark(
         "training a text classifier beside torch.nn.TransformerEncoder as tutorials do it",

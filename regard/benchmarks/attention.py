@@ -1,111 +1,486 @@
-"""``attend`` and ``MultiHeadAttention`` beside torch's own, on this machine.
+"""``regard bench attention``: attend beside its peers, on this machine, in one run.
 
-Batch × heads = 64, heads 64 wide, float32; aim: at most 1.05 times torch's time.
+Each row of the table is an aim of regard: a case, a peer, and what is to be reached. Both sides
+get the same tensors; where they compute one thing their answers and gradients are compared first.
+Times are medians of calls that take turns; memory is measured in fresh processes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention import SCORES, MultiHeadAttention, attend, causal, lengths
-from regard.benchmarks.timing import in_turns
+from regard.attention import (
+    NORMALIZERS,
+    SCORES,
+    Attended,
+    Mask,
+    MultiHeadAttention,
+    Score,
+    attend,
+    bigbird,
+    causal,
+    lengths,
+    make_score,
+    window,
+)
+from regard.attention.positions import t5_bucket
+from regard.benchmarks import cold, memory, peers, timing
+from regard.benchmarks.case import Aim, Case, Problem, Side
+from regard.errors import RegardError
+from regard.settings import Settings, build, split
 
-BATCH, HEADS, WIDTH = 8, 8, 64
-SIZES = ((128, 40), (512, 15), (2048, 4))  # queries = keys, rounds
-MASKED = 512
+HEADS, WIDTH = 8, 64
+TRAINED, FORWARD = "forward + backward", "forward"
+COLD_ROUNDS = 3
 
 
-def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Forward, and forward + backward, at n = 128, 512 and 2048; masks at 512."""
+class AttentionSettings(Settings):
+    """Which rows, by words that their names hold, and how long to measure them.
+
+    ``seconds`` is what a pair of sides may take beside the first calls; ``rounds`` sets the number
+    of turns instead. ``memory=0`` measures none; ``prompt=1`` measures it where freed memory goes
+    back to the system at once (see `regard.benchmarks.memory`).
+    """
+
+    case: str = ""
+    against: str = ""
+    rounds: int = 0
+    seconds: float = 6.0
+    memory: bool = True
+    prompt: bool = False
+
+
+def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Measure the rows of the table, one after the other.
+
+    ``quick`` takes small sizes, few rounds and no memory: aims are then not judged.
+    """
+    how = build(AttentionSettings, split(settings, AttentionSettings)[0])
+    chosen = [
+        case
+        for case in table(quick=quick)
+        if how.case.lower() in case.name.lower() and how.against.lower() in case.against.lower()
+    ]
+    if not chosen:
+        asked = " and ".join(f"{k}={v}" for k, v in how if k in ("case", "against") and v)
+        raise RegardError(
+            f"no case has {asked}; there are: {'; '.join(case.name for case in table())}"
+        )
+    return (measured(case, how, quick) for case in chosen)
+
+
+def find(name: str, against: str = "", *, quick: bool = False) -> Case:
+    """A case by its name, and by its peer where it has several."""
+    for case in table(quick=quick):
+        if case.name == name and against in ("", case.against):
+            return case
+    raise RegardError(f"no case is called {name!r} against {against or 'anything'}")
+
+
+def measured(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
+    """A row of results; figures that are not measured are None."""
+    row: dict[str, Any] = {
+        "name": case.name,
+        "against": f"{case.against} (not installed)" if case.skipped else case.against,
+        "ours_s": None,
+        "theirs_s": None,
+        "time_ratio": None,
+        "ours_mb": None,
+        "theirs_mb": None,
+        "aim": case.aim.says,
+        "reached": None,
+    }
+    if case.skipped:
+        return row
+    probing = case.probed and how.memory and not quick
+    if case.sizes:
+        row |= growth(case, how, probing)
+    else:
+        row |= times(case, how, quick) if case.timed else {}
+        if probing:
+            row |= memories(case, how)
+    if row["theirs_s"] is not None:
+        row["time_ratio"] = row["theirs_s"] / row["ours_s"]
+    return row if quick else row | {"reached": case.aim.reached(row)}
+
+
+def times(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
+    """Seconds of both sides, in turns, once their answers are the same."""
+    if case.cold:
+        rounds = 1 if quick else how.rounds or COLD_ROUNDS
+        ours_s, theirs_s = cold.measured(case.n, rounds)
+        return {"ours_s": ours_s, "theirs_s": theirs_s}
     torch.manual_seed(0)
-    found = []
-    for n, rounds in SIZES:
-        rounds = max(rounds // 4, 2) if quick else rounds
-        found += against_sdpa(n, rounds)
-        found += against_multihead(n, rounds)
+    problem = case.make(case.n)
+    ours = case.work_of(problem, "ours")
+    if problem.theirs is None:
+        return {"ours_s": timing.alone(ours, how.rounds or timing.FEWEST)}
+    theirs = case.work_of(problem, "theirs")
+    if case.same:
+        case.check(ours(), theirs())
+    rounds = how.rounds or (2 if quick else 0)
+    ours_s, theirs_s = timing.in_turns(ours, theirs, rounds, budget=how.seconds)
+    return {"ours_s": ours_s, "theirs_s": theirs_s}
+
+
+def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
+    """Megabytes of both sides, each in a fresh process."""
+    found: dict[str, Any] = {}
+    for side in ("ours", "theirs") if case.against else ("ours",):
+        used = memory.fresh(case.name, case.against, side, prompt=how.prompt)
+        found |= {f"{side}_mb": used.extra_mb, f"{side}_total_mb": used.total_mb}
     return found
 
 
-def against_sdpa(n: int, rounds: int) -> list[dict[str, Any]]:
-    """``attend`` with scaled-dot beside ``scaled_dot_product_attention``."""
-    q, k, v = (torch.randn(BATCH, HEADS, n, WIDTH, requires_grad=True) for _ in range(3))
-    upstream, score = torch.randn(BATCH, HEADS, n, WIDTH), SCORES["scaled-dot"]()
-    valid = torch.full((BATCH,), n)
-    valid[0] -= n // 8
-    padding = torch.arange(n) < valid[:, None, None, None]
-    masks: list[tuple[str, Callable[[], Tensor], Callable[[], Tensor]]] = [
-        (
-            "attend",
-            lambda: attend(q, k, v, score).output,
-            lambda: F.scaled_dot_product_attention(q, k, v),
-        )
-    ]
-    if n == MASKED:
-        masks += [
-            (
-                "attend causal",
-                lambda: attend(q, k, v, score, causal()).output,
-                lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-            ),
-            (
-                "attend lengths",
-                lambda: attend(q, k, v, score, lengths(valid).over_heads()).output,
-                lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=padding),
-            ),
+def growth(case: Case, how: AttentionSettings, probing: bool) -> dict[str, Any]:
+    """How time and memory grow: the exponents over the case's sizes, and the largest's figures.
+
+    Memory is here the peak above the process before the inputs were made.
+    """
+    seconds = [timing.alone(case.work("ours", n), how.rounds or timing.FEWEST) for n in case.sizes]
+    found: dict[str, Any] = {
+        "ours_s": seconds[-1],
+        "sizes": list(case.sizes),
+        "seconds": seconds,
+        "time_exponent": timing.exponent(case.sizes, seconds),
+        "memory_exponent": None,
+    }
+    if probing:
+        used = [
+            memory.fresh(case.name, case.against, "ours", n=n, prompt=how.prompt)
+            for n in case.sizes
         ]
-    found = []
-    for name, ours, theirs in masks:
-        against = "scaled_dot_product_attention"
-        found.append(
-            in_turns(f"{name} n={n} forward", against, forward(ours), forward(theirs), rounds)
-        )
-        found.append(
-            in_turns(
-                f"{name} n={n} forward + backward",
-                against,
-                both(ours, (q, k, v), upstream),
-                both(theirs, (q, k, v), upstream),
-                rounds,
-            )
-        )
+        total = [each.total_mb for each in used]
+        found |= {
+            "ours_mb": used[-1].extra_mb,
+            "ours_total_mb": total[-1],
+            "megabytes": total,
+            "memory_exponent": timing.exponent(case.sizes, [max(x, 0.1) for x in total]),
+        }
     return found
 
 
-def against_multihead(n: int, rounds: int) -> list[dict[str, Any]]:
-    """``MultiHeadAttention`` beside ``torch.nn.MultiheadAttention``, neither asked for weights."""
-    width = HEADS * WIDTH
-    ours, theirs = (
-        MultiHeadAttention(width, HEADS),
-        nn.MultiheadAttention(width, HEADS, batch_first=True),
-    )
-    batch = BATCH if n < 2048 else 2
-    x = torch.randn(batch, n, width, requires_grad=True)
-    upstream = torch.randn(batch, n, width)
+def table(*, quick: bool = False) -> list[Case]:
+    """All rows; ``quick``: the same with small inputs."""
     return [
-        in_turns(
-            f"MultiHeadAttention n={n} forward + backward",
-            "torch.nn.MultiheadAttention",
-            both(lambda: ours(x), [x, *ours.parameters()], upstream),
-            both(
-                lambda: theirs(x, x, x, need_weights=False)[0],
-                [x, *theirs.parameters()],
-                upstream,
-            ),
-            rounds,
-        )
+        *additive_cases(96 if quick else 1024, 384 if quick else 16_384),
+        *gaussian_cases(300 if quick else 20_000, 2_000 if quick else 1_000_000),
+        *dot_cases((16, 64) if quick else (128, 256, 512, 1024, 2048, 4096)),
+        *masked_cases(64 if quick else 512),
+        *layer_cases((16, 64) if quick else (128, 512, 2048)),
+        *relative_bias_cases(96 if quick else 2048),
+        *sparse_cases(96 if quick else 2048),
+        *structured_cases((256, 512) if quick else (1024, 2048, 4096, 8192, 16_384)),
+        *alibi_cases(128 if quick else 2048),
+        *summary_cases(128 if quick else 4096),
     ]
 
 
-def forward(work: Callable[[], Tensor]) -> Callable[[], object]:
-    """The work, without a graph."""
-    return torch.no_grad()(work)
+def additive_cases(n: int, long: int) -> Iterator[Case]:
+    """Additive attention beside its dense formula, KeOps, and a scaled dot product."""
+    name = f"additive n={n} heads={HEADS} width={WIDTH} {TRAINED}"
+    yield Case(name, "dense", partial(additive, peers.dense_additive), n, Aim(15, mb=64))
+    yield Case(name, "KeOps", partial(additive, peers.keops_additive), n, Aim(30))
+    shape = partial(additive, lambda score, *inputs: peers.sdpa(*inputs))
+    yield Case(name, "SDPA", shape, n, Aim(0.1), same=False, probed=False)
+    alone = f"additive n={long} heads={HEADS} width={WIDTH} {TRAINED}, trains in 1 GB"
+    once = long < 1024  # a call of the full size takes minutes: its memory is the question
+    yield Case(alone, "", partial(additive, None), long, Aim(mb=1000), timed=once)
 
 
-def both(
-    work: Callable[[], Tensor], of: Sequence[Tensor], upstream: Tensor
-) -> Callable[[], object]:
-    """The work and its gradients."""
-    return lambda: torch.autograd.grad(work(), of, upstream)
+def additive(peer: Callable[..., Callable[[], Tensor]] | None, n: int) -> Problem:
+    """Hidden units as many as a head is wide."""
+    score = SCORES["additive"](WIDTH, WIDTH, heads=HEADS)
+    q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=())
+    # The peer that computes another score does without this one's parameters.
+    of = [q, k, v, *score.parameters()]
+    used = [q, k, v] if peer not in (peers.dense_additive, peers.keops_additive) else of
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score).output, of),
+        None if peer is None else lambda: Side(peer(score, q, k, v), used),
+        upstream,
+    )
+
+
+def gaussian_cases(n: int, many: int) -> Iterator[Case]:
+    """Nadaraya–Watson regression beside KeOps and the dense formula; with very many keys."""
+    for width in (1, 8):
+        name = f"Gaussian {n:,} × {n:,} width={width} {FORWARD}"
+        for against, peer, faster in (
+            ("KeOps", peers.keops_gaussian, 8),
+            ("dense", peers.dense_gaussian, 20),
+        ):
+            make = partial(gaussian, peer, width, None)
+            yield Case(name, against, make, n, Aim(faster), trained=False)
+    few = many // 1000
+    yield Case(
+        f"Gaussian {many:,} keys × {few:,} queries width=1 {FORWARD}, O(n)",
+        "",
+        partial(gaussian, None, 1, few),
+        many,
+        Aim(exponent=1.1),
+        trained=False,
+        sizes=[many // 8, many // 4, many // 2, many],
+    )
+
+
+def gaussian(
+    peer: Callable[..., Callable[[], Tensor]] | None, width: int, queries: int | None, n: int
+) -> Problem:
+    """One batch, no heads, values of one column; as many queries as keys unless told."""
+    q, k, v = (torch.randn(x, y) for x, y in ((queries or n, width), (n, width), (n, 1)))
+    score = SCORES["gaussian"](width, width)
+    w = score.get_parameter("inverse_width")
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score).output),
+        None if peer is None else lambda: Side(peer(w, q, k, v)),
+    )
+
+
+def dot_cases(sizes: Sequence[int]) -> Iterator[Case]:
+    """Scaled dot products beside torch's own kernel."""
+    for n in sizes:
+        for how in (FORWARD, TRAINED):
+            name = f"dot n={n} heads={HEADS} width={WIDTH} batch={batch_of(n)} {how}"
+            make = partial(dot, lambda batch, n: None, False, None)
+            yield sdpa_case(name, make, n, how)
+
+
+def masked_cases(n: int) -> Iterator[Case]:
+    """The two masks that torch's kernel serves."""
+    for word, mask, is_causal in (
+        ("causal", lambda batch, n: causal(), True),
+        ("lengths", lambda batch, n: lengths(shortened(batch, n)).over_heads(), False),
+    ):
+        for how in (FORWARD, TRAINED):
+            name = f"dot {word} n={n} heads={HEADS} width={WIDTH} batch={batch_of(n)} {how}"
+            padding = padded if word == "lengths" else None
+            yield sdpa_case(name, partial(dot, mask, is_causal, padding), n, how)
+
+
+def sdpa_case(name: str, make: Callable[[int], Problem], n: int, how: str) -> Case:
+    """A case whose aim is to cost no more than torch's kernel."""
+    return Case(name, "SDPA", make, n, Aim(1 / 1.05), trained=how == TRAINED, probed=False)
+
+
+def dot(
+    mask: Callable[[int, int], Mask | None],
+    is_causal: bool,
+    padding: Callable[[int, int], Tensor] | None,
+    n: int,
+) -> Problem:
+    """A batch of some thousand rows."""
+    batch, score = batch_of(n), SCORES["scaled-dot"]()
+    q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=(batch,))
+    ours = mask(batch, n)
+    theirs = None if padding is None else padding(batch, n)
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score, ours).output, [q, k, v]),
+        lambda: Side(
+            lambda: F.scaled_dot_product_attention(q, k, v, theirs, is_causal=is_causal), [q, k, v]
+        ),
+        upstream,
+    )
+
+
+def batch_of(n: int) -> int:
+    """8 up to 1024 rows, then as many as hold the work within bounds."""
+    return max(1, min(8, 4096 // n))
+
+
+def shortened(batch: int, n: int) -> Tensor:
+    """Lengths of texts: one is shorter."""
+    valid = torch.full((batch,), n)
+    valid[0] -= n // 8
+    return valid
+
+
+def padded(batch: int, n: int) -> Tensor:
+    """The same as torch's kernel takes it."""
+    return torch.arange(n) < shortened(batch, n)[:, None, None, None]
+
+
+def layer_cases(sizes: Sequence[int]) -> Iterator[Case]:
+    """The layer, projections included, beside torch's, neither asked for weights."""
+    for n in sizes:
+        name = f"MultiHeadAttention n={n} heads={HEADS} width={WIDTH} batch={batch_of(n)} {TRAINED}"
+        aim = Aim(1 / 1.05)
+        yield Case(name, "nn.MultiheadAttention", layer, n, aim, probed=False)
+
+
+def layer(n: int) -> Problem:
+    """Both have the same weights."""
+    width = HEADS * WIDTH
+    mine, other = MultiHeadAttention(width, HEADS), torch_layer(width)
+    with torch.no_grad():
+        mine.project.weight.copy_(other.in_proj_weight)
+        mine.project.bias.copy_(other.in_proj_bias)
+        assert mine.output is not None
+        mine.output.load_state_dict(other.out_proj.state_dict())
+    x = torch.randn(batch_of(n), n, width, requires_grad=True)
+    return Problem(
+        lambda: Side(lambda: mine(x), [x, *projections(mine)]),
+        lambda: Side(peers.multihead(other, x, weights=False), [x, *projections(other)]),
+        torch.randn(batch_of(n), n, width),
+    )
+
+
+def torch_layer(width: int) -> nn.MultiheadAttention:
+    """torch's layer."""
+    return nn.MultiheadAttention(width, HEADS, batch_first=True)
+
+
+def projections(made: nn.Module) -> list[Tensor]:
+    """Weight and bias of the projection in, then of the one out, in both layers."""
+    return list(made.parameters())
+
+
+def relative_bias_cases(n: int) -> Iterator[Case]:
+    """A learned bias for each distance, which torch's kernel takes as a dense mask."""
+    name = f"learned relative bias (t5-bias) n={n} heads={HEADS} width={WIDTH} {TRAINED}"
+    yield Case(name, "SDPA", relative_bias, n, Aim(2, mb=80))
+
+
+def relative_bias(n: int) -> Problem:
+    """Raffel et al. 2020's buckets."""
+    score = make_score("scaled-dot", "t5-bias", heads=HEADS)
+    bias = score.get_parameter("bias")
+    q, k, v, upstream = inputs(HEADS, n, WIDTH)
+    of = [q, k, v, bias]
+
+    def theirs() -> Side:
+        at = torch.arange(n)
+        return Side(
+            peers.sdpa_biased(bias, t5_bucket(at - at[:, None], 32, 128, True), q, k, v), of
+        )
+
+    return Problem(lambda: Side(lambda: attend(q, k, v, score).output, of), theirs, upstream)
+
+
+def sparse_cases(n: int) -> Iterator[Case]:
+    """Sparse normalisers beside the entmax package."""
+    for word, normalize in (("sparsemax", "sparsemax"), ("entmax-1.5", "entmax15")):
+        name = f"{word} n={n} heads={HEADS} width={WIDTH} {TRAINED}"
+        yield Case(name, "entmax", partial(sparse, normalize), n, Aim(5, 15))
+
+
+def sparse(normalize: str, n: int) -> Problem:
+    """Scaled dot products, normalised otherwise than by softmax."""
+    score, normalizer = SCORES["scaled-dot"](), NORMALIZERS[normalize]()
+    q, k, v, upstream = inputs(HEADS, n, WIDTH)
+    of = [q, k, v]
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score, normalize=normalizer).output, of),
+        lambda: Side(peers.entmax_dense(normalize, q, k, v), of),
+        upstream,
+    )
+
+
+def structured_cases(sizes: Sequence[int]) -> Iterator[Case]:
+    """Masks that hide whole blocks beside causal attention to everything; and how they grow."""
+    n, heads = sizes[-1], HEADS // 2
+    masks: tuple[tuple[str, Callable[[int], Mask]], ...] = (
+        ("window 256 causal", lambda n: window(256) & causal()),
+        ("BigBird", bigbird),
+    )
+    for word, mask in masks:
+        make = partial(structured, mask)
+        name = f"{word} n={n} heads={heads} width={WIDTH} {TRAINED}"
+        yield Case(name, "SDPA causal", make, n, Aim(6), same=False)
+        grows = f"{word} n={sizes[0]} … {n} heads={heads} width={WIDTH} {TRAINED}, growth"
+        yield Case(grows, "", make, n, Aim(exponent=1.1), sizes=sizes)
+
+
+def structured(mask: Callable[[int], Mask], n: int) -> Problem:
+    """Scaled dot products under a mask that knows its blocks."""
+    score = SCORES["scaled-dot"]()
+    q, k, v, upstream = inputs(HEADS // 2, n, WIDTH)
+    of, seen = [q, k, v], mask(n)
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score, seen).output, of),
+        lambda: Side(peers.sdpa(q, k, v, causal=True), of),
+        upstream,
+    )
+
+
+def alibi_cases(n: int) -> Iterator[Case]:
+    """A score that torch's kernel does not know, beside a compiled score_mod."""
+    name = f"ALiBi n={n} heads={HEADS} width={WIDTH} {FORWARD}"
+    warm, first = Aim(1 / 1.5), Aim(seconds=1)
+    yield Case(f"{name}, warm", "FlexAttention", alibi, n, warm, trained=False, probed=False)
+    yield Case(
+        f"{name}, cold: first result after torch's import",
+        "FlexAttention",
+        alibi,
+        n,
+        first,
+        trained=False,
+        probed=False,
+        cold=True,
+    )
+
+
+def alibi(n: int) -> Problem:
+    """Both directions, one slope a head."""
+    score: Score = make_score("scaled-dot", "alibi", heads=HEADS)
+    q, k, v, _ = inputs(HEADS, n, WIDTH)
+    slopes = score.get_buffer("slopes").flatten()
+    return Problem(
+        lambda: Side(lambda: attend(q, k, v, score).output),
+        lambda: Side(peers.flex_alibi(slopes, q.detach(), k.detach(), v.detach())),
+    )
+
+
+def summary_cases(n: int) -> Iterator[Case]:
+    """What the weights say, without the weights."""
+    if not hasattr(Attended, "summary"):
+        return
+    name = f"summary(top=16) n={n} heads={HEADS} width={WIDTH} {FORWARD}"
+    plain, whole = Aim(1 / 2.5, 1 / 1.2, total=True), Aim(1, 6)
+    yield Case(name, "the plain forward", summary_of_heads, n, plain, trained=False)
+    yield Case(name, "nn.MultiheadAttention", summary_of_layer, n, whole, trained=False)
+
+
+def summary_of_heads(n: int) -> Problem:
+    """The same attention with and without its summary."""
+    score = SCORES["scaled-dot"]()
+    q, k, v, _ = inputs(HEADS, n, WIDTH)
+    return Problem(
+        lambda: Side(lambda: summarised(attend(q, k, v, score))),
+        lambda: Side(lambda: attend(q, k, v, score).output),
+    )
+
+
+def summary_of_layer(n: int) -> Problem:
+    """The same layer with a summary, and torch's with ``need_weights=True``."""
+    width = HEADS * WIDTH
+    other, score, x = torch_layer(width), SCORES["scaled-dot"](), torch.randn(1, n, width)
+
+    def ours() -> Tensor:
+        projected = F.linear(x, other.in_proj_weight, other.in_proj_bias)
+        q, k, v = projected.unflatten(-1, (3, HEADS, WIDTH)).permute(2, 0, 3, 1, 4)
+        output = summarised(attend(q, k, v, score)).transpose(-3, -2).flatten(-2)
+        made: Tensor = other.out_proj(output)
+        return made
+
+    return Problem(lambda: Side(ours), lambda: Side(peers.multihead(other, x, weights=True)))
+
+
+def summarised(attended: Attended) -> Tensor:
+    """The output, once the summary has been made."""
+    found: Any = attended
+    found.summary(top=16)
+    return attended.output
+
+
+def inputs(
+    heads: int, n: int, width: int, *, batch: tuple[int, ...] = (1,)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Queries, keys and values that take gradients, and a gradient of the output."""
+    shape = (*batch, heads, n, width)
+    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
+    return q, k, v, torch.randn(shape)

@@ -3,21 +3,35 @@
 import importlib
 import os
 import platform
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 from regard.benchmarks import BENCHMARKS
 from regard.cli.console import emit_json, out, say
-from regard.errors import look_up
+from regard.durable import write_bytes, write_json
+from regard.errors import RegardError, look_up
+
+PAPER = 220  # columns of a table in a file or a pipe
 
 
 def bench(
     name: Annotated[str, typer.Argument(help="Which benchmark; none lists them.")] = "",
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value, for the benchmarks that train.")
+        list[str] | None,
+        typer.Argument(help="key=value, such as case=additive or against=KeOps; sizes to train."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a first look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and short: a first look.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Write NAME.json and NAME.svg to this folder.")
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Measure this machine's constants, and plan by them."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Measure speed beside peers, interleaved in one run; ratios above 1 are in our favour."""
@@ -29,13 +43,42 @@ def bench(
             say(f"{key:<14} {row.says}")
         say("\nrun one: regard bench attention")
         return
-    module = importlib.import_module(look_up(BENCHMARKS, name, "benchmark").module)
-    cases: list[dict[str, Any]] = module.cases(quick=quick, settings=settings or [])
+    row = look_up(BENCHMARKS, name, "benchmark")
+    if calibrate:
+        constants(name, quick=quick, json=json)
+        return
+    module = importlib.import_module(row.module)
+    cases: list[dict[str, Any]] = []
+    for case in module.cases(quick=quick, settings=settings or []):
+        cases.append(case)
+        say(f"{len(cases)}. {case['name']}: {brief(case)}", quiet=True)
     result = {"machine": machine(), "cases": cases}
+    if folder is not None:
+        write(folder, name, result, figure=row.kind == "speed")
     if json:
         emit_json(result)
+    elif row.kind == "cells":
+        show_cells(result)
+    else:
+        show(result)
+    if any(case.get("failures") for case in cases):
+        raise typer.Exit(1)
+
+
+def constants(name: str, *, quick: bool, json: bool) -> None:
+    """Measure the constants by which attention is planned, and say them."""
+    if name != "attention":
+        raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name}")
+    from regard.attention.kernels import choose
+    from regard.benchmarks.calibrate import calibrate
+
+    found, path = calibrate(quick=quick), choose.constants_file()
+    if json:
+        emit_json({"file": str(path), "constants": found})
         return
-    show(result)
+    for key, value in found.items():
+        say(f"{key:<20} {value:,}")
+    say(f"written to {path}; delete it to plan by what regard ships")
 
 
 def machine() -> str:
@@ -56,30 +99,122 @@ def machine() -> str:
     )
 
 
+def write(folder: Path, name: str, result: dict[str, Any], *, figure: bool) -> None:
+    """Put the result into a folder: as JSON, and times as a figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{name}.json", result)
+    if figure:
+        from regard.benchmarks.figure import ratios
+
+        chart = ratios(f"regard bench {name}", result["cases"])
+        write_bytes(folder / f"{name}.svg", chart.encode())
+
+
+def brief(case: dict[str, Any]) -> str:
+    """One case in a few words, as it comes in.
+
+    >>> brief({"against": "KeOps", "time_ratio": 2.0}), brief({"cells": 9, "exact": 8})
+    ('2.00 × KeOps', '8 of 9 exact')
+    """
+    if "cells" in case:
+        return f"{case['exact']} of {case['cells']} exact"
+    ratio = case["time_ratio"]
+    return (case["against"] or "done") if ratio is None else f"{ratio:.2f} × {case['against']}"
+
+
 def show(result: dict[str, Any]) -> None:
-    """Print the cases as a table."""
+    """Print the cases as a table, and what they aim at where they have an aim."""
     from rich.table import Table
 
+    cases = result["cases"]
+    aims, grow = (any(case.get(key) for case in cases) for key in ("aim", "time_exponent"))
     table = Table("case", "against", box=None, pad_edge=False)
     for heading in ("ours", "theirs", "theirs / ours", "ours MB", "theirs MB"):
         table.add_column(heading, justify="right")
-    for case in result["cases"]:
-        table.add_row(
-            case["name"],
-            case["against"],
+    if grow:
+        table.add_column("exponents", justify="right")
+    for heading in ("aim", "reached") if aims else ():
+        table.add_column(heading)
+    for case in cases:
+        ratio = case["time_ratio"]
+        cells = [
+            escape(case["name"]),
+            escape(case["against"]),
             seconds(case["ours_s"]),
             seconds(case["theirs_s"]),
-            f"{case['time_ratio']:.2f}",
-            *("" if case[key] is None else f"{case[key]:,.0f}" for key in ("ours_mb", "theirs_mb")),
+            "" if ratio is None else f"{ratio:.2f}",
+            *(whole(case[key]) for key in ("ours_mb", "theirs_mb")),
+        ]
+        cells += [exponents(case)] if grow else []
+        cells += [case.get("aim", ""), yes_or_no(case.get("reached"))] if aims else []
+        table.add_row(*cells)
+    say(result["machine"])
+    page().print(table)
+    judged = [case["reached"] for case in cases if case.get("reached") is not None]
+    if judged:
+        say(f"{sum(judged)} of {len(judged)} aims reached")
+
+
+def show_cells(result: dict[str, Any]) -> None:
+    """Print how many cells were exact, which were not, what was refused and why."""
+    from rich.table import Table
+
+    table, cases = Table("score × normaliser", box=None, pad_edge=False), result["cases"]
+    for heading in ("cells", "exact", "refused", "MB at n = 1k … 8k", "exponent", "reached"):
+        table.add_column(heading, justify="right")
+    for case in cases:
+        exponent = case["memory_exponent"]
+        table.add_row(
+            case["name"],
+            f"{case['cells']}",
+            f"{case['exact']}",
+            f"{sum(case['refused'].values())}",
+            " ".join(whole(x) for x in case["megabytes"]),
+            "" if exponent is None else f"{exponent:.2f}",
+            yes_or_no(case["reached"]),
         )
     say(result["machine"])
-    out.print(table)
+    page().print(table)
+    for case in cases:
+        for failure in case["failures"]:
+            say(f"differs by {failure['difference']}: {failure['cell']}")
+    reasons: dict[str, int] = {}
+    for case in cases:
+        for reason, count in case["refused"].items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    for reason, count in reasons.items():
+        say(f"refused {count}: {reason}")
+    exact, cells = (sum(case[key] for case in cases) for key in ("exact", "cells"))
+    say(f"{exact:,} of {cells:,} cells exact, {sum(reasons.values()):,} refused")
 
 
-def seconds(value: float) -> str:
-    """A time in the unit that reads best.
+def page() -> Console:
+    """Where tables go: the terminal as wide as it is, else a page on which no row is folded."""
+    return out if out.is_terminal else Console(highlight=False, soft_wrap=True, width=PAPER)
 
-    >>> seconds(0.0123), seconds(2.5)
-    ('12.3 ms', '2.50 s')
+
+def yes_or_no(reached: bool | None) -> str:
+    """Whether an aim is reached; nothing where that was not judged."""
+    return "" if reached is None else "yes" if reached else "NO"
+
+
+def exponents(case: dict[str, Any]) -> str:
+    """How time and memory grow with n."""
+    pair = [(key, case.get(f"{key}_exponent")) for key in ("time", "memory")]
+    return ", ".join(f"{key} {value:.2f}" for key, value in pair if value is not None)
+
+
+def whole(value: float | None) -> str:
+    """Megabytes without a fraction; nothing where they were not measured."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A time in the unit that reads best; nothing where it was not measured.
+
+    >>> seconds(0.0123), seconds(2.5), seconds(None)
+    ('12.3 ms', '2.50 s', '')
     """
+    if value is None:
+        return ""
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"

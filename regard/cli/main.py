@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import regard
-from regard.cli import bench, compare, data, doctor, evaluate, lab, predict, show, train
+from regard.cli import bench, check, compare, data, doctor, evaluate, lab, predict, show, train
 from regard.cli.console import err
 from regard.errors import RegardError
 
@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 STOPPED = 130  # as shells say of a program that Ctrl-C ended
 COMMANDS: dict[str, list[Callable[..., None]]] = {
-    "Experiments": [lab.lab, compare.compare],
+    "Experiments": [lab.lab, compare.compare, check.check],
     "One run": [train.train, evaluate.evaluate, predict.predict, show.show],
     "This machine": [bench.bench, doctor.doctor],
 }

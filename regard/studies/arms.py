@@ -71,7 +71,7 @@ def parse_arms(texts: Sequence[str]) -> list[Arm]:
         for group in text.split(";"):
             fresh = True
             for part in filter(None, map(str.strip, group.split(","))):
-                if not fresh and ":" not in part and "=" in part:
+                if not fresh and "=" in part and ":" not in part.partition("=")[0]:
                     names[-1] += ("," if ":" in names[-1] else ":") + part
                 else:
                     names.append(part)

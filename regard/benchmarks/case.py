@@ -1,0 +1,186 @@
+"""What a benchmark of attention is made of: inputs, two ways to one answer, and an aim."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels import choose
+from regard.benchmarks.peers import missing
+from regard.errors import RegardError
+
+#: Largest difference of two answers, as a share of the largest number in them.
+TOLERANCE = 1e-4
+#: The size of the call that loads and compiles what a probe of memory needs.
+SMALL = 128
+
+
+class Side(NamedTuple):
+    """One way to the answer: what gives the output, and what gets gradients in training."""
+
+    output: Callable[[], Tensor]
+    of: Sequence[Tensor] = ()
+
+
+class Problem(NamedTuple):
+    """Inputs of one size and both ways; each is set up when called, the peer's imports too."""
+
+    ours: Callable[[], Side]
+    theirs: Callable[[], Side] | None
+    upstream: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What regard is to reach: each number is a bound, and 0 asks for nothing.
+
+    ``faster`` is at least theirs / ours of time, ``leaner`` that of memory (``total``: with inputs
+    and outputs); ``mb`` is at most the memory beside the inputs; ``exponent`` at most that of the
+    growth of time and memory; ``seconds`` at most the time itself.
+
+    >>> Aim(faster=15, mb=64).says, Aim(faster=1 / 1.05).says
+    ('≥ 15× faster, ≤ 64 MB', '≤ 1.05× the time')
+    """
+
+    faster: float = 0.0
+    leaner: float = 0.0
+    mb: float = 0.0
+    exponent: float = 0.0
+    seconds: float = 0.0
+    total: bool = False
+
+    @property
+    def says(self) -> str:
+        """The aim in words."""
+        said = []
+        if self.faster:
+            said.append(compared(self.faster, "faster", "the time"))
+        if self.leaner:
+            what = "the memory, inputs included" if self.total else "the memory"
+            said.append(compared(self.leaner, "less memory", what))
+        said += [f"≤ {self.mb:g} MB"] if self.mb else []
+        said += [f"exponent ≤ {self.exponent:g}"] if self.exponent else []
+        said += [f"≤ {self.seconds:g} s"] if self.seconds else []
+        return ", ".join(said)
+
+    def reached(self, row: dict[str, Any]) -> bool | None:
+        """Whether a row's figures reach it; None where one that it speaks of was not measured."""
+        memory_of = "total_mb" if self.total else "mb"
+        theirs, ours = row.get(f"theirs_{memory_of}"), row.get(f"ours_{memory_of}")
+        leaner = theirs / max(ours, 1e-3) if theirs is not None and ours is not None else None
+        grows = [row.get("time_exponent"), row.get("memory_exponent")]
+        at_least = [(row["time_ratio"], self.faster), (leaner, self.leaner)]
+        at_most = [(row["ours_mb"], self.mb), (row["ours_s"], self.seconds)]
+        at_most += [(figure, self.exponent) for figure in grows]
+        answers = [
+            None if figure is None else figure >= bound for figure, bound in at_least if bound
+        ]
+        answers += [
+            None if figure is None else figure <= bound for figure, bound in at_most if bound
+        ]
+        if False in answers:
+            return False
+        return None if None in answers or not answers else True
+
+
+def compared(ratio: float, more: str, what: str) -> str:
+    """A bound on theirs / ours in words."""
+    if ratio > 1:
+        return f"≥ {ratio:g}× {more}"
+    return more if ratio == 1 else f"≤ {1 / ratio:.3g}× {what}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    ``make`` gives the problem at a size. ``same``: both sides give one answer, which is held to be
+    true before they are timed. ``sizes``: measured at each, for how time and memory grow.
+    ``timed`` and ``probed``: whether time and memory are measured at all.
+    """
+
+    name: str
+    against: str
+    make: Callable[[int], Problem]
+    n: int
+    aim: Aim
+    trained: bool = True
+    same: bool = True
+    sizes: Sequence[int] = ()
+    timed: bool = True
+    probed: bool = True
+    cold: bool = False
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the peer is not installed."""
+        return bool(self.against) and missing(self.against)
+
+    def work(self, side: str, n: int | None = None) -> Callable[[], Sequence[Tensor]]:
+        """A call of one side: its output and, if trained, its gradients."""
+        torch.manual_seed(0)
+        return self.work_of(self.make(n or self.n), side)
+
+    def work_of(self, problem: Problem, side: str) -> Callable[[], Sequence[Tensor]]:
+        """The same, from a problem that both sides share."""
+        made = problem.ours if side == "ours" else problem.theirs
+        if made is None:
+            raise RegardError(f"{self.name} is measured by itself: it has no other side")
+        output, of = made()
+        if not self.trained:
+            return torch.no_grad()(lambda: [output()])
+        upstream = problem.upstream
+
+        def both() -> Sequence[Tensor]:
+            found = output()
+            return [found, *torch.autograd.grad(found, of, upstream)]
+
+        return both
+
+    def warm_up(self, side: str, n: int) -> None:
+        """A small call that takes the path of a call of size ``n``."""
+        small = min(n, SMALL)
+        with planned_as(small / n):
+            self.work(side, small)()
+
+    def check(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
+        """Refuse to time two different answers."""
+        for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            apart = difference(a.detach(), b.detach())
+            if not apart <= TOLERANCE:
+                what = f"gradient {place}" if place else "output"
+                raise RegardError(
+                    f"{self.name}: the {what} of regard and of {self.against} differ by {apart:.1e}"
+                    ", so their times cannot be compared"
+                )
+
+
+@contextmanager
+def planned_as(share: float) -> Iterator[None]:
+    """Plan a call as one whose queries and keys are this share of another's as that other."""
+    known, pairs = choose.constants(), share**2
+    smaller = replace(
+        known,
+        exact_pairs=int(known.exact_pairs * pairs),
+        fused_pairs=int(known.fused_pairs * pairs),
+        compile_hidden=math.ceil(known.compile_hidden * pairs),
+    )
+    with choose.using(smaller):
+        yield
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference, as a share of the largest number; infinite where shapes differ.
+
+    >>> difference(torch.tensor([1.0, 10.0]), torch.tensor([1.0, 10.1])) < 0.011
+    True
+    """
+    if a.shape != b.shape:
+        return math.inf
+    if not a.numel():
+        return 0.0
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-3))

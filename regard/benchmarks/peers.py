@@ -1,0 +1,180 @@
+"""The peers of ``regard bench attention``: each computes the formula in its own way.
+
+They get the tensors and parameters that regard gets and give the outputs, so that the answers of
+both can be compared before anything is timed. None of them uses regard's kernels.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.errors import RegardError
+
+#: Each peer by the name that results carry, with the package that it needs beside torch.
+PEERS: dict[str, str | None] = {
+    "dense": None,
+    "KeOps": "pykeops",
+    "SDPA": None,
+    "SDPA causal": None,
+    "entmax": "entmax",
+    "FlexAttention": None,
+    "nn.MultiheadAttention": None,
+    "the plain forward": None,
+}
+
+
+def missing(peer: str) -> bool:
+    """Whether a peer cannot be measured here, for want of its package.
+
+    >>> missing("dense")
+    False
+    """
+    package = PEERS[peer]
+    return package is not None and find_spec(package) is None
+
+
+def package_of(peer: str) -> ModuleType:
+    """The package of a peer, imported without what it prints: stdout belongs to results."""
+    name = PEERS[peer]
+    if name is None or find_spec(name) is None:
+        raise RegardError(f"{peer} is not installed: pip install 'regard[bench]'")
+    with redirect_stdout(StringIO()):
+        if name != "pykeops":
+            return importlib.import_module(name)
+        found = importlib.import_module("pykeops.torch")
+        importlib.import_module(name).set_verbose(False)
+        return found
+
+
+def dense_additive(
+    score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """softmax(w·tanh(W_q q + W_k k + b)) v, the hidden layer of every pair in memory at once."""
+    wq, wk, bias, weight = additive_parameters(score)
+
+    def output() -> Tensor:
+        q, k = queries @ wq + bias, keys @ wk
+        hidden = torch.tanh(q[..., :, None, :] + k[..., None, :, :])
+        return (hidden @ weight[..., None, :, :]).squeeze(-1).softmax(-1) @ values
+
+    return output
+
+
+def keops_additive(
+    score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """The same as a formula of KeOps, which has exp and no tanh: tanh(x) = 1 − 2 / (1 + e^{2x})."""
+    lazy = package_of("KeOps").LazyTensor
+    wq, wk, bias, weight = additive_parameters(score)
+
+    def output() -> Tensor:
+        q, k = queries @ wq + bias, keys @ wk
+        hidden = lazy(q[..., :, None, :].contiguous()) + lazy(k[..., None, :, :].contiguous())
+        tanh = 1 - 2 / (1 + (2 * hidden).exp())
+        w = lazy(weight.squeeze(-1)[..., None, None, :].contiguous())
+        return averaged((w * tanh).sum(-1), lazy(values[..., None, :, :]), queries.ndim - 1)
+
+    return output
+
+
+def dense_gaussian(
+    inverse_width: Tensor, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """softmax(−‖w(q − k)‖² / 2) v with the table of distances whole."""
+
+    def output() -> Tensor:
+        q, k = inverse_width * queries, inverse_width * keys
+        apart = q - k.mT if q.shape[-1] == 1 else torch.cdist(q, k)
+        return (-apart.square() / 2).softmax(-1) @ values
+
+    return output
+
+
+def keops_gaussian(
+    inverse_width: Tensor, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """The same as a formula of KeOps, as its documentation writes it."""
+    lazy = package_of("KeOps").LazyTensor
+
+    def output() -> Tensor:
+        q, k = inverse_width * queries, inverse_width * keys
+        apart = ((lazy(q[..., :, None, :]) - lazy(k[..., None, :, :])) ** 2).sum(-1)
+        return averaged(-apart / 2, lazy(values[..., None, :, :]), queries.ndim - 1)
+
+    return output
+
+
+def averaged(scores: Any, values: Any, axis: int) -> Tensor:
+    """KeOps' softmax over the keys, of values."""
+    found: Tensor = scores.sumsoftmaxweight(values, dim=axis)
+    return found
+
+
+def sdpa(
+    queries: Tensor, keys: Tensor, values: Tensor, *, causal: bool = False
+) -> Callable[[], Tensor]:
+    """torch's scaled_dot_product_attention."""
+    return lambda: F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+
+
+def sdpa_biased(
+    bias: Tensor, buckets: Tensor, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """The same with a learned bias a bucket and head as its mask, which so gets a gradient."""
+    return lambda: F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=bias[:, buckets][None]
+    )
+
+
+def entmax_dense(
+    normalize: str, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """The entmax package's function (``sparsemax`` or ``entmax15``) on the whole table of scores.
+
+    It has no ``k``: with one it is quicker and wrong where more than k keys have a weight.
+    """
+    function = getattr(package_of("entmax"), normalize)
+    scale = queries.shape[-1] ** -0.5
+
+    def output() -> Tensor:
+        weights: Tensor = function(scale * queries @ keys.mT, dim=-1)
+        return weights @ values
+
+    return output
+
+
+def flex_alibi(
+    slopes: Tensor, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """torch's FlexAttention, compiled, with a score_mod that subtracts slope · |i − j|."""
+    # Imported here: a cold process pays for it.
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def alibi(score: Tensor, batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score - slopes[head] * (i - j).abs()
+
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def output() -> Tensor:
+        found: Tensor = compiled(queries, keys, values, score_mod=alibi)
+        return found
+
+    return output
+
+
+def multihead(layer: nn.MultiheadAttention, x: Tensor, *, weights: bool) -> Callable[[], Tensor]:
+    """torch's layer in self-attention, asked for its weights or not."""
+    return lambda: layer(x, x, x, need_weights=weights)[0]
+
+
+def additive_parameters(score: nn.Module) -> Sequence[Tensor]:
+    """W_q, W_k, b and w of an additive score."""
+    return [score.get_parameter(x) for x in ("query_weight", "key_weight", "bias", "weight")]

@@ -1,0 +1,257 @@
+"""``regard check``: every law on a score, mask, normaliser or layer, then how fast it is."""
+
+import json as _json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from regard.cli.console import emit_json, out, say
+from regard.errors import RegardError
+from regard.parts import one_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.conformance import (
+        Layer,
+        MaskSubject,
+        NormalizerSubject,
+        ScoreSubject,
+        Subject,
+        Verdict,
+    )
+
+N, HEADS, WIDTH = 1024, 4, 32
+BUDGET = 6.0  # seconds of timing
+MARKS = {"holds": "[green]✓[/]", "fails": "[red]✗[/]", "does not apply": "[dim]–[/]"}
+
+
+def check(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FILE.py:NAME]",
+            help="A score, mask, normaliser or module in your own file, or a name such as "
+            "scaled-dot or torch.nn.MultiheadAttention; left out, the names are listed.",
+        ),
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="The laws alone, no timing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Check every law of attention on your own score, then its speed and memory.
+
+    A ✗ says what was measured and what the law asks for. The file runs in this process, as an
+    import would. Exit code 1 if a law fails.
+
+    Example: regard check examples/my_score.py:Laplacian
+    """
+    from regard import conformance
+    from regard.conformance.run import named
+
+    if not what:
+        emit_json(list(named())) if json else say("\n".join(named()))
+        return
+    # Where stdout belongs to JSON, what the user's code prints goes to stderr.
+    with redirect_stdout(sys.stderr) if json else nullcontext():
+        subject = conformance.find(what)
+        verdicts = conformance.conform(subject)
+    if not json:
+        show(subject, verdicts)
+    speed: Speed | str = "left out"
+    if not quick:
+        with redirect_stdout(sys.stderr) if json else nullcontext():
+            runs = verdicts[0].outcome == "holds"
+            speed = measured(what, subject) if runs else "it does not run"
+    if json:
+        emit_json(as_json(what, subject, verdicts, speed))
+    else:
+        say(f"\n{says(subject.name, speed)}")
+    if any(verdict.outcome == "fails" for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def as_json(
+    what: str, subject: "Subject", verdicts: "list[Verdict]", speed: "Speed | str"
+) -> dict[str, Any]:
+    """What was found, as one object; ``speed`` is null where it was not measured."""
+    from regard.conformance import kind_of
+
+    return {
+        "what": what,
+        "kind": kind_of(subject),
+        "failures": sum(verdict.outcome == "fails" for verdict in verdicts),
+        "laws": [verdict.json() for verdict in verdicts],
+        "speed": None if isinstance(speed, str) else {**speed._asdict(), "time_ratio": speed.ratio},
+    }
+
+
+def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
+    """Print a row for each law, and how many hold."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from regard.conformance import LAWS, kind_of
+
+    laws = LAWS[kind_of(subject)]
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for verdict in verdicts:
+        words = escape(verdict.says)
+        if verdict.outcome == "holds":
+            words = f"{escape(laws[verdict.law].says)} [dim]({words})[/]"
+        table.add_row(MARKS[verdict.outcome], verdict.law, words)
+    out.print(table)
+    hold, fail, rest = (sum(v.outcome == outcome for v in verdicts) for outcome in MARKS)
+    say(f"\n{subject.name}: {hold} laws hold, {fail} fail, {rest} do not apply")
+
+
+class Speed(NamedTuple):
+    """Forward and backward beside a peer: median seconds, and megabytes beside the inputs."""
+
+    against: str
+    ours_s: float
+    theirs_s: float
+    ours_mb: float
+    theirs_mb: float
+
+    @property
+    def ratio(self) -> float:
+        """Theirs / ours, as `regard bench` has it."""
+        return self.theirs_s / self.ours_s
+
+
+def says(name: str, speed: "Speed | str") -> str:
+    """The speed in words."""
+    if isinstance(speed, str):
+        return f"speed and memory: {speed}"
+    return (
+        f"speed and memory beside {speed.against}, forward + backward, n = {N}, {HEADS} heads, "
+        f"width {WIDTH}\n"
+        f"{name}: {speed.ours_s * 1e3:.1f} ms, {speed.ours_mb:,.0f} MB beside its inputs; "
+        f"{speed.against}: {speed.theirs_s * 1e3:.1f} ms, {speed.theirs_mb:,.0f} MB\n"
+        f"{1 / speed.ratio:.2f} times the time"
+    )
+
+
+def measured(what: str, subject: "Subject") -> "Speed | str":
+    """The speed of a subject, or why there is none."""
+    from regard.benchmarks.timing import in_turns
+
+    try:
+        ours, theirs = (work(subject, side)() for side in ("ours", "theirs"))
+        times = in_turns(ours, theirs, budget=BUDGET)
+        memory = [fresh(what, side) for side in ("ours", "theirs")]
+    except Unmeasurable as reason:
+        return str(reason)
+    except RegardError as error:
+        return str(error)
+    except Exception as error:  # whatever a user's code raises
+        return f"not measured: {one_line(error)}"
+    return Speed(peer_of(subject), *times, *memory)
+
+
+class Unmeasurable(Exception):  # noqa: N818 - a reason, not an error
+    """There is nothing to time such a subject beside."""
+
+
+def peer_of(subject: "Subject") -> str:
+    """What a subject is timed beside."""
+    from regard.conformance import Layer, MaskSubject, NormalizerSubject
+
+    if isinstance(subject, Layer):
+        return "regard.MultiHeadAttention"
+    if isinstance(subject, MaskSubject):
+        return "no mask"
+    return "softmax" if isinstance(subject, NormalizerSubject) else "scaled-dot"
+
+
+def work(subject: "Subject", side: str) -> Callable[[], Callable[[], object]]:
+    """What makes the inputs and gives the call: forward and backward at n = 1024."""
+    from regard.conformance import LAYERS, Layer
+
+    if not isinstance(subject, Layer):
+        return partial(of_part, subject, side == "ours")
+    if subject.name in LAYERS:
+        raise Unmeasurable("regard bench attention measures the layers of packages")
+    return partial(of_layer, subject, side == "ours")
+
+
+def of_layer(layer: "Layer", ours: bool) -> Callable[[], object]:
+    """One layer over one text, or regard's of the same width."""
+    import torch
+
+    from regard.attention import MultiHeadAttention
+
+    x = torch.randn(1, N, layer.width, requires_grad=True)
+    heads = layer.heads if layer.width % layer.heads == 0 else 1
+    module = layer.build() if ours else MultiHeadAttention(layer.width, heads)
+    forward = partial(layer.call, module, x) if ours else partial(module, x)
+    return both(forward, [x, *module.parameters()])
+
+
+def of_part(
+    subject: "ScoreSubject | MaskSubject | NormalizerSubject", ours: bool
+) -> Callable[[], object]:
+    """One attention over one text, by scaled-dot and softmax but for the subject."""
+    import torch
+
+    from regard.attention import NORMALIZERS, SCORES, attend
+    from regard.conformance import MaskSubject, ScoreSubject
+
+    heads = getattr(subject, "fixed", None) or HEADS
+    widths, score, mask = (WIDTH, WIDTH), SCORES["scaled-dot"](), None
+    normalizer = NORMALIZERS["softmax"]()
+    if isinstance(subject, ScoreSubject):
+        widths = subject.reads if subject.fixed else widths
+        score = subject.build(widths, heads, N) if ours else score
+    elif isinstance(subject, MaskSubject):
+        mask = subject.mask if ours else None
+    else:
+        normalizer = subject.build(heads) if ours else normalizer
+    if not ours:
+        widths = (widths[0], widths[0])
+    q, k, v = (torch.randn(1, heads, N, width, requires_grad=True) for width in (*widths, WIDTH))
+    return both(
+        lambda: attend(q, k, v, score, mask, normalize=normalizer, heads=heads).output,
+        [q, k, v, *score.parameters(), *normalizer.parameters()],
+    )
+
+
+def both(forward: "Callable[[], Tensor]", of: "list[Tensor]") -> Callable[[], object]:
+    """The work and its gradients."""
+    import torch
+
+    def run() -> object:
+        output = forward()
+        return torch.autograd.grad(output, of, torch.ones_like(output), allow_unused=True)
+
+    return run
+
+
+def fresh(what: str, side: str) -> float:
+    """Megabytes that one call takes beside its inputs, in a process of its own."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "regard.cli.check", what, side], capture_output=True, text=True
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise RegardError(f"the memory could not be measured: {last}")
+    return float(_json.loads(done.stdout.splitlines()[-1])["extra_mb"])
+
+
+def probe_one(what: str, side: str) -> None:
+    """Print what one call takes, as JSON: the other end of `fresh`."""
+    from regard.benchmarks.memory import probe
+    from regard.conformance import find
+
+    make = work(find(what), side)
+    make()()  # loads, and compiles, what the call needs
+    sys.stdout.write(_json.dumps(probe(make)._asdict()) + "\n")
+
+
+if __name__ == "__main__":
+    probe_one(*sys.argv[1:3])

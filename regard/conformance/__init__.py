@@ -1,0 +1,29 @@
+"""The laws of attention, as a library: for regard's parts, for yours, and for other packages'.
+
+>>> from regard.attention import causal
+>>> [verdict.law for verdict in conform(causal()) if verdict.outcome == "fails"]
+[]
+"""
+
+from regard.conformance.adapters import LAYERS, Layer
+from regard.conformance.law import Law, Outcome, Verdict
+from regard.conformance.run import LAWS, Subject, conform, find, kind_of, subject_of, verdicts
+from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
+
+__all__ = [
+    "LAWS",
+    "LAYERS",
+    "Law",
+    "Layer",
+    "MaskSubject",
+    "NormalizerSubject",
+    "Outcome",
+    "ScoreSubject",
+    "Subject",
+    "Verdict",
+    "conform",
+    "find",
+    "kind_of",
+    "subject_of",
+    "verdicts",
+]

@@ -1,0 +1,39 @@
+"""Every law over every part of regard: ``python -m regard.conformance`` (exit 1 if one fails)."""
+
+import json
+import sys
+from collections import Counter
+
+import torch
+
+from regard.conformance.own import own
+from regard.conformance.run import kind_of, verdicts
+
+
+def main() -> int:
+    """Print each failure, and a line of numbers for each kind; with --json one object."""
+    torch.set_num_threads(1)
+    subjects, outcomes, failures = Counter[str](), Counter[tuple[str, str]](), []
+    for subject in own():
+        kind = kind_of(subject)
+        subjects[kind] += 1
+        for verdict in verdicts(subject):
+            outcomes[kind, verdict.outcome] += 1
+            if verdict.outcome == "fails":
+                failures.append({"what": subject.name, **verdict.json()})
+    table = {kind: {"subjects": number} for kind, number in subjects.items()}
+    for (kind, outcome), number in outcomes.items():
+        table[kind][outcome] = number
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({"failures": failures, "kinds": table}, ensure_ascii=False))
+    else:
+        for failure in failures:
+            print(f"{failure['what']}: {failure['law']}: {failure['says']}")
+        for kind, row in table.items():
+            print(f"{kind}: " + ", ".join(f"{count} {of}" for of, count in row.items()))
+        print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

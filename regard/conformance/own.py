@@ -1,0 +1,66 @@
+"""Every part of regard's own tables, as subjects: what `python -m regard.conformance` checks."""
+
+from collections.abc import Iterator
+
+import torch
+
+from regard.attention import (
+    NORMALIZERS,
+    POSITIONS,
+    SCORES,
+    Mask,
+    Score,
+    bigbird,
+    blocks,
+    causal,
+    dense,
+    documents,
+    global_tokens,
+    lengths,
+    lengths_per_query,
+    others,
+    prefix,
+    window,
+)
+from regard.conformance.adapters import LAYERS
+from regard.conformance.run import Subject, of_score
+from regard.conformance.subjects import MaskSubject, NormalizerSubject
+
+N, M = 9, 11  # queries and keys that the masks below are asked about
+
+
+def own() -> Iterator[Subject]:
+    """Each score in each position, each normaliser, masks of each kind, and the layer."""
+    wrapped = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
+    for score in SCORES:
+        for position in ("none", *wrapped):
+            yield of_score(score, position)
+    for name, kind in NORMALIZERS.items():
+        yield NormalizerSubject.of(kind, name)
+    for name, mask in masks().items():
+        yield MaskSubject(name, mask, N, M)
+    yield LAYERS["regard.MultiHeadAttention"]()
+
+
+def masks() -> dict[str, Mask]:
+    """Masks for three texts of 9 queries and 11 keys."""
+    some = torch.arange(3 * N * M).view(3, N, M) % 3 > 0
+    return {
+        "causal()": causal(),
+        "others()": others(),
+        "lengths([11, 9, 5])": lengths([11, 9, 5]),
+        "lengths([11, 0, 3])": lengths([11, 0, 3]),
+        "lengths_per_query": lengths_per_query(torch.arange(3 * N).view(3, N) % (M + 1)),
+        "prefix | causal": causal() | prefix([1, 2, 0]),
+        "window(2)": window(2),
+        "window(2, 2)": window(2, 2),
+        "window(1) | global_tokens(2)": window(1) | global_tokens(2),
+        "blocks": blocks(torch.tensor([[True, False], [True, True]]), 4),
+        "bigbird": bigbird(M, block=2, random=1),
+        "documents": documents(torch.arange(N) // 4, torch.arange(M) // 4),
+        "dense": dense(some),
+        "dense of keys": dense(some[:, :1]),
+        "a bare function": Mask(lambda rows, columns: columns[..., None, :] % 3 == 0),
+        "nothing": Mask(lambda rows, columns: columns[..., None, :] < 0),
+        "~causal & lengths": ~causal() & lengths([11, 9, 0]),
+    }

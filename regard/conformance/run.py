@@ -1,0 +1,163 @@
+"""From a score, a mask, a normaliser or a layer to the verdict of every law on it."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from regard.attention import (
+    NORMALIZERS,
+    POSITIONS,
+    SCORES,
+    Mask,
+    Normalizer,
+    Score,
+    causal,
+    make_score,
+    others,
+)
+from regard.attention.positions import Wrapper
+from regard.conformance.adapters import LAYERS, Layer, layer_of
+from regard.conformance.law import Law, Verdict
+from regard.conformance.layers import LAYER_LAWS
+from regard.conformance.masks import MASK_LAWS
+from regard.conformance.normalizers import NORMALIZER_LAWS
+from regard.conformance.scores import SCORE_LAWS
+from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
+from regard.errors import RegardError, look_up
+from regard.parts import a, is_part, load_object, one_line
+
+Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer
+#: Every law, by what it is about. The first of each kind is what the others stand on.
+LAWS: dict[str, Mapping[str, Law[Any]]] = {
+    "score": SCORE_LAWS,
+    "mask": MASK_LAWS,
+    "normalizer": NORMALIZER_LAWS,
+    "layer": LAYER_LAWS,
+}
+KINDS = {
+    ScoreSubject: "score", MaskSubject: "mask", NormalizerSubject: "normalizer", Layer: "layer",
+}  # fmt: skip
+MASKS = {"causal": causal, "others": others}  # those that take no arguments
+
+
+def conform(thing: object, *, name: str = "", seed: int = 0) -> list[Verdict]:
+    """The verdict of every law on a score, a mask, a normaliser or a layer, of yours or not.
+
+    A class is made as regard makes it; an instance is taken as it is. A module that is none of
+    regard's is called as ``module(x, mask=mask)`` unless an adapter knows its class. An error
+    inside the subject breaks the law it was found by. If the first law fails, the others are not
+    looked at. RegardError for anything else.
+
+    >>> from regard.attention import SCORES
+    >>> {verdict.outcome for verdict in conform(SCORES["cosine"])} - {"does not apply"}
+    {'holds'}
+    """
+    return list(verdicts(subject_of(thing, name), seed))
+
+
+def verdicts(subject: Subject, seed: int = 0) -> Iterator[Verdict]:
+    """The verdicts of all laws about such a subject, one by one."""
+    laws, broken = LAWS[kind_of(subject)], ""
+    for name, law in laws.items():
+        if broken:
+            yield Verdict(name, "does not apply", f"not looked at, since {broken!r} fails")
+            continue
+        verdict = law.judge(name, subject, seed)
+        yield verdict
+        if name == next(iter(laws)) and verdict.outcome == "fails":
+            broken = name
+
+
+def kind_of(subject: Subject) -> str:
+    """What a subject is: a row of ``LAWS``."""
+    return next(kind for base, kind in KINDS.items() if isinstance(subject, base))
+
+
+def subject_of(thing: object, name: str = "") -> Subject:
+    """What laws are checked on, from whatever it is; RegardError if there are none for it."""
+    if isinstance(thing, tuple(KINDS)):
+        return thing  # type: ignore[return-value]
+    if isinstance(thing, type):
+        return subject_of_class(thing, name or thing.__name__)
+    if isinstance(thing, Score):
+        return ScoreSubject.of(thing, name)
+    if isinstance(thing, Normalizer):
+        return NormalizerSubject.of(thing, name)
+    if isinstance(thing, Mask):
+        return MaskSubject(name or "mask", thing)
+    if isinstance(thing, nn.Module):
+        return layer_of(thing, name)
+    if inspect.isfunction(thing):
+        return subject_of(called(thing, name or thing.__name__), name or thing.__name__)
+    raise RegardError(
+        f"there are laws for a Score, a Mask, a Normalizer and an nn.Module, not for "
+        f"{a(type(thing).__name__)}"
+    )
+
+
+def subject_of_class(kind: type, name: str) -> Subject:
+    """From a class: made anew for each law where it can be."""
+    if issubclass(kind, Wrapper):
+        return ScoreSubject.of(
+            lambda query_width, key_width, **how: kind(
+                SCORES["scaled-dot"](query_width, key_width, **how)
+            ),
+            name,
+        )
+    if issubclass(kind, Score):
+        return ScoreSubject.of(kind, name)
+    if issubclass(kind, Normalizer):
+        return NormalizerSubject.of(kind, name)
+    if issubclass(kind, Mask | nn.Module):
+        return subject_of(called(kind, name), name)
+    raise RegardError(
+        f"{name} is none of Score, Mask, Normalizer and nn.Module, for which there are laws"
+    )
+
+
+def called(make: Any, name: str) -> object:
+    """What a function or a class makes without arguments."""
+    try:
+        return make()
+    except Exception as error:  # whatever a user's code raises
+        raise RegardError(
+            f"{name}() cannot be made without arguments ({one_line(error)}): name one that is "
+            f"made, as in my_{name.rpartition(':')[2].lower()} = {name.rpartition(':')[2]}(…)"
+        ) from error
+
+
+def find(spec: str) -> Subject:
+    """A subject by name: ``FILE.py:Name``, a row of a table of regard's, or a layer of a peer.
+
+    A position is wrapped around scaled-dot. RegardError if nothing is called so.
+
+    >>> find("sparsemax").name
+    'sparsemax'
+    """
+    if is_part(spec):
+        return subject_of(load_object(spec), spec)
+    return look_up(named(), spec, "score, mask, normalizer or layer")()
+
+
+def named() -> dict[str, Callable[[], Subject]]:
+    """Everything that laws can be checked on by name, made when it is called."""
+    wrapped = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
+    return {
+        **{name: partial(of_score, name) for name in SCORES},
+        **{name: partial(of_score, "scaled-dot", name) for name in wrapped},
+        **{name: partial(NormalizerSubject.of, kind, name) for name, kind in NORMALIZERS.items()},
+        **{name: partial(subject_of, make, name) for name, make in MASKS.items()},
+        **LAYERS,
+    }
+
+
+def of_score(name: str, position: str = "none") -> ScoreSubject:
+    """A score of the table, in a position of the table."""
+
+    def make(query_width: int, key_width: int, **how: Any) -> Score:
+        return make_score(name, position, query_width, key_width, **how)
+
+    return ScoreSubject.of(make, name if position == "none" else f"{position} around {name}")

@@ -1,0 +1,121 @@
+"""Each law finds what breaks it, and says what it measured."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from regard.attention import SCORES
+from regard.conformance import LAWS, conform, find, kind_of, subject_of
+from regard.conformance.law import Verdict
+from regard.errors import RegardError
+from tests.conformance import broken
+
+
+def failures(thing, name=""):
+    return {v.law: v.says for v in conform(thing, name=name) if v.outcome == "fails"}
+
+
+def verdict_of(law, thing):
+    """The verdict of one law."""
+    subject = subject_of(thing)
+    return LAWS[kind_of(subject)][law].judge(law, subject)
+
+
+@pytest.mark.parametrize("score", broken.SCORES, ids=lambda kind: kind.__name__)
+def test_scores(score):
+    law, words = broken.SCORES[score]
+    found = verdict_of(law, score)
+    assert (found.law, found.outcome) == (law, "fails")
+    assert words in found.says
+    assert "\n" not in found.says
+
+
+def test_a_score_across_rows_is_found_wherever_it_matters():
+    assert set(failures(broken.Normed)) >= {"tiles", "padding", "future", "cache"}
+    assert set(failures(broken.AcrossColumns)) >= {"tiles"}
+
+
+def test_a_right_score_breaks_nothing():
+    assert failures(broken.Dot) == {}
+
+
+def test_what_does_not_run_is_one_failure():
+    verdicts = conform(broken.Raises)
+    assert [v.outcome for v in verdicts] == ["fails"] + ["does not apply"] * (len(verdicts) - 1)
+    assert verdicts[1].says == "not looked at, since 'made' fails"
+
+
+def test_the_numbers_are_those_of_the_words():
+    padding = verdict_of("padding", broken.CountsPadding)
+    assert padding.numbers["difference"] > 1e-3
+    assert f"by {padding.numbers['difference']:.2g} (at most" in padding.says
+
+
+@pytest.mark.parametrize("normalizer", broken.NORMALIZERS, ids=lambda kind: kind.__name__)
+def test_normalizers(normalizer):
+    law, words = broken.NORMALIZERS[normalizer]
+    assert words in verdict_of(law, normalizer).says
+
+
+def test_shift_invariance_is_declared_where_it_holds():
+    says = "a number added to a row changes nothing: declare shift_invariant = True"
+
+    class Whole(broken.PlainSoftmax):
+        def forward(self, scores):
+            return broken.Softmax.forward(self, scores)
+
+    assert failures(Whole) == {"shift": says}
+
+
+@pytest.mark.parametrize("name", broken.MASKS)
+def test_masks(name):
+    make, law, words = broken.MASKS[name]
+    assert words in failures(make())[law]
+
+
+def test_layers():
+    found = failures(broken.Means())
+    assert "changed an output before it by" in found["future"]
+    assert "1e3 in padding changed the output of a token by" in found["padding 1e3"]
+    assert "order" not in found
+    assert {"future", "padding 1e3"} <= set(failures(broken.Unmasked))
+
+
+def test_the_same_seed_gives_the_same_verdicts_and_leaves_the_generator_alone():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert conform(broken.Positive) == conform(broken.Positive)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_there_are_no_laws_for_a_number():
+    with pytest.raises(RegardError, match="not for an int"):
+        conform(3)
+    with pytest.raises(RegardError, match=r"none of Score, Mask, Normalizer and nn\.Module"):
+        conform(int)
+    with pytest.raises(RegardError, match="cannot be made without arguments"):
+        conform(nn.Linear)
+
+
+def test_names():
+    for name in ("rotary", "sink", "causal", "scaled-dot", "torch.nn.MultiheadAttention"):
+        assert name in find(name).name
+    with pytest.raises(RegardError, match="did you mean rotary"):
+        find("rotry")
+    subject = subject_of(SCORES["dot"])
+    assert subject_of(subject) is subject
+
+
+def test_verdicts_as_json():
+    verdict = Verdict("future", "fails", "by inf", {"difference": float("inf"), "limit": 0.5})
+    assert verdict.json() == {
+        "law": "future",
+        "outcome": "fails",
+        "says": "by inf",
+        "numbers": {"difference": "inf", "limit": 0.5},
+    }
+    for laws in LAWS.values():
+        assert all(law.says and "\n" not in law.says for law in laws.values())
+    json.dumps([v.json() for v in conform(broken.Raises)], allow_nan=False)
