@@ -6,9 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.kernels.compiled import quick, wanted
 from regard.errors import RegardError
 
-NEWTON = 60
+#: Most steps of Newton's method, and how many a compiled function takes at once.
+NEWTON, COMPILED_STEPS = 60, 4
 
 
 class Normalizer(nn.Module):
@@ -25,6 +27,8 @@ class Normalizer(nn.Module):
     name: ClassVar[str] = "normalizer"
     #: normalize(scores + c) = normalize(scores) for a number c per row.
     shift_invariant: ClassVar[bool] = False
+    #: It looks at a row many times, so that a large call is worth compiling for.
+    searches: ClassVar[bool] = False
 
     def __init__(self, heads: int | None = None) -> None:
         super().__init__()
@@ -239,6 +243,7 @@ class Sparsemax(Normalizer):
 
     name = "sparsemax"
     shift_invariant = True
+    searches = True
 
     def forward(self, scores: Tensor) -> Tensor:
         scores, empty = without_nothing(scores)
@@ -252,11 +257,10 @@ class Sparsemax(Normalizer):
         return torch.relu(scores - threshold).masked_fill(empty, 0)
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        return newton(scores, 1.0)
+        return newton(scores, 1.0, 1)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        top, threshold = statistics
-        return (scores - top).sub_(threshold).relu_()
+        return quick(over)(scores, 1.0, *statistics)
 
     def gradient(
         self,
@@ -266,8 +270,7 @@ class Sparsemax(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        support = (weights > 0).to(weights.dtype)
-        return (centred_by(support, upstream),)
+        return (quick(of_sparsemax)(weights, upstream),)
 
 
 class Entmax15(Normalizer):
@@ -281,6 +284,7 @@ class Entmax15(Normalizer):
 
     name = "entmax15"
     shift_invariant = True
+    searches = True
 
     def forward(self, scores: Tensor) -> Tensor:
         scores, empty = without_nothing(scores)
@@ -301,11 +305,10 @@ class Entmax15(Normalizer):
         return torch.relu(halves - threshold).square().masked_fill(empty, 0)
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        return newton(scores / 2, 2.0)
+        return newton(scores, 0.5, 2)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        top, threshold = statistics
-        return (scores / 2).sub_(top).sub_(threshold).relu_().square_()
+        return quick(squared)(scores, *statistics)
 
     def gradient(
         self,
@@ -315,7 +318,7 @@ class Entmax15(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (centred_by(weights.sqrt(), upstream),)
+        return (quick(of_entmax15)(weights, upstream),)
 
 
 class Entmax(Normalizer):
@@ -327,6 +330,7 @@ class Entmax(Normalizer):
 
     name = "entmax"
     shift_invariant = True
+    searches = True
 
     def __init__(self, heads: int | None = None, *, alpha: float = 1.5) -> None:
         super().__init__(heads)
@@ -345,7 +349,7 @@ class Entmax(Normalizer):
         less, hidden = (self.alpha - 1).to(scores.dtype), scores == -torch.inf
         scaled = less * (scores - scores.detach().amax(-1, keepdim=True)).masked_fill(hidden, 0)
         scaled = scaled.masked_fill(hidden, -torch.inf)
-        _, threshold = newton(scaled.detach(), 1 / less.detach())
+        _, threshold = newton(scaled.detach(), 1.0, 1 / less.detach())
         # One more step of Newton's, with gradients, gives the threshold its own.
         rest = power(torch.relu(scaled - threshold), 1 / less)
         slope = power(torch.relu(scaled - threshold), 1 / less - 1).detach()
@@ -355,11 +359,11 @@ class Entmax(Normalizer):
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
         less = (self.alpha.detach() - 1).to(scores.dtype)
-        return *newton(less * scores, 1 / less), less
+        return *newton(scores, less, 1 / less), less
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         top, threshold, less = statistics
-        return power((less * scores).sub_(top).sub_(threshold).relu_(), 1 / less)
+        return quick(raised)(scores, less, top, threshold)
 
     def gradient(
         self,
@@ -419,7 +423,32 @@ def centred_by(slope: Tensor, upstream: Tensor) -> Tensor:
     """slope · (g − Σ slope g / Σ slope), for slopes of 0 outside the support."""
     total = slope.sum(-1, keepdim=True)
     mean = (slope * upstream).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
-    return (upstream - mean).mul_(slope)
+    return slope * (upstream - mean)
+
+
+def of_sparsemax(weights: Tensor, upstream: Tensor) -> Tensor:
+    """The gradient of scores from that of sparsemax's weights."""
+    return centred_by((weights > 0).to(weights.dtype), upstream)
+
+
+def of_entmax15(weights: Tensor, upstream: Tensor) -> Tensor:
+    """The gradient of scores from that of entmax-1.5's weights."""
+    return centred_by(weights.sqrt(), upstream)
+
+
+def over(scores: Tensor, factor: float | Tensor, top: Tensor, threshold: Tensor) -> Tensor:
+    """max(factor · s − max − τ, 0), subtracted one by one: the largest may be very large."""
+    return torch.relu(factor * scores - top - threshold)
+
+
+def squared(scores: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
+    """max(s / 2 − max − τ, 0)²."""
+    return over(scores, 0.5, top, threshold).square()
+
+
+def raised(scores: Tensor, less: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
+    """max((α − 1) s − max − τ, 0)^(1/(α − 1)), for ``less`` = α − 1."""
+    return power(over(scores, less, top, threshold), 1 / less)
 
 
 def power(base: Tensor, exponent: Tensor | float) -> Tensor:
@@ -431,35 +460,73 @@ def power(base: Tensor, exponent: Tensor | float) -> Tensor:
     return torch.where(inside, safe.pow(exponent), torch.zeros_like(base))
 
 
-def newton(scaled: Tensor, exponent: Tensor | float) -> tuple[Tensor, Tensor]:
-    """max x and τ with Σ max(x_j − max x − τ, 0)^p = 1, (…, rows, 1), for p = ``exponent`` ≥ 1.
+def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tuple[Tensor, Tensor]:
+    """max x and τ with Σ max(x_j − max x − τ, 0)^p = 1, (…, rows, 1), for x = ``factor`` · scores.
 
-    Newton's method from the left, where the sum is convex and falling, so that no step passes τ;
-    a sort, which the papers use, reads a row more often. From max − 1, where the largest alone
-    makes 1. Of a row of −inf alone max x is 0.
+    p is the ``exponent``, 1 or more. Newton's method from the left, where the sum is convex and
+    falling, so that no step passes τ; a sort, which the papers use, reads a row more often. From
+    −1, where the largest alone makes 1. Of a row of −inf alone max x is 0.
     """
-    top = scaled.amax(-1, keepdim=True)
+    top = factor * scores.amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0)
-    scaled = scaled - top
     tau = torch.full_like(top, -1.0)
-    small = 4 * torch.finfo(scaled.dtype).eps
-    for _ in range(NEWTON):
-        over = (scaled - tau).relu_()
-        if isinstance(exponent, float) and exponent == 1.0:
-            total, slope = over.sum(-1, keepdim=True), over.count_nonzero(-1).unsqueeze(-1)
-        elif isinstance(exponent, float) and exponent == 2.0:
-            slope = 2 * over.sum(-1, keepdim=True)
-            total = over.square_().sum(-1, keepdim=True)
+    small = 4 * torch.finfo(scores.dtype).eps
+    times = COMPILED_STEPS if wanted() else 1
+    for _ in range(NEWTON // times):
+        if isinstance(exponent, Tensor):
+            tau, last = quick(step_power)(scores, factor, top, tau, times, exponent)
         else:
-            lower = power(over, exponent - 1)
-            slope = exponent * lower.sum(-1, keepdim=True)
-            total = lower.mul_(over).sum(-1, keepdim=True)
-        step = (total - 1) / slope.clamp(min=torch.finfo(scaled.dtype).tiny)
-        step = step.masked_fill(slope == 0, 0)
-        tau = tau + step
-        if not bool((step.abs() > small).any()):
+            step = step_linear if exponent == 1 else step_square
+            tau, last = quick(step)(scores, factor, top, tau, times)
+        if float(last) <= small:
             break
     return top, tau
+
+
+def step_linear(
+    scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
+) -> tuple[Tensor, Tensor]:
+    """Steps of `newton` for p = 1, and the largest of the last."""
+    step = tau
+    for _ in range(times):
+        x = factor * scores - top - tau
+        step = newtons(
+            torch.relu(x).sum(-1, keepdim=True), (x > 0).to(x.dtype).sum(-1, keepdim=True)
+        )
+        tau = tau + step
+    return tau, step.abs().amax()
+
+
+def step_square(
+    scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
+) -> tuple[Tensor, Tensor]:
+    """The same for p = 2."""
+    step = tau
+    for _ in range(times):
+        x = over(scores, factor, top, tau)
+        step = newtons((x * x).sum(-1, keepdim=True), 2 * x.sum(-1, keepdim=True))
+        tau = tau + step
+    return tau, step.abs().amax()
+
+
+def step_power(
+    scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int, exponent: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same for any p."""
+    step = tau
+    for _ in range(times):
+        x = over(scores, factor, top, tau)
+        lower = power(x, exponent - 1)
+        slope = (exponent * lower).sum(-1, keepdim=True)
+        step = newtons((lower * x).sum(-1, keepdim=True), slope)
+        tau = tau + step
+    return tau, step.abs().amax()
+
+
+def newtons(total: Tensor, slope: Tensor) -> Tensor:
+    """(Σ − 1) / slope, and 0 where nothing is above the threshold."""
+    inside = slope > 0
+    return torch.where(inside, (total - 1) / torch.where(inside, slope, 1.0), 0.0)
 
 
 def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:

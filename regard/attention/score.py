@@ -5,6 +5,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.kernels.compiled import compile_leniently, wanted
 from regard.errors import RegardError
 
 Prepared = Tensor | tuple[Tensor, ...]
@@ -65,8 +66,22 @@ class Score(nn.Module):
         return self.compare(queries, keys, where)
 
     def forward(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        """``tile``: what a kernel calls the module for."""
-        return self.tile(queries, keys, where)
+        """``tile``: what a kernel calls the module for. Compiled where that is wanted and pays."""
+        if not wanted() or self.numbers_per_pair(keys) <= 1:
+            return self.tile(queries, keys, where)
+        kind = type(self)
+        function = kind.compare if kind.tile is Score.tile else kind.tile
+        try:
+            scores: Tensor = compile_leniently(function)(self, queries, keys, where)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            raise RegardError(
+                f"{kind.__name__}.{function.__name__} cannot be compiled "
+                f"({str(error).strip().splitlines()[0]}); override numbers_per_pair to return 1, "
+                "and it will be computed as it stands"
+            ) from error
+        return scores
 
     def numbers_per_pair(self, keys: Prepared) -> int:
         """How many numbers ``tile`` holds at once for a pair: by default one a column of a key.

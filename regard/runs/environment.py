@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from regard.attention.kernels.additive import can_compile
 from regard.attention.kernels.choose import constants
+from regard.attention.kernels.compiled import can_compile
 from regard.training.precision import choose_precision
 from regard.training.settings import TrainingSettings
 

@@ -6,15 +6,13 @@ r = 1 / (1 + e^{2q} e^{2k}), so the backward computes r again, and nothing of th
 rows × columns × hidden is ever whole in memory.
 """
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.attention.kernels.compiled import compile_once, wanted
 
 #: Numbers that the eager form holds at once: a megabyte of float32, which stays in a core's cache.
 NUMBERS = 2**18
@@ -23,23 +21,6 @@ NUMBERS = 2**18
 #: does follows from the row alone, so that what comes later changes no bit of what came before.
 RANGE = {torch.float32: (33.0, 44.0), torch.float64: (150.0, 340.0)}
 
-_compiled: ContextVar[bool] = ContextVar("regard_additive_compiled", default=False)
-
-
-@contextmanager
-def compiled(wanted: bool) -> Iterator[None]:
-    """Whether strips inside the block run compiled."""
-    token = _compiled.set(wanted)
-    try:
-        yield
-    finally:
-        _compiled.reset(token)
-
-
-def can_compile() -> bool:
-    """Whether there is a C++ compiler, which torch.compile needs on a CPU."""
-    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
-
 
 def scores(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
     """w·tanh(q_i + k_j), (…, rows, columns). Differentiable once; batch axes broadcast.
@@ -47,7 +28,7 @@ def scores(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
     From queries (…, rows, hidden), keys (…, columns, hidden) and a weight (…, hidden, 1).
     """
     found: Tensor = _Rational.apply(  # type: ignore[no-untyped-call]
-        queries, keys, weight.squeeze(-1), _compiled.get()
+        queries, keys, weight.squeeze(-1), wanted()
     )
     return found
 
@@ -82,7 +63,7 @@ class _Rational(torch.autograd.Function):
 def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
     factors, hard = exponentials(q, k)
     if fast and min(q.shape[1], k.shape[1]) > 1:
-        found: Tensor = _of_torch(_score)(factors[0], factors[1].mT.contiguous(), w)
+        found: Tensor = compile_once(_score)(factors[0], factors[1].mT.contiguous(), w)
     else:
         found = q.new_empty(len(q), q.shape[1], k.shape[1])
         for i, j in _tiles(q, k):
@@ -102,7 +83,7 @@ def _backward(
     factors, hard = exponentials(q, k)
     upstream = g if hard is None else g.masked_fill(hard[..., None], 0)
     if fast and min(q.shape[1], k.shape[1]) > 1:
-        of_q, of_k, of_w = _of_torch(_gradients)(*factors, w, upstream)
+        of_q, of_k, of_w = compile_once(_gradients)(*factors, w, upstream)
     else:
         of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
         for i, j in _tiles(q, k):
@@ -173,9 +154,3 @@ def _gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tens
     slope, factor = g[..., None] * (r - r * r), 4 * w[:, None]
     of_w = (g[..., None] * (1 - 2 * r)).sum(2).sum(1)
     return slope.sum(2) * factor, slope.sum(1) * factor, of_w
-
-
-@cache
-def _of_torch(function: Callable[..., Any]) -> Callable[..., Any]:
-    made: Callable[..., Any] = torch.compile(function, dynamic=True, fullgraph=True)
-    return made

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from regard.attention.kernels.additive import can_compile
+from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
 from regard.attention.masks import Kind
 from regard.errors import RegardError
@@ -37,11 +37,14 @@ class Constants:
     fused_pairs: int = 2**20
     #: Numbers in a strip of scores: 4 MB of float32, rows enough for efficient matrix products.
     strip_numbers: int = 2**20
-    #: From so many pairs × hidden units a call of an additive score is compiled; 0: never.
+    #: From so many pairs × numbers a pair (hidden units, columns, steps of a search) a call is
+    #: worth compiling for; 0: never.
     compile_hidden: int = 2**27
 
 
 SHIPPED = Constants()
+#: What a normaliser that searches its rows costs a pair, in numbers.
+SEARCH = 32
 
 _asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
 _constants: ContextVar[Constants | None] = ContextVar("regard_constants", default=None)
@@ -76,6 +79,7 @@ def plan(
     hidden: int = 1,
     value_width: int = 1,
     additive: bool = False,
+    searches: bool = False,
     asked: Kernel | None = None,
 ) -> Plan:
     """The path of a call with these properties; ``shape`` is that of the scores.
@@ -89,8 +93,11 @@ def plan(
     slices = int(torch.Size(shape[:-2]).numel())
     pairs, size = slices * n * m, dtype.itemsize / 1e6
     per_pair = max(numbers_per_pair, hidden if additive else 1)
-    sizes = Sizes(known.strip_numbers)
-    compiled = additive and 0 < known.compile_hidden <= pairs * hidden and can_compile()
+    # A graph of its own in each strip takes the room of a strip more.
+    sizes = Sizes(known.strip_numbers // (1 if inner_product else 2))
+    work = pairs * max(hidden if additive else numbers_per_pair, SEARCH if searches else 1)
+    worth = additive or searches or numbers_per_pair > 1
+    compiled = worth and 0 < known.compile_hidden <= work and can_compile()
     strip = min(pairs, sizes.numbers) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
 
     def made(kernel: Kernel, why: str) -> Plan:

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.kernels import additive
+from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.exact import Faults, lost_rows
 from regard.attention.kernels.strips import Sizes, part, put
-from regard.attention.kernels.tiled import allowed_in, faults_of, scores_of, work_of
+from regard.attention.kernels.tiled import Space, allowed_in, faults_of, scores_of, work_of
 from regard.attention.normalizers import Normalizer, largest
 from regard.attention.score import Prepared, Score
 
@@ -63,24 +63,25 @@ def summarize(
     most = torch.zeros(*batch, n, top, dtype=dtype, device=like.device)
     entropy = torch.zeros(*batch, n, 1, dtype=dtype, device=like.device)
     mass = torch.zeros(*batch, m, dtype=dtype, device=like.device)
-    for strip in work.strips:
-        with additive.compiled(compiled):
-            scores, _ = scores_of(work, strip, ours, theirs)
-        weights = normalizer.weights(scores, normalizer.statistics(scores))
-        columns = strip.tile.columns
-        part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
-        put(entropy, strip, sight).copy_(torch.special.entr(weights).sum(-1, keepdim=True))
-        values, places = largest(weights, min(top, weights.shape[-1]))
-        if isinstance(columns, Tensor):
-            places = columns[places]
-        else:
-            places = places + (columns.start or 0)
-        size = values.shape[-1]
-        put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
-        put(most, strip, sight)[..., :size] = values
-        if work.faults is not None:  # nothing is known of what sees a NaN
-            allowed = None if strip.whole else allowed_in(work, strip)
-            lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
-            for x in (most, entropy):
-                put(x, strip, sight).masked_fill_(lost, torch.nan)
+    space = Space()
+    with compiling(compiled):
+        for strip in work.strips:
+            scores, _ = scores_of(work, strip, ours, theirs, space)
+            weights = normalizer.weights(scores, normalizer.statistics(scores))
+            columns = strip.tile.columns
+            part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
+            put(entropy, strip, sight).copy_(torch.special.entr(weights).sum(-1, keepdim=True))
+            values, places = largest(weights, min(top, weights.shape[-1]))
+            if isinstance(columns, Tensor):
+                places = columns[places]
+            else:
+                places = places + (columns.start or 0)
+            size = values.shape[-1]
+            put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
+            put(most, strip, sight)[..., :size] = values
+            if work.faults is not None:  # nothing is known of what sees a NaN
+                allowed = None if strip.whole else allowed_in(work, strip)
+                lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
+                for x in (most, entropy):
+                    put(x, strip, sight).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)

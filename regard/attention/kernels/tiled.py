@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels import additive
+from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.exact import Faults, spoilt
 from regard.attention.kernels.strips import (
@@ -154,19 +154,20 @@ class _Tiled(torch.autograd.Function):
         shape = torch.broadcast_shapes(work.sight.shape[:-2], values.shape[:-2])
         output = values.new_zeros(*shape, work.sight.shape[-2], values.shape[-1])
         kept: list[tuple[Tensor, ...]] = []
-        for strip in work.strips:
-            with additive.compiled(work.compiled):
-                scores, allowed = scores_of(work, strip, ours, theirs)
-            statistics = work.normalizer.statistics(scores)
-            weights = work.normalizer.weights(scores, statistics)
-            used = dropped(work, strip, weights)
-            seen = pick([values], strip, -1, work.sight)[0]
-            made = used.to(values.dtype) @ seen
-            if work.faults is not None:
-                bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
-                made = made.masked_fill(bad, torch.nan)
-            put(output, strip, work.sight).copy_(made)
-            kept.append(statistics)
+        space = Space()
+        with compiling(work.compiled):
+            for strip in work.strips:
+                scores, allowed = scores_of(work, strip, ours, theirs, space)
+                statistics = work.normalizer.statistics(scores)
+                weights = work.normalizer.weights(scores, statistics)
+                used = dropped(work, strip, weights)
+                seen = pick([values], strip, -1, work.sight)[0]
+                made = used.to(values.dtype) @ seen
+                if work.faults is not None:
+                    bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
+                    made = made.masked_fill(bad, torch.nan)
+                put(output, strip, work.sight).copy_(made)
+                kept.append(statistics)
         ctx.work, ctx.kept = work, kept
         ctx.cast = (
             torch.is_autocast_enabled(values.device.type),
@@ -185,7 +186,7 @@ class _Tiled(torch.autograd.Function):
         values, *tensors = ctx.saved_tensors
         enabled, dtype = ctx.cast
         with (
-            additive.compiled(ctx.work.compiled),
+            compiling(ctx.work.compiled),
             torch.autocast(values.device.type, dtype, enabled),
         ):
             return None, *backward(ctx.work, ctx.kept, values, tensors, upstream[0])
@@ -203,6 +204,7 @@ def backward(
     of_score = len(list(work.score.parameters()))
     of_values, found = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
     to_ours, to_theirs, to_rest = split(work, found)
+    space = Space()
     for strip, statistics in zip(work.strips, kept, strict=True):
         # Where a score holds many numbers a pair, its columns are computed some at a time, and
         # once more for their gradient; else once, and the graph is kept.
@@ -211,7 +213,7 @@ def backward(
         if len(parts) == 1 and not linear:
             graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
         if graph is None:
-            scores, _ = scores_of(work, strip, ours, theirs)
+            scores, _ = scores_of(work, strip, ours, theirs, space)
         else:
             scores, _ = masked(work, strip, graph.scores.detach())
         weights = work.normalizer.weights(scores, statistics)
@@ -221,7 +223,7 @@ def backward(
             bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
             given = given.masked_fill(bad, 0)
         seen, gathered = pick([values], strip, -1, work.sight)[0], values.dtype
-        of_weights = (given.to(gathered) @ seen.mT).to(scores.dtype)
+        of_weights = space.product(1, given.to(gathered), seen.mT).to(scores.dtype)
         used = weights
         if work.dropout is not None:
             factors = factors_of(work, strip, weights)
@@ -295,10 +297,42 @@ class Graph:
                     add(total, self.strip, side - 2, self.work.sight, more)
 
 
+class Space:
+    """Room that the products of one strip after another are written to, and no new room each time.
+
+    What stands in a place is overwritten by the next product there.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[int, Tensor] = {}
+
+    def product(self, place: int, one: Tensor, two: Tensor) -> Tensor:
+        """one @ two, in this place."""
+        if torch.is_autocast_enabled(one.device.type) or one.dtype != two.dtype:
+            return one @ two
+        batch = one.shape[:-2]
+        if batch != two.shape[:-2]:
+            batch = torch.broadcast_shapes(batch, two.shape[:-2])
+        shape = torch.Size([*batch, one.shape[-2], two.shape[-1]])
+        room = self.places.get(place)
+        if room is None or room.numel() < shape.numel():
+            room = self.places[place] = one.new_empty(shape.numel())
+        return torch.matmul(one, two, out=room[: shape.numel()].view(shape))
+
+
 def scores_of(
-    work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
+    work: Work,
+    strip: Strip,
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    space: Space,
 ) -> tuple[Tensor, Tensor | None]:
     """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
+    if work.score.inner_product:
+        query = pick(ours[:1], strip, -2, work.sight)[0]
+        key = pick(theirs[:1], strip, -1, work.sight)[0]
+        query = work.score.scale(query.shape[-1]) * query
+        return masked(work, strip, space.product(0, query, key.mT))
     made = []
     for _, small in parts_of(work, strip, ours, theirs):
         mine, others = pick(ours, small, -2, work.sight), pick(theirs, small, -1, work.sight)
@@ -334,7 +368,8 @@ def parts_of(
 
 def compare(work: Work, mine: Sequence[Tensor], others: Sequence[Tensor], where: Where) -> Tensor:
     """The scores of prepared queries and keys, by the module as it is."""
-    return work.score.tile(joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
+    made: Tensor = work.score(joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
+    return made
 
 
 def call(

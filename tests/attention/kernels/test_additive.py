@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from regard.attention import SCORES, attend, use
 from regard.attention.kernels import additive
+from regard.attention.kernels.compiled import can_compile
 
 
 def literal(q, k, w):
@@ -70,19 +71,20 @@ def test_a_row_out_of_range_changes_no_other():
 COMPILED = """
 import torch
 from regard.attention.kernels import additive
+from regard.attention.kernels.compiled import compiling
 
 torch.manual_seed(0)
 given = [torch.randn(*s, requires_grad=True) for s in ((3, 2, 65, 5), (3, 2, 127, 5), (2, 5, 1))]
 upstream, found = torch.randn(3, 2, 65, 127), []
 for wanted in (False, True):
-    with additive.compiled(wanted):
+    with compiling(wanted):
         scores = additive.scores(*given)
     found.append([scores, *torch.autograd.grad(scores, given, upstream)])
 print(max(float(((a - b).abs().max() / a.abs().max()).detach()) for a, b in zip(*found)))
 """
 
 
-@pytest.mark.skipif(not additive.can_compile(), reason="no C++ compiler")
+@pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
 def test_compiled_strips_are_the_eager_ones():
     # In a process of its own: what checks the shapes in tests is nothing to compile.
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
