@@ -533,13 +533,15 @@ def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:
     """The k largest numbers of each row, falling, and where they are.
 
     Only groups whose own largest is among the k largest can hold one: two small sorts and not one
-    of the whole row.
+    of the whole row. A group is every so-many-th number, so that its largest is found for many
+    groups at once.
     """
     size = scores.shape[-1]
     if size < 4 * k * group or size % group:
         return scores.topk(k, -1)
-    grouped = scores.unflatten(-1, (-1, group))
-    groups = grouped.amax(-1).topk(k, -1, sorted=False).indices
-    held = grouped.gather(-2, groups.unsqueeze(-1).expand(*groups.shape, group))
-    values, places = held.flatten(-2).topk(k, -1)
-    return values, groups.gather(-1, places // group) * group + places % group
+    number = size // group
+    groups = scores.unflatten(-1, (group, number)).amax(-2).topk(k, -1, sorted=False).indices
+    members = groups.unsqueeze(-1) + number * torch.arange(group, device=scores.device)
+    members = members.flatten(-2)
+    values, places = scores.gather(-1, members).topk(k, -1)
+    return values, members.gather(-1, places)

@@ -75,7 +75,7 @@ class Learned(nn.Module):
 class Wrapper(Score):
     """A score around another: by default it does what the inner one does.
 
-    ``add`` is what it adds to the inner score of a pair.
+    ``added`` is what it adds to the inner score of a pair.
     """
 
     def __init__(self, inner: Score) -> None:
@@ -89,20 +89,32 @@ class Wrapper(Score):
         return self.inner.prepare_keys(keys, where)
 
     def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        """Prepared queries apart: what ``add`` reads, and the inner score's."""
+        """Prepared queries apart: what ``added`` reads, and the inner score's."""
         return queries, queries
 
-    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
-        """The scores and this wrapper's part."""
-        return scores
+    def added(self, queries: Prepared, where: Where) -> Tensor | None:
+        """This wrapper's part of the scores, broadcastable to them; None for nothing."""
+        return None
 
     def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
         mine, inner = self.own(queries)
-        return self.add(self.inner.compare(inner, keys, where), mine, where)
+        return plus(self.inner.compare(inner, keys, where), self.added(mine, where))
 
     def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
         mine, inner = self.own(queries)
-        return self.add(self.inner.tile(inner, keys, where), mine, where)
+        return plus(self.inner.tile(inner, keys, where), self.added(mine, where))
+
+    @property
+    def linear(self) -> bool:
+        return self.inner.linear and type(self).compare is Wrapper.compare
+
+    def product_queries(self, queries: Prepared) -> Prepared:
+        return self.inner.product_queries(self.own(queries)[1])
+
+    def beside_product(self, queries: Prepared, where: Where) -> Tensor | None:
+        mine, inner = self.own(queries)
+        one, two = self.added(mine, where), self.inner.beside_product(inner, where)
+        return two if one is None else plus(one, two)
 
     def numbers_per_pair(self, keys: Prepared) -> int:
         return self.inner.numbers_per_pair(keys)
@@ -165,8 +177,9 @@ class Alibi(Wrapper):
             "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
         )
 
-    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
-        return scores - self.slopes.to(scores.dtype) * distance(where).abs()
+    def added(self, queries: Prepared, where: Where) -> Tensor:
+        dtype = as_tuple(queries)[0].dtype
+        return -self.slopes.to(dtype) * distance(where).abs()
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -200,18 +213,18 @@ class RelativeBias(Wrapper):
         self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
-    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
+    def added(self, queries: Prepared, where: Where) -> Tensor:
         rows, columns = where
         bias = self.bias if self.heads else self.bias[0]
         if in_steps(rows) and in_steps(columns):
             # One number a diagonal, and so is the gradient: no table of buckets, no scattering.
             n, m = len(rows), len(columns)
             apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
-            return scores + bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
+            return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
         bucket = self.buckets_of(distance(where))
         if bucket.ndim == 2 or not self.heads:
-            return scores + bias[..., bucket]
-        return scores + bias.T[bucket].movedim(-1, -3).squeeze(-4)
+            return bias[..., bucket]
+        return bias.T[bucket].movedim(-1, -3).squeeze(-4)
 
     def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
         """The bucket of each distance."""
@@ -269,11 +282,16 @@ class RelativeKeys(Wrapper):
         by_distance, *rest = queries
         return by_distance, rest[0] if len(rest) == 1 else tuple(rest)
 
-    def add(self, scores: Tensor, queries: Prepared, where: Where) -> Tensor:
+    def added(self, queries: Prepared, where: Where) -> Tensor:
         assert isinstance(queries, Tensor)
         by_distance = queries
         place = distance(where).clamp(-self.farthest, self.farthest) + self.farthest
-        return scores + by_distance.gather(-1, place.expand(*by_distance.shape[:-1], -1))
+        return by_distance.gather(-1, place.expand(*by_distance.shape[:-1], -1))
+
+
+def plus(one: Tensor, two: Tensor | None) -> Tensor:
+    """The sum, where there is something to add."""
+    return one if two is None else one + two
 
 
 def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:

@@ -65,8 +65,26 @@ class Score(nn.Module):
         """
         return self.compare(queries, keys, where)
 
-    def forward(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        """``tile``: what a kernel calls the module for. Compiled where that is wanted and pays."""
+    @property
+    def linear(self) -> bool:
+        """Whether it is scale · q'·k' and something that reads no key: see the next two."""
+        return self.inner_product
+
+    def product_queries(self, queries: Prepared) -> Prepared:
+        """The q' of that product, one of the prepared tensors."""
+        return queries
+
+    def beside_product(self, queries: Prepared, where: Where) -> Tensor | None:
+        """What is added to the product, broadcastable to the scores; None for nothing."""
+        return None
+
+    def forward(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor | None:
+        """What a kernel calls the module for: ``tile``, compiled where that is wanted and pays.
+
+        Without keys, ``beside_product``.
+        """
+        if keys is None:
+            return self.beside_product(queries, where)
         if not wanted() or self.numbers_per_pair(keys) <= 1:
             return self.tile(queries, keys, where)
         kind = type(self)

@@ -22,7 +22,7 @@ def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
         (["rnn:width=8,rnn:width=9"], ["rnn:width=8", "rnn:width=9"]),
         (["rnn:width=8;rnn"], ["rnn:width=8", "rnn"]),
         (["rnn : width=8 , cnn"], ["rnn:width=8", "cnn"]),
-        (["rnn:width=8,vectors=my.py:A"], ["rnn:width=8,vectors=my.py:A"]),
+        (["cnn,rnn:width=8,vectors=my.py:A"], ["cnn", "rnn:width=8,vectors=my.py:A"]),
     ],
 )
 def test_arms_are_split_where_people_mean_it(texts: list[str], names: list[str]) -> None:

@@ -147,10 +147,14 @@ def test_minutes_follow_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_best_weights_come_back() -> None:
-    model, toy = Bag(), Toy()
-    told = run(model, epochs=30, learning_rate=0.5, evaluate_every=1)
-    validations = [p.validation for p in told if p.validation is not None]
-    assert validations[-1] < max(validations)  # at this rate the last is not the best
+    toy = Toy()
+    for rate in (0.5, 1.0, 2.0, 4.0, 8.0):  # which of them end below their best is the processor's
+        model = Bag()
+        told = run(model, epochs=30, learning_rate=rate, evaluate_every=1)
+        validations = [p.validation for p in told if p.validation is not None]
+        if validations[-1] < max(validations):
+            break
+    assert validations[-1] < max(validations)
     right = toy.predict(model, "validation").argmax(1) == toy.answers("validation")
     assert right.mean() == max(validations) == told[-1].best
 

@@ -70,7 +70,6 @@ def summarize(
             weights = normalizer.weights(scores, normalizer.statistics(scores))
             columns = strip.tile.columns
             part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
-            put(entropy, strip, sight).copy_(torch.special.entr(weights).sum(-1, keepdim=True))
             values, places = largest(weights, min(top, weights.shape[-1]))
             if isinstance(columns, Tensor):
                 places = columns[places]
@@ -79,6 +78,9 @@ def summarize(
             size = values.shape[-1]
             put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
             put(most, strip, sight)[..., :size] = values
+            # −w log w; torch's own entr goes number by number.
+            logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_()
+            put(entropy, strip, sight).copy_(-logs.mul_(weights).sum(-1, keepdim=True))
             if work.faults is not None:  # nothing is known of what sees a NaN
                 allowed = None if strip.whole else allowed_in(work, strip)
                 lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)

@@ -137,7 +137,7 @@ def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
             where_of(work.sight, place),
             [x.detach() for x in work.score.parameters()],
         )
-    if scores.requires_grad:
+    if scores is not None and scores.requires_grad:
         raise RegardError(
             f"{type(work.score).__name__}.compare uses a tensor that needs a gradient and is "
             "neither a registered parameter nor from prepare_queries or prepare_keys: make it an "
@@ -208,13 +208,18 @@ def backward(
     for strip, statistics in zip(work.strips, kept, strict=True):
         # Where a score holds many numbers a pair, its columns are computed some at a time, and
         # once more for their gradient; else once, and the graph is kept.
-        parts, linear = parts_of(work, strip, ours, theirs), work.score.inner_product
+        parts = parts_of(work, strip, ours, theirs)
         graph = None
-        if len(parts) == 1 and not linear:
+        if len(parts) == 1:
             graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
-        if graph is None:
+        if graph is not None and work.score.linear:
+            mine = joined(graph.leaves[0], work.tuples[0])
+            made = product_of(work, strip, mine, theirs, space, graph.scores)
+            scores, _ = masked(work, strip, made)
+        elif graph is None:
             scores, _ = scores_of(work, strip, ours, theirs, space)
         else:
+            assert graph.scores is not None
             scores, _ = masked(work, strip, graph.scores.detach())
         weights = work.normalizer.weights(scores, statistics)
         given = put(upstream, strip, work.sight)
@@ -237,13 +242,10 @@ def backward(
         for total, found_here in zip(to_rest[of_score:], more, strict=True):
             total += found_here
         totals = (to_ours, to_theirs, to_rest[:of_score])
-        if linear:
-            of_scores = of_scores.to(ours[0].dtype).mul_(work.score.scale(ours[0].shape[-1]))
-            mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
-            add_product(to_ours[0], strip, -2, work.sight, of_scores, others[0])
-            add_product(to_theirs[0], strip, -1, work.sight, of_scores.mT, mine[0])
-        elif graph is not None:
+        if graph is not None:
             graph.send(of_scores, totals)
+            if work.score.linear:
+                send_product(work, strip, graph, of_scores, theirs, totals)
         else:
             for chunk, small in parts:
                 Graph.of(work, small, ours, theirs, rest[:of_score]).send(
@@ -252,14 +254,35 @@ def backward(
     return [of_values, *found]
 
 
+def send_product(
+    work: Work,
+    strip: Strip,
+    graph: "Graph",
+    of_scores: Tensor,
+    theirs: Sequence[Tensor],
+    totals: Sequence[Sequence[Tensor]],
+) -> None:
+    """Add the gradients of both sides of a linear score's product."""
+    query = work.score.product_queries(joined(graph.leaves[0], work.tuples[0]))
+    assert isinstance(query, Tensor)
+    place = next(i for i, x in enumerate(graph.leaves[0]) if x is query)
+    of_scores = of_scores.to(query.dtype) * work.score.scale(query.shape[-1])
+    key = pick(theirs[:1], strip, -1, work.sight)[0]
+    add_product(totals[0][place], strip, -2, work.sight, of_scores, key)
+    add_product(totals[1][0], strip, -1, work.sight, of_scores.mT, query.detach())
+
+
 @dataclass
 class Graph:
-    """The scores of a strip with what is needed to send a gradient back through them."""
+    """The scores of a strip with what is needed to send a gradient back through them.
+
+    Of a linear score only what stands beside the product; None if there is nothing.
+    """
 
     work: Work
     strip: Strip
     leaves: tuple[list[Tensor], list[Tensor], list[Tensor]]
-    scores: Tensor
+    scores: Tensor | None
 
     @classmethod
     def of(
@@ -273,14 +296,15 @@ class Graph:
         """Compute them, with a graph of their own."""
         mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
         leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
+        others_or_none = None if work.score.linear else leaves[1]
         with torch.enable_grad():
-            made = call(work, leaves[0], leaves[1], where_of(work.sight, strip), leaves[2])
+            made = call(work, leaves[0], others_or_none, where_of(work.sight, strip), leaves[2])
         return cls(work, strip, leaves, made)
 
     def send(self, upstream: Tensor, totals: Sequence[Sequence[Tensor]]) -> None:
         """Add the gradients of prepared queries, of keys and of parameters."""
         of = [x for group in self.leaves for x in group if x.requires_grad]
-        if not self.scores.requires_grad or not of:
+        if self.scores is None or not self.scores.requires_grad or not of:
             return
         upstream = upstream.to(self.scores.dtype)
         if upstream.shape != self.scores.shape:
@@ -328,16 +352,38 @@ def scores_of(
     space: Space,
 ) -> tuple[Tensor, Tensor | None]:
     """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
-    if work.score.inner_product:
-        query = pick(ours[:1], strip, -2, work.sight)[0]
-        key = pick(theirs[:1], strip, -1, work.sight)[0]
-        query = work.score.scale(query.shape[-1]) * query
-        return masked(work, strip, space.product(0, query, key.mT))
+    if work.score.linear:
+        rows = pick(ours, strip, -2, work.sight)
+        beside = call(work, rows, None, where_of(work.sight, strip))
+        asking = joined(rows, work.tuples[0])
+        return masked(work, strip, product_of(work, strip, asking, theirs, space, beside))
     made = []
     for _, small in parts_of(work, strip, ours, theirs):
         mine, others = pick(ours, small, -2, work.sight), pick(theirs, small, -1, work.sight)
-        made.append(compare(work, mine, others, where_of(work.sight, small)))
+        found = call(work, mine, others, where_of(work.sight, small))
+        assert found is not None
+        made.append(found)
     return masked(work, strip, made[0] if len(made) == 1 else torch.cat(made, -1))
+
+
+def product_of(
+    work: Work,
+    strip: Strip,
+    mine: Prepared,
+    theirs: Sequence[Tensor],
+    space: Space,
+    beside: Tensor | None,
+) -> Tensor:
+    """The scores of a linear score: scale · q'·k', and what stands beside it."""
+    query = work.score.product_queries(mine)
+    assert isinstance(query, Tensor)
+    query = work.score.scale(query.shape[-1]) * query
+    scores = space.product(0, query, pick(theirs[:1], strip, -1, work.sight)[0].mT)
+    if beside is None:
+        return scores
+    beside = beside.detach()
+    fits = torch.broadcast_shapes(scores.shape, beside.shape) == scores.shape
+    return scores.add_(beside) if fits else scores + beside
 
 
 def parts_of(
@@ -366,26 +412,25 @@ def parts_of(
     ]
 
 
-def compare(work: Work, mine: Sequence[Tensor], others: Sequence[Tensor], where: Where) -> Tensor:
-    """The scores of prepared queries and keys, by the module as it is."""
-    made: Tensor = work.score(joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
-    return made
-
-
 def call(
     work: Work,
     mine: Sequence[Tensor],
-    others: Sequence[Tensor],
+    others: Sequence[Tensor] | None,
     where: Where,
-    parameters: Sequence[Tensor],
-) -> Tensor:
-    """The same with other tensors as the module's parameters."""
-    if not parameters:
-        return compare(work, mine, others, where)
-    named = dict(zip((n for n, _ in work.score.named_parameters()), parameters, strict=True))
-    made: Tensor = torch.func.functional_call(
-        work.score, named, (joined(mine, work.tuples[0]), joined(others, work.tuples[1]), where)
-    )
+    parameters: Sequence[Tensor] = (),
+) -> Tensor | None:
+    """The scores of prepared queries and keys, with these parameters if there are any.
+
+    Without keys, what stands beside the product of a linear score.
+    """
+    theirs = None if others is None else joined(others, work.tuples[1])
+    given = (joined(mine, work.tuples[0]), theirs, where)
+    made: Tensor | None
+    if parameters:
+        named = dict(zip((n for n, _ in work.score.named_parameters()), parameters, strict=True))
+        made = torch.func.functional_call(work.score, named, given)
+    else:
+        made = work.score(*given)
     return made
 
 
