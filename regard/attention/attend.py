@@ -239,6 +239,7 @@ class Call:
             hidden=first(ready_keys).shape[-1],
             value_width=values.shape[-1],
             additive=score.additive,
+            linear=score.linear,
             searches=normalizer.searches,
             asked=choose.asked(),
         )

@@ -79,6 +79,7 @@ def plan(
     hidden: int = 1,
     value_width: int = 1,
     additive: bool = False,
+    linear: bool = False,
     searches: bool = False,
     asked: Kernel | None = None,
 ) -> Plan:
@@ -93,8 +94,9 @@ def plan(
     slices = int(torch.Size(shape[:-2]).numel())
     pairs, size = slices * n * m, dtype.itemsize / 1e6
     per_pair = max(numbers_per_pair, hidden if additive else 1)
-    # A graph of its own in each strip takes the room of a strip more.
-    sizes = Sizes(known.strip_numbers // (1 if inner_product else 2))
+    # What stands beside a strip takes room too: a graph of its own, a compiled kernel's sums.
+    share = 1 if linear else 3 if additive else 2
+    sizes = Sizes(known.strip_numbers // share)
     work = pairs * max(hidden if additive else numbers_per_pair, SEARCH if searches else 1)
     worth = additive or searches or numbers_per_pair > 1
     compiled = worth and 0 < known.compile_hidden <= work and can_compile()
