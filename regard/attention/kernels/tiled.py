@@ -241,6 +241,7 @@ def backward(
         )
         for total, found_here in zip(to_rest[of_score:], more, strict=True):
             total += found_here
+        del weights, used, of_weights, scores  # room for what follows
         totals = (to_ours, to_theirs, to_rest[:of_score])
         if graph is not None:
             graph.send(of_scores, totals)
