@@ -31,6 +31,15 @@ def facts(vectors: "Vectors | None") -> dict[str, int]:
     return {"width": vectors.width, "found": vectors.found, "asked": vectors.asked}
 
 
+def build_once(config: Config) -> None:
+    """Build the network for eight words, so that a misspelt part is named before any training."""
+    if config.entry.kind == "network":
+        given = config.network.model_dump()
+        # The width of pretrained vectors is known when they are read: any that heads divide.
+        width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
+        build_network(config, vocabulary=8, labels=2, width=width)
+
+
 def build_network(
     config: Config,
     vocabulary: int,

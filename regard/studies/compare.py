@@ -125,6 +125,7 @@ class Study:
     def check(self) -> None:
         """Every arm's settings are good, and no folder holds another run."""
         from regard.runs import Config
+        from regard.runs.build import build_once
 
         known = {key for arm in self.arms for key in self._keys(arm)}
         for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
@@ -134,11 +135,14 @@ class Study:
                 raise RegardError(f"{pair}: a comparison numbers its seeds itself; give --seeds")
             if _key(pair) not in known:
                 raise RegardError(unknown_key(_key(pair), sorted(known)))
-        configs = {}
+        configs, built = {}, set[str]()
         for arm in self.arms:
             for run in (self._run(arm, seed) for seed in self._seeds(arm)):
                 try:
                     configs[arm.name] = Config.make(run.task, run.model, run.overrides)
+                    if arm.name not in built:
+                        build_once(configs[arm.name])
+                        built.add(arm.name)
                 except RegardError as error:
                     raise RegardError(f"arm {arm.name}: {error}") from None
                 _check_folder(Path(run.folder), configs[arm.name])

@@ -284,3 +284,10 @@ def test_with_processes_a_killed_worker_is_named_and_its_run_goes_on(
     assert again.failures == ()
     assert [row.arm.name for row in again.arms] == ["mean", "tfidf"]
     assert runs.load(tmp_path / "mean" / "seed-0").folder.environment()["threads"] == 1
+
+
+@pytest.mark.parametrize("wrong", ["score=adtive", "normalize=sofmax", "pattern=windw-8"])
+def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(RegardError, match=r"arm transformer:.*: no .* is called"):
+        compare("sentiment", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
