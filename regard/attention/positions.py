@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention.score import Prepared, Score, Where
 from regard.attention.scores import SCORES
 from regard.errors import RegardError, look_up
-from regard.parts import is_part, load_part
+from regard.parts import is_part, load_part, one_line
 
 
 def sinusoidal(
@@ -344,11 +344,28 @@ def make_score(
     )
     """
     if is_part(score):
-        own: type[Score] = load_part(score, Score, "score")
+        made = made_of_own(score, query_width, key_width, heads, length)
     else:
-        own = look_up(SCORES, score, "score")
-    made = own(query_width, key_width, heads=heads, length=length)
+        made = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
     kind = look_up(POSITIONS, position, "position")
     if kind is not None and issubclass(kind, Score):
         return cast("type[Wrapper]", kind)(made)
     return made
+
+
+def made_of_own(
+    spec: str,
+    query_width: int | None,
+    key_width: int | None,
+    heads: int | None,
+    length: int | None,
+) -> Score:
+    """A score of the class that ``FILE.py:Name`` names; a RegardError if it is made otherwise."""
+    own: type[Score] = load_part(spec, Score, "score")
+    try:
+        return own(query_width, key_width, heads=heads, length=length)
+    except TypeError as error:
+        raise RegardError(
+            f"{spec} is not made as a score is, {own.__name__}(query_width, key_width, heads=…, "
+            f"length=…): {one_line(error)}"
+        ) from error

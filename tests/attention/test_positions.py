@@ -201,3 +201,22 @@ def test_positions_of_a_batch(position):
         alone = layer(x[i : i + 1], query_positions=where[i], key_positions=where[i])
         assert_close(whole[i : i + 1], alone)
     assert not torch.allclose(whole[1], layer(x)[1])
+
+
+def test_a_score_of_the_users_own_by_file(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "from regard import Score\n\n\nclass Near(Score):\n"
+        "    def compare(self, queries, keys, where):\n"
+        "        return -(queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)\n\n\n"
+        "class Odd(Near):\n    def __init__(self, steepness):\n        super().__init__()\n"
+    )
+    made = make_score(f"{path}:Near", "alibi", 6, 6, heads=2)
+    x = torch.randn(1, 2, 3, 6)
+    expected = -(x[..., :, None, :] - x[..., None, :, :]).abs().sum(-1)
+    where = (torch.arange(3), torch.arange(3))
+    assert torch.equal(made.inner.compare(x, x, where), expected)
+    with pytest.raises(RegardError, match=r"not made as a score is, Odd\(query_width"):
+        make_score(f"{path}:Odd", "none", 6, 6)
+    with pytest.raises(RegardError, match="did you mean Near"):
+        make_score(f"{path}:Naer")
