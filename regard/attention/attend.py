@@ -237,7 +237,6 @@ class Call:
             finite=faults is None,
             numbers_per_pair=score.numbers_per_pair(ready_keys),
             hidden=first(ready_keys).shape[-1],
-            value_width=values.shape[-1],
             additive=score.additive,
             linear=score.linear,
             searches=normalizer.searches,

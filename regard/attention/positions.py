@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Score, Where
+from regard.attention.score import Prepared, Score, Where, as_tuple
 from regard.attention.scores import SCORES
 from regard.errors import RegardError, look_up
 from regard.parts import is_part, load_part, one_line
@@ -292,11 +292,6 @@ class RelativeKeys(Wrapper):
 def plus(one: Tensor, two: Tensor | None) -> Tensor:
     """The sum, where there is something to add."""
     return one if two is None else one + two
-
-
-def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
-    """What a prepare method gave, as a tuple."""
-    return prepared if isinstance(prepared, tuple) else (prepared,)
 
 
 def distance(where: Where) -> Int[Tensor, "... queries keys"]:

@@ -149,6 +149,11 @@ class InnerProduct(Score):
         return 1
 
 
+def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
+    """What a prepare method gave, as a tuple."""
+    return prepared if isinstance(prepared, tuple) else (prepared,)
+
+
 def spread(keys: Tensor, heads: int | None) -> Tensor:
     """Give each query head its own copy of the key head that it shares with its neighbours.
 

@@ -77,7 +77,6 @@ def plan(
     finite: bool = True,
     numbers_per_pair: int = 1,
     hidden: int = 1,
-    value_width: int = 1,
     additive: bool = False,
     linear: bool = False,
     searches: bool = False,

@@ -27,7 +27,7 @@ from regard.attention.kernels.strips import (
 )
 from regard.attention.masks import Tile
 from regard.attention.normalizers import Normalizer
-from regard.attention.score import Prepared, Score, Where, spread
+from regard.attention.score import Prepared, Score, Where, as_tuple, spread
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def work_of(
     split: bool = True,
 ) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
-    ours, theirs = _parts(queries), _parts(keys)
+    ours, theirs = as_tuple(queries), as_tuple(keys)
     if faults is not None:
         bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
         faults = Faults(faults.queries, bad_keys, spread(faults.values, sight.heads))
@@ -132,8 +132,8 @@ def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
     with torch.enable_grad():
         scores = call(
             work,
-            [x.detach() for x in pick(_parts(queries), place, -2, work.sight)],
-            [x.detach() for x in pick(_parts(keys), place, -1, work.sight)],
+            [x.detach() for x in pick(as_tuple(queries), place, -2, work.sight)],
+            [x.detach() for x in pick(as_tuple(keys), place, -1, work.sight)],
             where_of(work.sight, place),
             [x.detach() for x in work.score.parameters()],
         )
@@ -491,7 +491,3 @@ def leaf(x: Tensor) -> Tensor:
 def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:
     """What a prepare method gave."""
     return tuple(parts) if as_tuple else parts[0]
-
-
-def _parts(prepared: Prepared) -> tuple[Tensor, ...]:
-    return prepared if isinstance(prepared, tuple) else (prepared,)
