@@ -24,6 +24,8 @@ def lab(
     data: Annotated[str, typer.Option(help="Named data or a file, instead of built-in data.")] = "",
     seeds: Annotated[int, typer.Option(min=0, help="Runs of each arm.", show_default=False)] = 0,
     budget: Annotated[str, typer.Option(help="Of each run: 10m, 500 steps, 3 epochs.")] = "",
+    x: Annotated[str, typer.Option(help="Columns to predict from: a,b (kernel-regression).")] = "",
+    y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time, one thread each.")
@@ -40,7 +42,8 @@ def lab(
     from regard.errors import look_up
 
     chosen = look_up(LABS, name, "lab")
-    order = Order(data, seeds, budget, out, workers, overrides or ())
+    columns = [f"{key}={value}" for key, value in (("x", x), ("y", y)) if value]
+    order = Order(data, seeds, budget, out, workers, [*columns, *(overrides or ())])
 
     follow = Follow()
 

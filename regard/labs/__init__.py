@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.errors import RegardError
+
 Say = Callable[[str], None]
 Show = Callable[[float, float, str], None]
 
@@ -47,7 +49,10 @@ class Lab:
 
     def rehearse(self, order: Order, say: Say) -> dict[str, Any]:
         """Load the data, make one step of each arm and forecast time and memory."""
-        result: dict[str, Any] = self._module().rehearse(order, say)
+        module = self._module()
+        if not hasattr(module, "rehearse"):
+            raise RegardError(f"there is nothing to rehearse: regard lab {self.name} is short")
+        result: dict[str, Any] = module.rehearse(order, say)
         return result
 
     def _module(self) -> Any:

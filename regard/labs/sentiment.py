@@ -5,7 +5,6 @@ residual and LayerNorm, positions, CLS; below them the mean and two ways to pool
 else reads texts. The settings of each kind of data stand in `KINDS`.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order, Say, Show, word_order
+from regard.labs.finding import claim, command
 from regard.models import MODELS
 from regard.reports.answer import answer, percent
 from regard.reports.comparison import write_report
@@ -136,7 +136,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         "data": data,
         "word_order": pairs,
         "claims": claims(record, data, pairs),
-        "command": command(order),
+        "command": command(TASK, order),
     }
     record["report"] = str(write_report(record, out))
     conclude(record, comparison.table().splitlines()[: 1 + len(record["arms"])], found, say)
@@ -264,9 +264,9 @@ def claims(
             (name for name in means if MODELS[name].kind == "network"), key=means.__getitem__
         )
         return [
-            _claim(f"the mean of word vectors reaches 86.5 %: {percent(means['mean'])} %",
+            claim(f"the mean of word vectors reaches 86.5 %: {percent(means['mean'])} %",
                    means["mean"], means["mean"] >= 0.865),
-            _claim(f"the best network, {best}, reaches 89.0 %: {percent(means[best])} %",
+            claim(f"the best network, {best}, reaches 89.0 %: {percent(means[best])} %",
                    means[best], means[best] >= 0.89),
         ]  # fmt: skip
     return _claims_of_order(means, pairs) if data == "reviews" else []
@@ -280,25 +280,21 @@ def _claims_of_order(
     if blind:
         name = max(blind, key=blind.__getitem__)
         says = f"no arm that is blind to word order passes 75 %: {name}, the best of them, has"
-        found.append(_claim(f"{says} {percent(blind[name])} %", blind[name], blind[name] <= 0.75))
+        found.append(claim(f"{says} {percent(blind[name])} %", blind[name], blind[name] <= 0.75))
     if {"+positions", "self-attention"} <= means.keys():
         gain = means["+positions"] - means["self-attention"]
         says = f"positions lift self-attention by five points: {percent(gain)}"
-        found.append(_claim(says, gain, gain >= 0.05))
+        found.append(claim(says, gain, gain >= 0.05))
     both = {name: row["both"] for name, row in (pairs or {}).get("arms", {}).items()}
     seeing = {name: share for name, share in both.items() if name not in BLIND}
     if seeing and len(both) > len(seeing):
         most = max(both[name] for name in both if name in BLIND)
         says = "same words, opposite labels: blind arms are never right about both sentences"
-        found.append(_claim(f"{says}: {percent(most)} %", most, most <= 0.01))
+        found.append(claim(f"{says}: {percent(most)} %", most, most <= 0.01))
         name = max(seeing, key=seeing.__getitem__)
         says = f"same words, opposite labels: {name} is right about both in"
-        found.append(_claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
+        found.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
     return found
-
-
-def _claim(says: str, value: float, holds: bool) -> dict[str, Any]:
-    return {"says": says, "value": round(float(value), 6), "holds": bool(holds)}
 
 
 def conclude(
@@ -308,26 +304,13 @@ def conclude(
     say("\n" + "\n".join(table))
     if record["claims"]:
         say("\nWhat to look for:")
-    for claim in record["claims"]:
-        say(f"  {'✓' if claim['holds'] else '✗'} {claim['says']}")
+    for found_claim in record["claims"]:
+        say(f"  {'✓' if found_claim['holds'] else '✗'} {found_claim['says']}")
     say("\nVerdict:")
     for sentence in answer(record, found):
         say(f"  {sentence}")
     say(f"\nreport: {record['report']}")
     say(f"next:   {NEXT.get(str(record['data']), 'regard lab sentiment')}")
-
-
-def command(order: Order) -> str:
-    """The command line that does the same again."""
-    parts = ["regard", "lab", TASK]
-    for flag, value in (
-        ("--data", order.data),
-        ("--seeds", order.seeds),
-        ("--budget", order.budget),
-    ):
-        parts += [flag, str(value)] if value else []
-    parts += ["--out", str(order.out)] if order.out else []
-    return shlex.join([*parts, *order.overrides])
 
 
 def _parts(model: str) -> tuple[type[Settings], ...]:

@@ -13,6 +13,7 @@ from regard.reports import attended, mistakes
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
 from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
+from regard.reports.findings import claims_list, machine
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import LIMIT, page
 from regard.reports.scales import duration, number
@@ -77,14 +78,7 @@ def _top(story: Story) -> list[Html]:
         tag("p", f"Failed: {e.get('arm')}, seed {e.get('seed')}: {e.get('says')}", class_="fails")
         for e in comparison.get("errors", [])
     ]
-    claims = [
-        tag("li", str(claim["says"]),
-            class_="holds" if claim.get("holds") else "fails")
-        for claim in comparison.get("claims", [])
-    ]  # fmt: skip
-    if claims:
-        parts += [tag("h3", "What to look for, and whether it is there"), tag("ul", *claims)]
-    return parts
+    return [*parts, *claims_list(comparison.get("claims", []))]
 
 
 def _value(value: object) -> str:
@@ -313,20 +307,7 @@ def _data(story: Story) -> list[Html]:
 def _machine(story: Story) -> list[Html]:
     folders = [folder for arm in story.arms for folder in arm.folders]
     found = next((env for folder in folders if (env := read_json(folder / "env.json"))), {})
-    rows = [
-        tag("tr", tag("td", key), tag("td", shorten(_plain(value), 300), class_="words"))
-        for key, value in found.items()
-    ]
-    if not rows:
-        return []
-    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
-    return [tag("details", tag("summary", "Machine and versions"), table)]
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(entry)}" for key, entry in value.items())
-    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+    return machine(found)
 
 
 def _figure(chart: Html, caption: str) -> Html:

@@ -6,7 +6,7 @@ for light and dark; families of arms differ by shape too, so that nothing hangs 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.scales import (
@@ -25,13 +25,20 @@ SHAPES = {"attention": "circle", "network": "diamond", "baseline": "square"}
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart: y over x. A faint series is there to compare with and has no label."""
+    """One line of a chart: y over x. A faint series is there to compare with and has no label.
+
+    `dots` draws points instead of a line; `low` and `high`, where given, are the ends of an upright
+    bar through each point.
+    """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     look: int = 0
     faint: bool = False
+    dots: bool = False
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -67,17 +74,21 @@ def line_chart(
     width: int = 640,
     height: int = 360,
     like: Sequence[Series] = (),
+    log_x: bool = False,
+    log_y: bool = False,
 ) -> Html:
-    """Lines over a common pair of axes, each named at its end.
+    """Lines and points over a common pair of axes, each named at its end.
 
-    `like`: further series that only widen the axes, so that several charts share one scale.
+    `like`: further series that only widen the axes, so that several charts share one scale. An axis
+    may be logarithmic; what is not above zero is then left out.
     """
-    drawn = [_finite(s) for s in series]
-    scaled = drawn + [_finite(s) for s in like]
+    drawn = [_finite(s, log_x, log_y) for s in series]
+    scaled = drawn + [_finite(s, log_x, log_y) for s in like]
     named = [s for s in drawn if not s.faint and s.name and len(s.x)]
     right = max((text_width(shorten(s.name, 24), SIZE) for s in named), default=0) + 22
-    x = spanning([v for s in scaled for v in s.x], 60, width - right)
-    y = spanning([v for s in scaled for v in s.y], height - 52, 50)
+    x = spanning([v for s in scaled for v in s.x], 60, width - right, log=log_x)
+    heights = [v for s in scaled for v in (*s.y, *s.low, *s.high)]
+    y = spanning(heights, height - 52, 50, log=log_y)
     lines = [_line(s, x, y) for s in sorted(drawn, key=lambda s: not s.faint) if len(s.x)]
     ends = spread([y(s.y[-1]) for s in named], SIZE + 3, 58, height - 56)
     labels = [
@@ -245,23 +256,49 @@ def _upright(
 
 def _line(series: Series, x: Scale, y: Scale) -> Html:
     places = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(series.x, series.y, strict=True)]
+    if series.dots or series.low:
+        return _dots(series, x, y)
     look = "line faint" if series.faint else f"line look{series.look % 6}"
     if len(places) == 1 and not series.faint:
         return mark("attention", x(series.x[0]), y(series.y[0]), series.name)
     return tag("path", tag("title", series.name), d="M" + "L".join(places), class_=look)
 
 
-def _finite(series: Series, most: int = 200) -> Series:
-    """The points that can be drawn, thinned evenly where there are more than a line can show."""
-    pairs = [
-        (a, b) for a, b in zip(series.x, series.y, strict=True)
-        if math.isfinite(a) and math.isfinite(b)
-    ]  # fmt: skip
-    if len(pairs) > most:
-        pairs = [pairs[round(i * (len(pairs) - 1) / (most - 1))] for i in range(most)]
-    return Series(
-        series.name, [a for a, _ in pairs], [b for _, b in pairs], series.look, series.faint
+def _dots(series: Series, x: Scale, y: Scale) -> Html:
+    """Points with their bars where they have some, and a line through them unless they are dots."""
+    look = f"look{series.look % 6}"
+    parts = []
+    if not series.dots:
+        places = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(series.x, series.y, strict=True)]
+        parts.append(tag("path", d="M" + "L".join(places), class_=f"line {look}"))
+    bars = "".join(
+        f"M{x(a):.1f} {y(low):.1f}V{y(high):.1f}"
+        for a, low, high in zip(series.x, series.low, series.high, strict=False)
     )
+    if bars:
+        parts.append(tag("path", d=bars, class_=f"whisker {look}"))
+    size = "faint" if series.faint else ""
+    parts += [
+        tag("circle", cx=x(a), cy=y(b), r=2.2 if series.faint else 3.4, class_=f"dot {look} {size}")
+        for a, b in zip(series.x, series.y, strict=True)
+    ]
+    return tag("g", tag("title", series.name), *parts)
+
+
+def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int = 400) -> Series:
+    """The points that can be drawn, thinned evenly where there are more than a chart can show."""
+    ends = [series.low or series.y, series.high or series.y]
+    rows = [
+        row for row in zip(series.x, series.y, *ends, strict=True)
+        if all(map(math.isfinite, row)) and (row[0] > 0 or not log_x)
+        and (min(row[1:]) > 0 or not log_y)
+    ]  # fmt: skip
+    if len(rows) > most:
+        rows = [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
+    x, y, low, high = ([float(row[i]) for row in rows] for i in range(4))
+    if not series.low:
+        low, high = [], []
+    return replace(series, x=x, y=y, low=low, high=high)
 
 
 def _interval(row: Row, y: float, x: Scale, left: float, right: float) -> Html:

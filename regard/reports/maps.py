@@ -25,10 +25,14 @@ def heat_map(
     y_label: str = "",
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
+    x_span: tuple[float, float] | None = None,
+    y_span: tuple[float, float] | None = None,
     diverging: bool = False,
     width: int = 640,
 ) -> Html:
     """A matrix (rows, columns) as coloured cells with a bar that says what a colour is worth.
+
+    Sides without names are numbered from 0, or from the first to the last value of a span.
 
     Sequential from the least value to the largest, or diverging around zero. Cells of one shade
     are one path, so that 128 × 128 cells take some 60 KB. NaN stays blank.
@@ -57,7 +61,8 @@ def heat_map(
         tag("g", *cells, transform=place, shape_rendering="crispEdges"),
         tag("path", d=frame, class_="frame"),
     ]
-    parts += _sides(rows, columns, height, breadth, left, top, cell)
+    spans = (y_span or (0, max(height - 1, 1)), x_span or (0, max(breadth - 1, 1)))
+    parts += _sides(rows, columns, spans, height, breadth, left, top, cell)
     parts += _colour_bar(low, high, diverging, right + 22, top, max(bottom - top, 90))
     below = bottom + (24 if columns else 42)
     parts.append(tag("text", x_label, x=(left + right) / 2, y=below, class_="mid"))
@@ -156,6 +161,7 @@ def _runs(chosen: NDArray[np.bool_]) -> str:
 def _sides(
     rows: Sequence[str] | None,
     columns: Sequence[str] | None,
+    spans: tuple[tuple[float, float], tuple[float, float]],
     height: int,
     breadth: int,
     left: float,
@@ -172,14 +178,22 @@ def _sides(
         turn = f"rotate(-55 {x:.1f} {top - 8:.1f})"
         parts.append(tag("text", shorten(name, 14), x=x, y=top - 8, transform=turn))
     if rows is None:
-        for tick in ticks(0, max(height - 1, 1), 6):
-            y = top + (tick + 0.5) * cell + 5
+        for tick, place in _numbered(spans[0], height):
+            y = top + (place + 0.5) * cell + 5
             parts.append(tag("text", number(tick), x=left - 8, y=y, class_="end soft"))
     if columns is None:
-        for tick in ticks(0, max(breadth - 1, 1), 6):
-            x = left + (tick + 0.5) * cell
+        for tick, place in _numbered(spans[1], breadth):
+            x = left + (place + 0.5) * cell
             parts.append(tag("text", number(tick), x=x, y=bottom + 20, class_="mid soft"))
     return parts
+
+
+def _numbered(span: tuple[float, float], count: int) -> list[tuple[float, float]]:
+    """Round values between the first and the last of `count` cells, and where they stand."""
+    low, high = span
+    if high <= low:
+        return []
+    return [(tick, (tick - low) / (high - low) * (count - 1)) for tick in ticks(low, high, 6)]
 
 
 def _colour_bar(

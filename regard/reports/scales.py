@@ -111,7 +111,7 @@ def number(value: float) -> str:
         return "–"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 0.9995:
-            return f"{value / size:.3g}{letter}"
+            return f"{value / size:.3g}{letter}".replace("-", "−")
     return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e-4 or not value else f"{value:.0e}"
 
 

@@ -20,15 +20,23 @@ def environment(training: TrainingSettings) -> dict[str, Any]:
     """This machine and these versions, and what was decided on them for a training."""
     precision = choose_precision(training.precision)
     return {
+        **machine(),
+        "threads": training.threads or torch.get_num_threads(),
+        "seed": training.seed,
+        "precision": {"name": precision.name, "reason": precision.reason},
+        "kernels": kernels(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """This machine and these versions."""
+    return {
         "versions": {"python": platform.python_version(), **{n: installed(n) for n in PACKAGES}},
         "system": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": training.threads or torch.get_num_threads(),
-        "seed": training.seed,
-        "precision": {"name": precision.name, "reason": precision.reason},
-        "kernels": kernels(),
+        "threads": torch.get_num_threads(),
     }
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order, sentiment
-from regard.labs.sentiment import ARMS, KINDS, claims, command, plan_for
+from regard.labs.finding import command
+from regard.labs.sentiment import ARMS, KINDS, claims, plan_for
 from regard.models import MODELS
 from regard.runs.config import Config
 
@@ -86,7 +87,7 @@ def test_claims_about_word_order() -> None:
 
 def test_the_command_says_what_was_asked() -> None:
     order = Order(data="my reviews.csv", seeds=5, budget="10m", overrides=["width=8"])
-    said = command(order)
+    said = command("sentiment", order)
     assert said == "regard lab sentiment --data 'my reviews.csv' --seeds 5 --budget 10m width=8"
 
 

@@ -163,3 +163,30 @@ def test_numbers_read_well() -> None:
     assert number(float("nan")) == "–"
     assert number(999_999) == "1M"
     assert number(-0.5) == "−0.5"
+
+
+def test_an_axis_by_logarithm() -> None:
+    lines = [Series("n²", [1, 10, 100], [1, 100, 10_000]), Series("gone", [0, 1], [-1, 0])]
+    svg = line_chart("T", lines, x_label="x", y_label="y", log_x=True, log_y=True)
+    (path,) = [n for n in parsed(svg).iter(f"{SVG}path") if "line" in n.attrib["class"].split()]
+    numbers = [float(v) for v in re.findall(r"[\d.]+", path.attrib["d"])]
+    (x0, y0), (x1, y1), (x2, y2) = zip(numbers[::2], numbers[1::2], strict=True)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+
+
+def test_dots_and_their_bars() -> None:
+    dots = Series("d", [1, 2], [3, 4], dots=True, low=[2, 3], high=[4, math.nan])
+    svg = line_chart("T", [dots, Series("l", [1, 2], [3, 4])], x_label="x", y_label="y")
+    circles = list(parsed(svg).iter(f"{SVG}circle"))
+    assert len(circles) == 1, "a point whose bar has no end is left out"
+    (bar,) = [n for n in parsed(svg).iter(f"{SVG}path") if "whisker" in n.attrib["class"]]
+    x, low, high = map(float, re.findall(r"[\d.]+", bar.attrib["d"]))
+    assert x == float(circles[0].attrib["cx"])
+    assert high < float(circles[0].attrib["cy"]) < low
+
+
+def test_a_heat_map_by_values() -> None:
+    assert {"2", "2.2", "3", "8"} <= set(
+        texts(heat_map("T", np.eye(5), x_span=(2, 3), y_span=(0, 9)))
+    )

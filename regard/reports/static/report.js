@@ -20,3 +20,43 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+// Pictures one after the other, by a slider or played; without this script the last one stands.
+for (const film of document.querySelectorAll(".film")) {
+  const frames = [...film.querySelectorAll(".frame")];
+  const [controls, play, slider, says] = ["div", "button", "input", "output"].map((name) =>
+    document.createElement(name));
+  controls.className = "controls";
+  Object.assign(slider, { type: "range", min: 0, max: frames.length - 1, value: 0 });
+  slider.setAttribute("aria-label", film.dataset.says);
+  play.type = "button";
+  let timer = 0;
+  const show = (index) => {
+    frames.forEach((frame, i) => (frame.hidden = i !== index));
+    slider.value = index;
+    says.textContent = frames[index].dataset.says;
+    slider.setAttribute("aria-valuetext", says.textContent);
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play";
+  };
+  slider.addEventListener("input", () => {
+    stop();
+    show(Number(slider.value));
+  });
+  play.addEventListener("click", () => {
+    if (timer) return stop();
+    if (Number(slider.value) === frames.length - 1) show(0);
+    play.textContent = "Pause";
+    timer = setInterval(() => {
+      show(Number(slider.value) + 1);
+      if (Number(slider.value) === frames.length - 1) stop();
+    }, 350);
+  });
+  controls.append(play, slider, says);
+  film.prepend(controls);
+  stop();
+  show(0);
+}

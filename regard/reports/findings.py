@@ -1,0 +1,196 @@
+"""The report of a lab that measures: sections of words, figures and tables, the claims on top.
+
+One value goes everywhere: a `Table` is drawn in the terminal, in the report and in ``--json``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.durable import write_bytes
+from regard.reports.markup import Html, shorten, tag
+from regard.reports.page import LIMIT, page
+from regard.reports.scales import number
+
+Cell = str | float | int
+SHOWN = 24  # rows of a table in the terminal; all are in the report
+REGION = {"class_": "scroll", "tabindex": "0", "role": "region"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers under named columns; NaN is shown as a dash.
+
+    >>> print(Table("Cost", ["arm", "seconds"], [["mean", 0.5], ["transformer", 12.25]]).text())
+    arm          seconds
+    mean             0.5
+    transformer     12.2
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    def text(self, most: int = SHOWN) -> str:
+        """The table for a terminal: the first column to the left, the others to the right."""
+        rows = [list(self.columns), *([_said(v) for v in row] for row in self.rows[:most])]
+        wide = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
+        lines = [
+            "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in
+                      enumerate(zip(row, wide, strict=True))).rstrip()
+            for row in rows
+        ]  # fmt: skip
+        if len(self.rows) > most:
+            lines.append(f"… and {len(self.rows) - most} more rows in the report")
+        return "\n".join(lines)
+
+    def html(self) -> Html:
+        """The table for a page; its columns sort."""
+        head = tag("tr", *(tag("th", column) for column in self.columns))
+        rows = [tag("tr", *(_cell(value) for value in row)) for row in self.rows]
+        table = tag("table", tag("thead", head), tag("tbody", *rows), class_="sortable")
+        note = [tag("p", self.note, class_="note")] if self.note else []
+        region = tag("div", table, aria_label=self.title, **REGION)
+        return tag("section", tag("h3", self.title), region, *note)
+
+    def json(self) -> dict[str, Any]:
+        """The table as plain values; what is not finite is None."""
+        rows = [[_plain(value) for value in row] for row in self.rows]
+        return {"title": self.title, "columns": list(self.columns), "rows": rows}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart, and what to see in it. Small ones stand side by side."""
+
+    chart: Html
+    caption: str = ""
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question of a lab: its words, then figures, then tables."""
+
+    title: str
+    says: Sequence[str] = ()
+    figures: Sequence[Figure] = field(default=())
+    tables: Sequence[Table] = field(default=())
+
+
+def film(title: str, frames: Sequence[tuple[str, Html]]) -> Html:
+    """Pictures shown one after the other, each with the words beside the slider.
+
+    Without a script the last one is seen.
+    """
+    pictures = [
+        tag("div", chart, class_="frame", data_says=says,
+            hidden=None if i == len(frames) - 1 else "")
+        for i, (says, chart) in enumerate(frames)
+    ]  # fmt: skip
+    return tag("div", *pictures, class_="film", data_says=title)
+
+
+def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folder: Path) -> Path:
+    """Write ``report.html`` of a lab into its folder and name it.
+
+    `record` has the keys of ``regard lab --json``, question, command, data and machine among them.
+    Figures that would carry the page over 5 MB are left out, and that is said.
+
+    Errors: no room on the disk.
+    """
+    parts = [*_top(record), *(part for section in sections for part in _section(section))]
+    text = page(str(record["question"]), [*parts, *_foot(record)])
+    if len(text.encode()) > LIMIT:
+        bare = [part for section in sections for part in _section(section, figures=False)]
+        note = tag("p", "The figures are left out: over 5 MB.", class_="note")
+        text = page(str(record["question"]), [*_top(record), note, *bare, *_foot(record)])
+    path = folder / "report.html"
+    write_bytes(path, text.encode("utf-8", errors="replace"))
+    return path
+
+
+def claims_list(claims: Sequence[Mapping[str, Any]]) -> list[Html]:
+    """What to look for, each with whether it was found."""
+    items = [
+        tag("li", str(claim["says"]), class_="holds" if claim.get("holds") else "fails")
+        for claim in claims
+    ]
+    if not items:
+        return []
+    return [tag("h3", "What to look for, and whether it is there"), tag("ul", *items)]
+
+
+def _top(record: Mapping[str, Any]) -> list[Html]:
+    data = record.get("data")
+    over = f"regard · {record['task']}" + (f" on {data}" if data else "")
+    answer = [tag("p", str(record["answer"]), class_="answer")] if record.get("answer") else []
+    return [
+        tag("p", over, class_="over"),
+        tag("h1", str(record["question"])),
+        *answer,
+        *claims_list(record.get("claims", [])),
+    ]
+
+
+def _section(section: Section, *, figures: bool = True) -> list[Html]:
+    parts = [tag("h2", section.title), *(tag("p", says) for says in section.says)]
+    row: list[Html] = []
+    for figure in section.figures if figures else ():
+        drawn = _figure(figure)
+        if figure.small:
+            row.append(drawn)
+            continue
+        parts += [tag("div", *row, class_="grid")] if row else []
+        parts.append(drawn)
+        row = []
+    parts += [tag("div", *row, class_="grid")] if row else []
+    return [*parts, *(table.html() for table in section.tables)]
+
+
+def _figure(figure: Figure) -> Html:
+    caption = [tag("figcaption", figure.caption)] if figure.caption else []
+    return tag("figure", tag("div", figure.chart, class_="scroll"), *caption)
+
+
+def _foot(record: Mapping[str, Any]) -> list[Html]:
+    parts = [tag("h2", "To see it again"), tag("pre", str(record["command"]))]
+    return [*parts, *machine(record.get("machine", {}))]
+
+
+def machine(found: Mapping[str, Any]) -> list[Html]:
+    """What the numbers were made on, folded away."""
+    rows = [
+        tag("tr", tag("td", key), tag("td", shorten(_plainly(value), 300), class_="words"))
+        for key, value in found.items()
+    ]
+    if not rows:
+        return []
+    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
+    return [tag("details", tag("summary", "Machine and versions"), table)]
+
+
+def _plainly(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plainly(entry)}" for key, entry in value.items())
+    return ", ".join(map(_plainly, value)) if isinstance(value, list) else str(value)
+
+
+def _said(value: Cell) -> str:
+    return value if isinstance(value, str) else number(value)
+
+
+def _cell(value: Cell) -> Html:
+    if isinstance(value, str):
+        return tag("td", shorten(value, 120), class_="words")
+    worth = repr(float(value)) if math.isfinite(value) else ""
+    return tag("td", number(value), data_worth=worth)
+
+
+def _plain(value: Cell) -> Cell | None:
+    if isinstance(value, str):
+        return value
+    return value if math.isfinite(value) else None
