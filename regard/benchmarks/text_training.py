@@ -123,7 +123,7 @@ def turn(steps: Iterator[int], enough: int) -> float:
     return (time.perf_counter() - begun) / max(tokens, 1)
 
 
-def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> list[dict[str, Any]]:
+def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Seconds per 1,000 real tokens of both, and after one epoch their errors if asked for.
 
     `settings`: key=value of the task (data, length, ...), of the sizes (width, layers, heads,
@@ -142,10 +142,14 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> list[dict[str
         build(TrainingSettings, {"epochs": 1, "evaluate_every": NEVER, **training}),
     )
     keep_freed_memory()
-    found = [speed(contest, how)]
+    return contested(contest, how)
+
+
+def contested(contest: Contest, how: BenchSettings) -> Iterator[dict[str, Any]]:
+    """The cases, each as soon as it is known: the whole epoch takes many minutes."""
+    yield speed(contest, how)
     if how.epoch:
-        found.append(after_an_epoch(contest))
-    return found
+        yield after_an_epoch(contest)
 
 
 def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
@@ -182,6 +186,7 @@ def after_an_epoch(contest: Contest) -> dict[str, Any]:
         seconds = time.perf_counter() - begun
         results.append((seconds, accuracy(task.predict(model, "test"), task.answers("test"))))
     (our_s, our_accuracy), (their_s, their_accuracy) = results
+    says = f"test accuracy {our_accuracy:.1%} and the peer's {their_accuracy:.1%}"
     return {
         "name": f"one epoch on {task.corpus.name}",
         "against": "nn.TransformerEncoder",
@@ -190,6 +195,7 @@ def after_an_epoch(contest: Contest) -> dict[str, Any]:
         "time_ratio": their_s / our_s,
         "ours_mb": None,
         "theirs_mb": None,
+        "says": says,
         "ours_accuracy": our_accuracy,
         "theirs_accuracy": their_accuracy,
     }

@@ -150,6 +150,9 @@ def show(result: dict[str, Any]) -> None:
         table.add_row(*cells)
     say(result["machine"])
     page().print(table)
+    for case in cases:
+        if case.get("says"):
+            say(f"{case['name']}: {case['says']}")
     judged = [case["reached"] for case in cases if case.get("reached") is not None]
     if judged:
         say(f"{sum(judged)} of {len(judged)} aims reached")

@@ -19,6 +19,7 @@ def test_speed_and_accuracy_of_both_on_built_in_reviews() -> None:
     assert "1 layers, width 8, 2 heads" in speed["name"]
     assert 0.3 < epoch["ours_accuracy"] <= 1
     assert 0.3 < epoch["theirs_accuracy"] <= 1
+    assert f"accuracy {epoch['ours_accuracy']:.1%} and" in epoch["says"]
 
 
 def test_the_peer_reads_every_text_once_and_pads_nothing_away() -> None:

@@ -46,6 +46,9 @@ def test_json_has_machine_and_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     table = CliRunner().invoke(app, ["bench", "text-training"]).stdout
     assert "2.00" in table
     assert "500.0 ms" in table
+    monkeypatch.setattr(text_training, "cases", lambda **how: [CASE | {"says": "accuracy 87.0%"}])
+    table = CliRunner().invoke(app, ["bench", "text-training"]).stdout
+    assert "a case: accuracy 87.0%" in table
 
 
 def test_unknown_benchmark_offers_the_nearest() -> None:
