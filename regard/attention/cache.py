@@ -13,7 +13,7 @@ class KeyValueCache:
 
     Room grows by doubling, so a step writes its own rows and never copies the whole past.
     Positions are absolute. No gradient flows into what is kept. A ``fixed`` cache takes the first
-    keys it is given and no others: a decoder's memory, prepared once.
+    keys it is given and no others, as they are: a decoder's memory, prepared once, and trained.
     """
 
     def __init__(self, *, fixed: bool = False) -> None:
@@ -34,6 +34,12 @@ class KeyValueCache:
         """Add rows; get all keys, values and positions kept, without a copy."""
         is_tuple = isinstance(keys, tuple)
         new = [*(keys if isinstance(keys, tuple) else (keys,)), values, positions.unsqueeze(-1)]
+        if self.fixed:
+            if not self._room:
+                self._room, self._length = new, values.shape[-2]
+            first, held_values, held_positions = self._room[:-2], *self._room[-2:]
+            prepared = tuple(first) if is_tuple else first[0]
+            return prepared, held_values, held_positions.squeeze(-1)
         if not self._room:
             self._room = [_empty_like(x, x.shape[-2]) for x in new]
         for kept, x in zip(self._room, new, strict=True):
@@ -52,6 +58,19 @@ class KeyValueCache:
         held = [kept.data.narrow(-2, 0, total) for kept in self._room]
         prepared = tuple(held[:-2]) if is_tuple else held[0]
         return prepared, held[-2], held[-1].squeeze(-1)
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these rows of the first batch axis alone: finished sentences leave.
+
+        What is the same for the whole batch, as positions are, stays.
+        """
+        batch = self._room[-2].shape[0] if self._room else 0
+        self._room = [
+            x.narrow(-2, 0, self._length).index_select(0, rows)
+            if x.ndim > 2 and x.shape[0] == batch
+            else x
+            for x in self._room
+        ]
 
     def _grown(self, kept: Tensor, total: int) -> Tensor:
         room = _empty_like(kept, max(total, 2 * kept.shape[-2]))

@@ -8,18 +8,26 @@ from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 
 
-class BidirectionalLSTM(nn.Module):
-    """States of two LSTMs, one from each end, side by side. Graves & Schmidhuber 2005.
+class Bidirectional(nn.Module):
+    """States of two LSTMs or GRUs, one from each end, side by side. Graves & Schmidhuber 2005.
 
     The backward one starts at the text's last word, not at the padding: it reads the text turned
     around. That is what packed sequences do, which on a CPU take six times as long.
     """
 
-    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        *,
+        kind: type[nn.LSTM] | type[nn.GRU] = nn.LSTM,
+    ) -> None:
         super().__init__()
         widths = [width] + [2 * hidden] * (layers - 1)
-        self.forwards = nn.ModuleList(nn.LSTM(w, hidden, batch_first=True) for w in widths)
-        self.backwards = nn.ModuleList(nn.LSTM(w, hidden, batch_first=True) for w in widths)
+        self.forwards = nn.ModuleList(kind(w, hidden, batch_first=True) for w in widths)
+        self.backwards = nn.ModuleList(kind(w, hidden, batch_first=True) for w in widths)
         self.width = 2 * hidden
         self.dropout = dropout
 

@@ -7,7 +7,7 @@ from regard.attention import make_score
 from regard.layers.dropout import drop
 from regard.layers.embedding import Vectors, WordEmbedding
 from regard.layers.pooling import AttentionPool, MaxPool, MeanPool
-from regard.layers.recurrent import BidirectionalLSTM
+from regard.layers.recurrent import Bidirectional
 from regard.models.settings import RecurrentSettings
 
 
@@ -30,7 +30,7 @@ class RecurrentClassifier(nn.Module):
             word_dropout=settings.word_dropout,
             vectors=vectors,
         )
-        self.lstm = BidirectionalLSTM(
+        self.lstm = Bidirectional(
             self.embedding.width, settings.hidden, settings.layers, settings.dropout
         )
         self.pool = _pool(settings.pool, self.lstm.width)

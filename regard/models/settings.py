@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.settings import Settings
 
 #: Positions that are a number for each pair of words, and nothing done to a word itself.
-BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys")
+BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys", "tree-keys")
 
 
 class TextClassifierSettings(Settings):
@@ -125,3 +125,61 @@ class NaiveBayesSVMSettings(Settings):
     minimum: int = Field(2, ge=1)
     inverse_penalty: float = Field(0.01, gt=0)
     smoothing: float = Field(1.0, gt=0)
+
+
+class Seq2SeqSettings(Settings):
+    """A GRU reads and a GRU writes: `regard.models.seq2seq.Seq2Seq` says what each form means.
+
+    ``asks``: "nobody" (no attention), "before" or "after" a word is read; ``length`` is the longest
+    source (synthesizers need it); ``spread`` is the standard deviation of the first word vectors;
+    ``tie``: source and target words share their vectors.
+    """
+
+    width: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=2)
+    asks: Literal["nobody", "before", "after"] = "before"
+    score: str = "additive"
+    normalize: str = "softmax"
+    readout: Literal["state", "maxout", "joined"] = "state"
+    bidirectional: bool = True
+    dropout: float = Field(0.2, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    spread: float = Field(0.1, gt=0)
+    length: int = Field(256, ge=1)
+    tie: bool = False
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.bidirectional and self.hidden % 2:
+            raise RegardError(
+                f"hidden={self.hidden} does not divide into two directions: take an even number, "
+                "or bidirectional=0"
+            )
+        if self.asks == "nobody" and self.readout == "joined":
+            raise RegardError("readout=joined joins a context; asks=nobody has none: take state")
+        return self
+
+
+class TransformerSettings(Settings):
+    """An encoder and a decoder: `regard.models.transformer.Transformer`.
+
+    ``decoder_layers``: as many as ``layers`` by default (0). ``length`` is the longest text in
+    tokens; learned positions and synthesizers need it. ``tie``: source, target and output share
+    one matrix, which takes one vocabulary. ``attention_dropout`` drops weights;
+    ``key_value_heads`` below ``heads`` share keys and values (0: every head has its own).
+    """
+
+    width: int = Field(256, ge=1)
+    layers: int = Field(3, ge=1)
+    decoder_layers: int = Field(0, ge=0)
+    heads: int = Field(4, ge=1)
+    feedforward: int = Field(1024, ge=1)
+    norm: Literal["pre", "post"] = "pre"
+    score: str = "scaled-dot"
+    position: str = "sinusoidal"
+    normalize: str = "softmax"
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    key_value_heads: int = Field(0, ge=0)
+    length: int = Field(256, ge=1)
+    tie: bool = True

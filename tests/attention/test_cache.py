@@ -40,3 +40,32 @@ def test_another_batch_is_refused():
     with pytest.raises(RegardError, match=r"holds rows of shape \(2, n, 3\), not \(4, n, 3\)"):
         cache.append(torch.ones(4, 1, 3), torch.ones(4, 1, 3), torch.tensor([1]))
     assert len(cache) == 1
+
+
+def test_finished_rows_leave():
+    cache = KeyValueCache()
+    for i in range(3):
+        keys = torch.tensor([10.0, 20.0, 30.0]).view(3, 1, 1) + i
+        shared = torch.full((1, 1, 2), float(i))
+        cache.append((keys, shared), -keys, torch.tensor([i]))
+    cache.keep(torch.tensor([2, 0]))
+    keys = torch.tensor([33.0, 13.0]).view(2, 1, 1)
+    (kept, shared), values, positions = cache.append(
+        (keys, torch.full((1, 1, 2), 3.0)), -keys, torch.tensor([3])
+    )
+    assert kept[..., 0].tolist() == [[30, 31, 32, 33], [10, 11, 12, 13]]
+    assert shared[0, :, 1].tolist() == [0, 1, 2, 3]
+    assert torch.equal(values, -kept)
+    assert positions.tolist() == [0, 1, 2, 3]
+
+
+def test_a_fixed_cache_passes_gradients_to_its_first_keys_and_takes_no_others():
+    cache = KeyValueCache(fixed=True)
+    first = torch.ones(1, 2, 3, requires_grad=True)
+    cache.append(2 * first, 3 * first, torch.arange(2))
+    none = torch.empty(1, 0, 3)
+    keys, values, positions = cache.append(none, none, torch.arange(0))
+    (keys.sum() + values.sum()).backward()
+    assert first.grad.unique().tolist() == [5]
+    assert positions.tolist() == [0, 1]
+    assert len(cache) == 2

@@ -4,12 +4,12 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from regard.layers.recurrent import BidirectionalLSTM, turn
+from regard.layers.recurrent import Bidirectional, turn
 
 LENGTHS = torch.tensor([7, 2, 1, 5])
 
 
-def packed(ours: BidirectionalLSTM, width: int, layers: int) -> nn.LSTM:
+def packed(ours: Bidirectional, width: int, layers: int) -> nn.LSTM:
     """torch's own bidirectional LSTM with the same weights."""
     theirs = nn.LSTM(width, ours.width // 2, layers, batch_first=True, bidirectional=True)
     with torch.no_grad():
@@ -24,7 +24,7 @@ def packed(ours: BidirectionalLSTM, width: int, layers: int) -> nn.LSTM:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_equals_torchs_packed_lstm(layers: int) -> None:
     torch.manual_seed(0)
-    ours = BidirectionalLSTM(6, 3, layers)
+    ours = Bidirectional(6, 3, layers)
     theirs = packed(ours, 6, layers)
     x = torch.randn(4, 7, 6)
     mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -46,7 +46,7 @@ def test_equals_torchs_packed_lstm(layers: int) -> None:
 
 def test_padding_may_hold_anything() -> None:
     torch.manual_seed(1)
-    lstm = BidirectionalLSTM(6, 3, 2)
+    lstm = Bidirectional(6, 3, 2)
     x = torch.randn(4, 7, 6)
     before = lstm(x, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):

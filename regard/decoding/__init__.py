@@ -1,0 +1,9 @@
+"""Writing a text word by word: greedily, by beam, by drawing, or along a text that is given."""
+
+from regard.decoding.beam import beam
+from regard.decoding.forced import forced
+from regard.decoding.greedy import greedy
+from regard.decoding.sampling import sample
+from regard.decoding.stepwise import Limits, Writer, Written
+
+__all__ = ["Limits", "Writer", "Written", "beam", "forced", "greedy", "sample"]

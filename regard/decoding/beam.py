@@ -1,0 +1,139 @@
+"""Beam search: the best texts found by going on from the best beginnings."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.greedy import LEAVE
+from regard.decoding.stepwise import Limits, Writer, Written, begun, without
+from regard.errors import RegardError
+
+
+@torch.no_grad()
+def beam(
+    model: Writer,
+    source: Int[Tensor, "batch read"],
+    source_lengths: Int[Tensor, " batch"],
+    *,
+    end: int,
+    size: int = 5,
+    penalty: float = 0.6,
+    best: int = 1,
+    limits: Limits | None = None,
+) -> list[list[Written]]:
+    """The ``best`` texts of each source that a beam of ``size`` beginnings finds, best first.
+
+    A text's score is log p / ((5 + length) / 6)^penalty, the end counted in its length (Wu et al.
+    2016, equation 14). A source is done when ``size`` of its texts have ended and none that goes on
+    could still be better than the worst of them, or at its limit, where what goes on is taken as it
+    is. A beam of 1 without penalty is `greedy`.
+
+    Errors: a size below 1, more texts asked for than the beam holds.
+    """
+    limits = limits or Limits()
+    if size < 1:
+        raise RegardError(f"a beam holds one text or more, not {size}")
+    if not 1 <= best <= size:
+        raise RegardError(f"a beam of {size} finds 1 to {size} texts, not {best}")
+    writing, most = model.start(source, source_lengths), limits.of(source_lengths.cpu())
+    hopes = [Hope(size, penalty, int(limit)) for limit in most]
+    texts, step = list(range(len(source))), 0
+    tokens: Tensor = begun(len(source), source.device)
+    parents: Tensor | None = None
+    sums = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)
+    while texts:
+        chances = without(writing.step(tokens, parents), end, step < limits.least)
+        sums, parents, tokens = further(sums, chances, end, size, [hopes[t] for t in texts])
+        step += 1
+        going = [row for row, text in enumerate(texts) if not hopes[text].done(sums[row], step)]
+        if len(going) <= LEAVE * len(texts) or not going:
+            rows = torch.tensor(going, dtype=torch.long, device=source.device)
+            writing.keep(rows)
+            sums, parents, tokens = sums[rows], parents[rows], tokens[rows]
+            texts = [texts[row] for row in going]
+    return [hope.best(best) for hope in hopes]
+
+
+@dataclass
+class Hope:
+    """One source's beam: the words of each row, and the texts that have ended."""
+
+    size: int
+    penalty: float
+    limit: int
+    rows: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    ended: list[Written] = field(default_factory=list)
+    closed: bool = False
+
+    def score(self, total: float, length: int) -> float:
+        """log p after the length penalty; a length counts the end."""
+        return float(total / ((5 + length) / 6) ** self.penalty)
+
+    def end(self, row: int, total: float) -> None:
+        """A text has ended; only the best `size` are remembered."""
+        if self.closed:
+            return
+        words = self.rows[row]
+        self.ended.append(Written(words, total, self.score(total, len(words) + 1), True))
+        self.ended.sort(key=lambda text: -text.score)
+        del self.ended[self.size :]
+
+    def done(self, sums: Tensor, step: int) -> bool:
+        """Whether no row can still become one of the best; closes the beam at its limit."""
+        if self.closed:
+            return True
+        if step >= self.limit:
+            for words, total in zip(self.rows, sums.tolist(), strict=True):
+                if total > -torch.inf:
+                    score = self.score(total, len(words))
+                    self.ended.append(Written(words, total, score, False))
+            self.ended.sort(key=lambda text: (not text.ended, -text.score))
+            self.closed = True
+        elif len(self.ended) == self.size:
+            # What goes on only loses probability; its penalty is at best that of the limit.
+            top = float(sums.max())
+            self.closed = self.score(top, self.limit + 1) <= self.ended[-1].score
+        return self.closed
+
+    def best(self, count: int) -> list[Written]:
+        """The best texts; those that ended come first."""
+        return self.ended[:count]
+
+
+def further(
+    sums: Float[Tensor, "texts rows"],
+    chances: Float[Tensor, "texts rows words"],
+    end: int,
+    size: int,
+    hopes: list[Hope],
+) -> tuple[Float[Tensor, "texts size"], Int[Tensor, "texts size"], Int[Tensor, "texts size"]]:
+    """The best ``size`` ways on that do not end: their sums, parents and words.
+
+    Of the 2 × size best ways at most size end. A row that there is no way for gets −inf.
+    """
+    count, _, words = chances.shape
+    # The best of each row first: few words are then compared in float64.
+    kept = min(2 * size, words)
+    top, which = chances.topk(kept, -1)
+    total = (sums[..., None] + top.double()).reshape(count, -1)
+    best, place = total.topk(min(2 * size, total.shape[1]), -1)
+    parent, word = place // kept, which.reshape(count, -1).gather(1, place)
+    ends = word == end
+    for text in range(count):
+        if bool(ends[text].any()):
+            for column in ends[text].nonzero()[:, 0].tolist():
+                if column < size and best[text, column] > -torch.inf:
+                    hopes[text].end(int(parent[text, column]), float(best[text, column]))
+    order = torch.where(ends, 1, 0).argsort(dim=1, stable=True)[:, :size]
+    new = best.masked_fill(ends, -torch.inf).gather(1, order)
+    parent, word = parent.gather(1, order), word.gather(1, order)
+    if new.shape[1] < size:
+        missing = size - new.shape[1]
+        new = torch.cat([new, new.new_full((count, missing), -torch.inf)], 1)
+        parent, word = (torch.cat([x, x.new_zeros(count, missing)], 1) for x in (parent, word))
+    for hope, froms, tos in zip(hopes, parent.tolist(), word.tolist(), strict=True):
+        if not hope.closed:
+            hope.rows = [(*hope.rows[a], b) for a, b in zip(froms, tos, strict=True)]
+    return new, parent, word

@@ -1,0 +1,75 @@
+"""One word at a time, one text a row: the likeliest word, or whatever `walk` is told to choose."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.decoding.stepwise import Limits, Writer, Written, begun, without
+
+LEAVE = 0.75  # texts leave the batch when no more than this share of it is still being written
+
+#: From log probabilities (texts, words), the texts' numbers and the step to a word for each.
+Choose = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@torch.no_grad()
+def greedy(
+    model: Writer,
+    source: Int[Tensor, "batch read"],
+    source_lengths: Int[Tensor, " batch"],
+    *,
+    end: int,
+    limits: Limits | None = None,
+) -> list[Written]:
+    """argmax p(word | words before, source) at each step, until ``end`` or the text's limit.
+
+    The padding symbol is never written. The model should be in evaluation mode.
+    """
+
+    def likeliest(chances: Tensor, texts: Tensor, step: int) -> Tensor:
+        return chances.argmax(-1)
+
+    return walk(model, source, source_lengths, end, limits or Limits(), likeliest)
+
+
+def walk(
+    model: Writer,
+    source: Int[Tensor, "batch read"],
+    source_lengths: Int[Tensor, " batch"],
+    end: int,
+    limits: Limits,
+    choose: Choose,
+) -> list[Written]:
+    """Write every text by a choice at each step; finished texts leave the batch."""
+    writing = model.start(source, source_lengths)
+    most = limits.of(source_lengths.cpu())
+    texts = torch.arange(len(source))  # those still in the batch
+    words: list[list[int]] = [[] for _ in texts]
+    sums, ended = torch.zeros(len(source), dtype=torch.float64), [False] * len(source)
+    going = torch.ones(len(source), dtype=torch.bool)
+    tokens, step = begun(len(source), source.device), 0
+    while bool(going.any()):
+        if going.sum() <= LEAVE * len(going):
+            rows = going.nonzero()[:, 0]
+            writing.keep(rows.to(source.device))
+            texts, tokens, going = texts[rows], tokens[rows.to(source.device)], going[rows]
+        chances = without(writing.step(tokens)[:, 0], end, step < limits.least)
+        chosen = choose(chances, texts, step)
+        gained = chances.gather(1, chosen[:, None])[:, 0].double().cpu()
+        tokens, step = chosen[:, None], step + 1
+        for row, word in enumerate(chosen.tolist()):
+            if not going[row]:
+                continue
+            text = int(texts[row])
+            sums[text] += gained[row]
+            if word == end:
+                ended[text] = True
+            else:
+                words[text].append(word)
+            going[row] = word != end and step < int(most[text])
+    return [
+        Written(tuple(found), float(total), float(total), done)
+        for found, total, done in zip(words, sums, ended, strict=True)
+    ]

@@ -1,0 +1,79 @@
+"""Drawing words: temperature, the k likeliest, the likeliest that make up a share p."""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.greedy import walk
+from regard.decoding.stepwise import Limits, Writer, Written
+from regard.errors import RegardError
+
+
+@torch.no_grad()
+def sample(
+    model: Writer,
+    source: Int[Tensor, "batch read"],
+    source_lengths: Int[Tensor, " batch"],
+    *,
+    end: int,
+    limits: Limits | None = None,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> list[Written]:
+    """Draw each word from p^(1/temperature), kept to the likeliest (Holtzman et al. 2020).
+
+    ``top_k`` words at most (0: all), and of those the fewest whose shares make up ``top_p``. The
+    number drawn for a word is a function of (seed, text's place in the batch, step). What is
+    written reports its probability under the model itself.
+
+    Errors: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
+    """
+    limits = limits or Limits()
+    if not temperature > 0:
+        raise RegardError(f"a temperature is above 0, not {temperature:g}; greedy takes none")
+    if not 0 < top_p <= 1:
+        raise RegardError(f"top_p is a share above 0 and at most 1, not {top_p:g}")
+    if top_k < 0:
+        raise RegardError(f"top_k counts words, or is 0 for all; not {top_k}")
+    drawn = np.stack(
+        [
+            np.random.Generator(np.random.Philox(key=[seed, text])).random(limits.longest)
+            for text in range(len(source))
+        ]
+    )
+
+    def draw(chances: Tensor, texts: Tensor, step: int) -> Tensor:
+        shares, words = nucleus(chances, temperature, top_k, top_p)
+        places = torch.from_numpy(drawn[texts.numpy(), step])[:, None].to(shares)
+        return words.gather(1, pick(shares, places))[:, 0]
+
+    return walk(model, source, source_lengths, end, limits, draw)
+
+
+def nucleus(
+    chances: Float[Tensor, "texts words"], temperature: float, top_k: int, top_p: float
+) -> tuple[Float[Tensor, "texts kept"], Int[Tensor, "texts kept"]]:
+    """Shares of the words that may be drawn, the likeliest first, zeros for the others.
+
+    >>> shares, words = nucleus(torch.tensor([[0.1, 0.6, 0.3]]).log(), 1.0, 0, 0.8)
+    >>> [round(share, 3) for share in shares[0].tolist()], words[0].tolist()
+    ([0.667, 0.333, 0.0], [1, 2, 0])
+    """
+    sharp = chances.double() / temperature
+    kept = min(top_k, chances.shape[-1]) if top_k else chances.shape[-1]
+    best, words = sharp.topk(kept, sorted=True)
+    shares = best.softmax(-1)
+    before = shares.cumsum(-1) - shares
+    shares = shares.masked_fill(before >= top_p, 0)
+    return shares / shares.sum(-1, keepdim=True), words
+
+
+def pick(
+    shares: Float[Tensor, "texts kept"], places: Float[Tensor, "texts 1"]
+) -> Int[Tensor, "texts 1"]:
+    """Which share each place in [0, 1) falls into."""
+    ends, last = shares.cumsum(-1), (shares > 0).sum(-1, keepdim=True) - 1
+    return torch.minimum((ends <= places * ends[:, -1:]).sum(-1, keepdim=True), last)

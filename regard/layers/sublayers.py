@@ -1,0 +1,98 @@
+"""A transformer's blocks: attention and feed-forward, each with its residual and its norm."""
+
+from typing import Any, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import KeyValueCache, Mask, MultiHeadAttention
+from regard.layers.dropout import drop
+from regard.layers.feedforward import FeedForward
+
+Norm = Literal["pre", "post"]
+
+
+class Sublayer(nn.Module):
+    """x + f(LayerNorm x) ("pre": Xiong et al. 2020), or LayerNorm(x + f(x)) ("post": Vaswani 2017).
+
+    In training what is added loses entries with probability ``dropout``. In a pre-norm stack f
+    begins at zero, so that the stack begins as the identity (Zhang et al. 2019, Fixup).
+    """
+
+    def __init__(self, width: int, work: nn.Module, dropout: float, norm: Norm) -> None:
+        super().__init__()
+        self.norm, self.work, self.dropout, self.before = (
+            nn.LayerNorm(width),
+            work,
+            dropout,
+            norm == "pre",
+        )
+        last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
+        if self.before and isinstance(last, nn.Linear):
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], *given: Any, **named: Any
+    ) -> Float[Tensor, "batch time width"]:
+        """The next x; what else is given goes to f."""
+        if self.before:
+            return x + drop(self.work(self.norm(x), *given, **named), self.dropout, self.training)
+        found = drop(self.work(x, *given, **named), self.dropout, self.training)
+        normed: Tensor = self.norm(x + found)
+        return normed
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1."""
+
+    def __init__(
+        self, width: int, attention: MultiHeadAttention, inner: int, dropout: float, norm: Norm
+    ) -> None:
+        super().__init__()
+        self.attention = Sublayer(width, attention, dropout, norm)
+        self.feedforward = Sublayer(width, FeedForward(width, inner), dropout, norm)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], mask: Mask
+    ) -> Float[Tensor, "batch time width"]:
+        """The next layer's representation."""
+        seen: Tensor = self.feedforward(self.attention(x, mask=mask))
+        return seen
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention to what is written, attention to the memory, feed-forward. Ibid."""
+
+    def __init__(
+        self,
+        width: int,
+        attention: MultiHeadAttention,
+        memory_attention: MultiHeadAttention,
+        inner: int,
+        dropout: float,
+        norm: Norm,
+    ) -> None:
+        super().__init__()
+        self.attention = Sublayer(width, attention, dropout, norm)
+        self.memory_attention = Sublayer(width, memory_attention, dropout, norm)
+        self.feedforward = Sublayer(width, FeedForward(width, inner), dropout, norm)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch written width"],
+        memory: Float[Tensor, "batch read width"],
+        mask: Mask | None,
+        memory_mask: Mask,
+        *,
+        where: Int[Tensor, " written"],
+        cache: KeyValueCache | None = None,
+        memory_cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch written width"]:
+        """The next layer's representation; the caches hold the past and the memory's keys."""
+        x = self.attention(x, mask=mask, query_positions=where, key_positions=where, cache=cache)
+        x = self.memory_attention(
+            x, memory, mask=memory_mask, query_positions=where, cache=memory_cache
+        )
+        seen: Tensor = self.feedforward(x)
+        return seen

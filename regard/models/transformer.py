@@ -1,0 +1,183 @@
+"""The Transformer: an encoder and a decoder of attention. Vaswani et al. 2017."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention import (
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    causal,
+    dense,
+    input_positions,
+)
+from regard.attention import lengths as up_to
+from regard.layers.dropout import drop
+from regard.layers.embedding import WordEmbedding
+from regard.layers.sublayers import DecoderBlock, EncoderBlock
+from regard.models.settings import TransformerSettings
+
+
+class Transformer(nn.Module):
+    """Words read by an encoder, words written by a decoder that looks at both.
+
+    Embeddings are scaled by √width; with ``tie`` source, target and output are one matrix (Press
+    & Wolf 2017). Score, position and normaliser by name; positions that are part of a score serve
+    self-attention, and the attention to the memory has none. ``norm="pre"`` ends each stack with a
+    norm of its own.
+
+    >>> settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=16, tie=False)
+    >>> model = Transformer(settings, 11, 12)
+    >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+    >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
+    torch.Size([2, 2, 12])
+    """
+
+    def __init__(
+        self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
+    ) -> None:
+        super().__init__()
+        width = settings.width
+        self.scale, self.dropout = math.sqrt(width), settings.dropout
+
+        def words(count: int) -> WordEmbedding:
+            return WordEmbedding(count, width, spread=width**-0.5)
+
+        self.source = words(source_vocabulary)
+        self.target = self.source if settings.tie else words(target_vocabulary)
+        self.output = None if settings.tie else nn.Linear(width, target_vocabulary)
+        self.positions = input_positions(settings.position, width, length=settings.length)
+        in_score = self.positions is None
+
+        def attention(*, to_memory: bool = False) -> MultiHeadAttention:
+            return MultiHeadAttention(
+                width,
+                settings.heads,
+                score=settings.score,
+                position=settings.position if in_score and not to_memory else "none",
+                normalize=settings.normalize,
+                dropout=settings.attention_dropout,
+                key_value_heads=settings.key_value_heads or None,
+                length=settings.length,
+            )
+
+        rest = (settings.feedforward, settings.dropout, settings.norm)
+        self.encoder = nn.ModuleList(
+            EncoderBlock(width, attention(), *rest) for _ in range(settings.layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderBlock(width, attention(), attention(to_memory=True), *rest)
+            for _ in range(settings.decoder_layers or settings.layers)
+        )
+        pre = settings.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch read"],
+        source_lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch written"],
+    ) -> Float[Tensor, "batch written width"]:
+        """What each word is read out of (`to_logits`), given the true words before it.
+
+        ``target`` begins with the start symbol (0) and ends before the last word.
+        """
+        memory = self.encode(source, source_lengths)
+        where = torch.arange(target.shape[1], device=target.device)
+        x, seen = self.embed(self.target, target, where), up_to(source_lengths)
+        for block in self.decoder:
+            x = block(x, memory, causal(), seen, where=where)
+        states: Tensor = self.decoder_norm(x)
+        return states
+
+    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+        """Logits of the words; with ``tie`` the embedding's own rows."""
+        if self.output is None:
+            return states @ self.target.weight.T
+        logits: Tensor = self.output(states)
+        return logits
+
+    def encode(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch read width"]:
+        """The memory: what the encoder makes of the source."""
+        where = torch.arange(source.shape[1], device=source.device)
+        x, mask = self.embed(self.source, source, where), up_to(source_lengths)
+        for block in self.encoder:
+            x = block(x, mask)
+        memory: Tensor = self.encoder_norm(x)
+        return memory
+
+    def embed(self, words: WordEmbedding, tokens: Tensor, where: Tensor) -> Tensor:
+        """Scaled vectors of words, with their positions where those are added to the input."""
+        every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        x = words(tokens, every) * self.scale
+        if self.positions is not None:
+            x = self.positions(x, where)
+        return drop(x, self.dropout, self.training)
+
+    def start(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> "Writing":
+        """Read the source; what then writes, step by step, shares its memory among beams."""
+        return Writing(self, self.encode(source, source_lengths), source_lengths)
+
+
+class Writing:
+    """A batch of texts being written: each step reads the words chosen last.
+
+    The rows of a step (a beam's) are so many queries of one text: they share its memory, and its
+    past is kept once, each row looking at its own ancestors in it. So a beam copies nothing.
+    """
+
+    def __init__(self, model: Transformer, memory: Tensor, lengths: Tensor) -> None:
+        self.model, self.memory, self.lengths = model, memory, lengths
+        self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
+        self.steps = 0
+        #: Who of the past is an ancestor of a row: (batch, rows, all rows of all steps).
+        self.ancestors: Bool[Tensor, "batch rows past"] | None = None
+
+    def step(
+        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
+    ) -> Float[Tensor, "batch rows vocabulary"]:
+        """Logits of the words after these. ``parents``: the row of the step before of each row."""
+        model, rows = self.model, tokens.shape[1]
+        where = torch.full((rows,), self.steps, device=tokens.device)
+        mask, seen = self._past(tokens, parents), up_to(self.lengths)
+        x = model.embed(model.target, tokens, where)
+        for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
+            x = block(x, self.memory, mask, seen, where=where, cache=past, memory_cache=memory)
+        self.steps += 1
+        return model.to_logits(model.decoder_norm(x))
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these texts alone."""
+        self.memory, self.lengths = self.memory[rows], self.lengths[rows]
+        if self.ancestors is not None:
+            self.ancestors = self.ancestors[rows]
+        for past, memory in self.caches:
+            past.keep(rows)
+            memory.keep(rows)
+
+    def _past(self, tokens: Tensor, parents: Tensor | None) -> Mask | None:
+        """Which of the past each row may see; None where there is one row and it sees all."""
+        batch, rows = tokens.shape
+        if rows == 1 and self.ancestors is None:
+            return None
+        before = self.ancestors
+        if before is None:
+            before = torch.ones(batch, 1, self.steps, dtype=torch.bool, device=tokens.device)
+        if parents is None:
+            parents = (
+                torch.zeros_like(tokens)
+                if before.shape[1] == 1
+                else torch.arange(rows, device=tokens.device).expand(batch, rows)
+            )
+        inherited = before.gather(1, parents[..., None].expand(-1, -1, before.shape[2]))
+        own = torch.eye(rows, dtype=torch.bool, device=tokens.device).expand(batch, rows, rows)
+        self.ancestors = torch.cat([inherited, own], -1)
+        return dense(self.ancestors)

@@ -1,0 +1,52 @@
+"""Small models that write, their weights far from where training begins."""
+
+import torch
+from torch import nn
+
+from regard.attention import POSITIONS
+from regard.models.seq2seq import Seq2Seq
+from regard.models.settings import Seq2SeqSettings, TransformerSettings
+from regard.models.transformer import Transformer
+
+WORDS, END = 11, 10
+FORMS = {
+    "nobody": {"asks": "nobody"},
+    "one way": {"asks": "nobody", "bidirectional": False},
+    "bahdanau": {"asks": "before", "score": "additive", "readout": "maxout"},
+    "lab 6": {"asks": "before", "score": "general", "bidirectional": False},
+    "luong dot": {"asks": "after", "score": "dot", "readout": "joined"},
+    "luong general": {"asks": "after", "score": "general", "readout": "joined"},
+}
+SCHEMES = [f"{position}, {norm}" for position in POSITIONS for norm in ("pre", "post")]
+WRITERS = [*FORMS, *SCHEMES, "grouped", "additive", "gaussian"]
+
+
+def make(name: str, seed: int = 0) -> nn.Module:
+    """A writer in float64, in evaluation mode."""
+    torch.manual_seed(seed)
+    if name in FORMS:
+        settings = Seq2SeqSettings(width=6, hidden=8, dropout=0.3, **FORMS[name])
+        model: nn.Module = Seq2Seq(settings, 9, WORDS)
+    else:
+        position, _, norm = name.partition(", ")
+        given = {"position": position, "norm": norm} if norm else {}
+        given |= {"grouped": {"key_value_heads": 1}}.get(name, {})
+        given |= {"score": name} if name in ("additive", "gaussian") else {}
+        settings = TransformerSettings(
+            width=8, heads=2, layers=2, decoder_layers=1, feedforward=12, tie=False, length=40,
+            **given,
+        )  # fmt: skip
+        model = Transformer(settings, 9, WORDS)
+    model = model.double().eval()
+    with torch.no_grad():
+        for x in model.parameters():
+            x.add_(torch.randn_like(x), alpha=0.7)
+    return model
+
+
+def sources(seed: int = 0, lengths: tuple[int, ...] = (5, 2, 7, 1, 4)):
+    """Source tokens (batch, time) with padding, and their lengths."""
+    torch.manual_seed(seed)
+    tokens = torch.randint(2, 9, (len(lengths), max(lengths)))
+    sizes = torch.tensor(lengths)
+    return tokens.masked_fill(torch.arange(max(lengths)) >= sizes[:, None], 0), sizes
