@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.analysis import timing
+from regard.analysis.growth import exponent
 from regard.attention import (
     NORMALIZERS,
     SCORES,
@@ -28,7 +30,7 @@ from regard.attention import (
     window,
 )
 from regard.attention.positions import t5_bucket
-from regard.benchmarks import cold, memory, peers, timing
+from regard.benchmarks import cold, memory, peers
 from regard.benchmarks.case import Aim, Case, Problem, Side
 from regard.errors import RegardError
 from regard.settings import Settings, build, split
@@ -43,7 +45,7 @@ class AttentionSettings(Settings):
 
     ``seconds`` is what a pair of sides may take beside the first calls; ``rounds`` sets the number
     of turns instead. ``memory=0`` measures none; ``prompt=1`` measures it where freed memory goes
-    back to the system at once (see `regard.benchmarks.memory`).
+    back to the system at once (see `regard.analysis.memory`).
     """
 
     case: str = ""
@@ -146,7 +148,7 @@ def growth(case: Case, how: AttentionSettings, probing: bool) -> dict[str, Any]:
         "ours_s": seconds[-1],
         "sizes": list(case.sizes),
         "seconds": seconds,
-        "time_exponent": timing.exponent(case.sizes, seconds),
+        "time_exponent": exponent(case.sizes, seconds),
         "memory_exponent": None,
     }
     if probing:
@@ -159,7 +161,7 @@ def growth(case: Case, how: AttentionSettings, probing: bool) -> dict[str, Any]:
             "ours_mb": used[-1].extra_mb,
             "ours_total_mb": total[-1],
             "megabytes": total,
-            "memory_exponent": timing.exponent(case.sizes, [max(x, 0.1) for x in total]),
+            "memory_exponent": exponent(case.sizes, [max(x, 0.1) for x in total]),
         }
     return found
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from regard.analysis.timing import in_turns, seconds
 from regard.attention import NORMALIZERS, SCORES, Mask, attend, others, use
 from regard.attention.kernels import choose
-from regard.benchmarks.timing import in_turns, seconds
 from regard.durable import write_json
 
 HEADS, WIDTH = 4, 64

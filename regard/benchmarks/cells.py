@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.analysis import memory
+from regard.analysis.growth import exponent
 from regard.attention import (
     NORMALIZERS,
     POSITIONS,
@@ -46,8 +48,6 @@ from regard.attention import (
     window,
 )
 from regard.attention.kernels import choose
-from regard.benchmarks import memory
-from regard.benchmarks.timing import exponent
 from regard.errors import RegardError, look_up
 from regard.settings import Settings, build, split
 
@@ -119,7 +119,7 @@ class CellSettings(Settings):
     """Which cells, by score and normaliser; ``memory=0`` leaves the growth of memory out.
 
     ``prompt=1`` measures it where freed memory goes back to the system at once (see
-    `regard.benchmarks.memory`). ``processes`` run side by side, each on one core.
+    `regard.analysis.memory`). ``processes`` run side by side, each on one core.
     """
 
     score: str = ""

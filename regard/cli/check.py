@@ -139,7 +139,7 @@ def says(name: str, speed: "Speed | str") -> str:
 
 def measured(what: str, subject: "Subject") -> "Speed | str":
     """The speed of a subject, or why there is none."""
-    from regard.benchmarks.timing import in_turns
+    from regard.analysis.timing import in_turns
 
     try:
         ours, theirs = (work(subject, side)() for side in ("ours", "theirs"))
@@ -245,7 +245,7 @@ def fresh(what: str, side: str) -> float:
 
 def probe_one(what: str, side: str) -> None:
     """Print what one call takes, as JSON: the other end of `fresh`."""
-    from regard.benchmarks.memory import probe
+    from regard.analysis.memory import probe
     from regard.conformance import find
 
     make = work(find(what), side)

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from regard.benchmarks import attention, cold, peers, timing
+from regard.analysis import timing
+from regard.analysis.growth import exponent
+from regard.benchmarks import attention, cold, peers
 from regard.benchmarks.case import Aim, Case, Problem, Side, difference
 from regard.errors import RegardError
 
@@ -30,7 +32,7 @@ def test_each_case_is_measured_small(case: Case) -> None:
     if case.against:
         assert row["time_ratio"] == pytest.approx(row["theirs_s"] / row["ours_s"])
     if case.sizes:
-        assert row["time_exponent"] == timing.exponent(row["sizes"], row["seconds"])
+        assert row["time_exponent"] == exponent(row["sizes"], row["seconds"])
 
 
 def test_the_table_has_its_words_and_peers() -> None:

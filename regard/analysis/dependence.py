@@ -1,0 +1,87 @@
+"""What depends on what: the longest chain of operations, how far a layer looks, by gradients."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def longest_chain(output: Tensor) -> int:
+    """Operations one after the other, none of which can begin before the last: the longest chain
+    in the graph that autograd kept of ``output``.
+
+    However many processors there are, so many steps must follow each other. An operation of torch
+    counts as one, whatever its size; views count too.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> longest_chain(x + 1), longest_chain(((x + 1) * 2).exp())
+    (1, 3)
+    """
+    root = output.grad_fn
+    if root is None:
+        return 0
+    depth: dict[object, int] = {}
+    stack = [root]
+    while stack:  # by hand: a chain is longer than Python lets calls nest
+        node = stack[-1]
+        before = [n for n, _ in node.next_functions if n is not None and n.next_functions]
+        missing = [n for n in before if n not in depth]
+        if missing:
+            stack += missing
+            continue
+        depth[stack.pop()] = 1 + max((depth[n] for n in before), default=0)
+    return depth[root]
+
+
+def layers_between_ends(layer: Callable[[int], Layer], n: int, width: int) -> float:
+    """Layers on top of each other until the last output of ``n`` depends on the first input.
+
+    ``layer`` gives the i-th from the top, i = 0, 1, …, a function of (1, n, width). Of each it is
+    measured which inputs have a gradient other than 0 at the outputs that matter, in float64, so
+    that no gradient of a deep stack has to be told from 0. Infinite where more layers reach no
+    further.
+
+    >>> shifted = lambda i: lambda x: x + x.roll(i + 1, 1)
+    >>> layers_between_ends(shifted, 7, 2)
+    3
+    >>> layers_between_ends(lambda i: torch.sin, 7, 2)
+    inf
+    """
+    draw = torch.Generator().manual_seed(0)
+    matter = torch.zeros(n, dtype=torch.bool)
+    matter[-1] = True
+    for count in range(n):
+        if matter[0]:
+            return count
+        x = torch.randn(1, n, width, dtype=torch.float64, generator=draw).requires_grad_()
+        upstream = torch.randn(1, n, width, dtype=torch.float64, generator=draw)
+        output = layer(count)(x)
+        (gradient,) = torch.autograd.grad(output, x, upstream * matter[:, None])
+        further = (gradient[0] != 0).any(-1)
+        if bool((further == matter).all()) and count:
+            return math.inf
+        matter = further
+    return n if matter[0] else math.inf
+
+
+def steps_between_ends(rnn: nn.RNN, x: Float[Tensor, "1 n width"]) -> int:
+    """Steps through which a gradient must pass from the last output of an RNN to the first input.
+
+    Backpropagation is cut so many steps before the end; the fewest with which the first input has
+    a gradient other than 0 are found by halving. The RNN's `batch_first` is on.
+
+    >>> steps_between_ends(nn.RNN(2, 2, batch_first=True).double(), torch.ones(1, 9, 2).double())
+    9
+    """
+    x = x.detach().requires_grad_()
+    low, high = 0, x.shape[1]
+    while high - low > 1:
+        steps = (low + high) // 2
+        output, _ = rnn(x[:, -steps:], rnn(x[:, :-steps])[1].detach())
+        (gradient,) = torch.autograd.grad(output[:, -1].sum(), x)
+        low, high = (low, steps) if bool((gradient[:, 0] != 0).any()) else (steps, high)
+    return high

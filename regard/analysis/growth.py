@@ -1,0 +1,53 @@
+"""How fast an amount grows with a size, and from which size one amount lies under another."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+
+def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
+    """p of amount ≈ c · size^p: the slope of a straight line through the logarithms.
+
+    >>> round(exponent([1, 2, 4], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    x, y = [math.log(size) for size in sizes], [math.log(amount) for amount in amounts]
+    middle, level = sum(x) / len(x), sum(y) / len(y)
+    rise = sum((a - middle) * (b - level) for a, b in zip(x, y, strict=True))
+    return rise / sum((a - middle) ** 2 for a in x)
+
+
+def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[float]:
+    """c of amount ≈ c₁ term₁ + c₂ term₂ + …, by least squares of the relative errors.
+
+    >>> sizes = [1, 2, 3, 4]
+    >>> [round(c, 6) for c in shares([sizes, [s**2 for s in sizes]], [5 * s + s**2 for s in sizes])]
+    [5.0, 1.0]
+    """
+    table = np.array(terms, dtype=np.float64).T / np.array(amounts, dtype=np.float64)[:, None]
+    found, *_ = np.linalg.lstsq(table, np.ones(len(amounts)), rcond=None)
+    return [float(c) for c in found]
+
+
+def crossing(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The size from which on ours is under theirs, at all larger sizes given.
+
+    Between two sizes the ratio is a power of the size, so that it is 1 at the place that a line
+    through the logarithms says. 0: at all of them; infinite: not even at the largest.
+
+    >>> round(crossing([100, 200, 400], [200, 200, 200], [100, 200, 400]))
+    200
+    >>> crossing([1, 2], [1, 1], [2, 2]), crossing([1, 2], [1, 3], [2, 2])
+    (0.0, inf)
+    """
+    lead = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    if lead[-1] >= 0:
+        return math.inf
+    points = list(zip(sizes, lead, strict=True))
+    for (size, above), (next_size, under) in reversed(list(pairwise(points))):
+        if above >= 0:
+            share = above / (above - under)
+            return float(size * (next_size / size) ** share)
+    return 0.0
