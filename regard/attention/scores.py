@@ -14,6 +14,7 @@ from regard.attention.synthesizer import (
     FactorisedSynthesizer,
     RandomSynthesizer,
 )
+from regard.attention.windows import Boxcar, Epanechnikov
 from regard.errors import RegardError
 
 #: How much a score may be wrong by for being a difference of two rounded squares.
@@ -227,6 +228,8 @@ SCORES: dict[str, type[Score]] = {
     "cosine": Cosine,
     "cosine-temperature": CosineTemperature,
     "gaussian": Gaussian,
+    "epanechnikov": Epanechnikov,
+    "boxcar": Boxcar,
     "synthesizer": DenseSynthesizer,
     "synthesizer-random": RandomSynthesizer,
     "synthesizer-factorised": FactorisedSynthesizer,

@@ -70,6 +70,10 @@ EVERY_SCORE = list(SCORES)
 KEYLESS = [name for name, kind in SCORES.items() if issubclass(kind, Synthesizer)]
 #: Those of them that do not read the queries either.
 QUERYLESS = [name for name in KEYLESS if not SCORES[name].reads_queries]
+#: Flat wherever they do not jump: neither queries nor keys get a gradient.
+FLAT = ["boxcar"]
+#: 0 beyond their reach, where nothing gets a gradient either.
+BOUNDED = {"epanechnikov", "boxcar"}
 EVERY_POSITION = [
     name
     for name, kind in POSITIONS.items()

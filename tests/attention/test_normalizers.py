@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS
-from regard.attention.normalizers import Entmax, Entmax15, Sigmoid, Sparsemax, TopK, largest
+from regard.attention.normalizers import Entmax, Entmax15, Sigmoid, Sparsemax, Sum, TopK, largest
 from regard.errors import RegardError
 
 SUM_TO_ONE = {"softmax", "sparsemax", "entmax15", "entmax", "top-k"}
@@ -46,6 +46,8 @@ def test_weights_by_hand():
     assert_close(TopK(k=2)(scores), torch.softmax(scores[:, :2], -1).new_tensor(
         [[0.62245933, 0.37754067, 0, 0]]))  # fmt: skip
     assert_close(Entmax15()(scores).sum(-1), torch.ones(1))
+    assert_close(NORMALIZERS["sum"]()(scores), torch.tensor([[2 / 3, 1 / 3, 0, 0]]))
+    assert TopK(k=2, equal=True)(scores).tolist() == [[0.5, 0.5, 0, 0]]
 
 
 def test_entmax_solves_its_equation():
@@ -110,7 +112,7 @@ def test_sums(normalizer):
     if normalizer.name in SUM_TO_ONE:
         assert_close(total, torch.ones_like(total))
     else:
-        assert (total < 1).all() or normalizer.name == "sigmoid"
+        assert (total < 1).all() or normalizer.name in ("sigmoid", "sum")
 
 
 def test_what_is_called_shift_invariant_is(normalizer):
@@ -128,6 +130,29 @@ def test_support_is_exact():
         TopK(k=0)
     with pytest.raises(RegardError, match="between 1 and 2"):
         Entmax(alpha=2.0)
+
+
+def test_a_sum_of_nothing_in_reach_is_nothing():
+    scores = torch.tensor([[0.0, -2.0, 0.0], [0.0, 0.5, 1.5]], requires_grad=True)
+    weights = Sum()(scores)
+    assert weights.tolist() == [[0, 0, 0], [0, 0.25, 0.75]]
+    (gradient,) = torch.autograd.grad(weights[:, 2].sum(), scores)
+    assert gradient.tolist() == [[0, 0, 0], [0, -0.375, 0.125]]
+
+
+def test_the_nearest_weigh_alike_and_have_no_gradient():
+    made, scores = TopK(k=3, equal=True), rows(40).requires_grad_()
+    weights = made(scores)
+    seen = (scores > -torch.inf).sum(-1).clamp(max=3)
+    assert torch.equal((weights > 0).sum(-1), seen)
+    assert_close(weights[0, 1].max().item(), 1 / 3)
+    upstream = torch.randn_like(scores)
+    (theirs,) = torch.autograd.grad(weights, scores, upstream)
+    quick = made.weights(scores.detach(), made.statistics(scores.detach()))
+    assert torch.equal(quick, weights)
+    (ours,) = made.gradient(quick, upstream, scores.detach(), (), ())
+    assert torch.equal(ours, theirs)
+    assert not ours.any()
 
 
 def test_the_largest_by_groups_are_the_largest():

@@ -11,6 +11,8 @@ from regard.attention.kernels.choose import use
 from regard.errors import RegardError
 from tests.attention.parts import KEYLESS
 
+WINDOWS = ["epanechnikov", "boxcar"]
+
 
 def dot(score, q, k):
     return sum(a * b for a, b in zip(q, k, strict=True))
@@ -31,6 +33,19 @@ def cosine_temperature(score, q, k):
 def gaussian(score, q, k):
     w = score.inverse_width.item()
     return -0.5 * sum((w * (a - b)) ** 2 for a, b in zip(q, k, strict=True))
+
+
+def u_squared(score, q, k):
+    w = score.inverse_width.item()
+    return sum((w * (a - b)) ** 2 for a, b in zip(q, k, strict=True))
+
+
+def epanechnikov(score, q, k):
+    return 0.75 * max(1 - u_squared(score, q, k), 0)
+
+
+def boxcar(score, q, k):
+    return 0.5 if u_squared(score, q, k) <= 1 else 0.0
 
 
 def general(score, q, k):
@@ -57,6 +72,8 @@ FORMULAS = {
     "cosine": cosine,
     "cosine-temperature": cosine_temperature,
     "gaussian": gaussian,
+    "epanechnikov": epanechnikov,
+    "boxcar": boxcar,
 }
 
 
@@ -157,7 +174,9 @@ def test_gaussian_starts_where_scaled_dot_is():
     assert SCORES["gaussian"]().inverse_width.item() == 1
 
 
-@pytest.mark.parametrize("name", ["dot", "scaled-dot", "cosine", "cosine-temperature", "gaussian"])
+@pytest.mark.parametrize(
+    "name", ["dot", "scaled-dot", "cosine", "cosine-temperature", "gaussian", *WINDOWS]
+)
 def test_one_width(name):
     says = (
         f"{name} compares queries and keys of one width, not 5 and 7; "

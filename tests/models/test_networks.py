@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import POSITIONS, SCORES
-from tests.attention.parts import QUERYLESS
+from tests.attention.parts import FLAT, QUERYLESS
 from tests.models.tiny import (
     BLIND,
     LABELS,
@@ -92,6 +92,9 @@ def test_every_arm_takes_every_score_and_position(name: str, score: str, positio
     assert logits.isfinite().all()
     logits.square().sum().backward()
     for what, parameter in model.named_parameters():
+        if score in FLAT and parameter.grad is None:
+            assert "attention" in what or "distance_keys" in what or "bias" in what, what
+            continue
         assert parameter.grad is not None, what
         assert parameter.grad.isfinite().all(), what
 
@@ -102,7 +105,8 @@ def test_pools_take_every_score(name: str, score: str) -> None:
     model = make(name, pool_score=score)
     logits = model(texts(), LENGTHS)
     logits.square().sum().backward()
-    unread = ("pool.query", "pool.to_query") if score in QUERYLESS else ()
+    unread = ("pool.query", "pool.to_query") if score in (*QUERYLESS, *FLAT) else ()
+    unread += ("pool.attention.score",) if score in FLAT else ()
     for key, parameter in model.named_parameters():
         found = parameter.grad
         assert key.startswith(unread) if found is None else found.isfinite().all()
