@@ -22,9 +22,11 @@ from regard.attention.masks import (
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizers import NORMALIZERS, Normalizer
 from regard.attention.patterns import PATTERNS, named_mask
-from regard.attention.positions import POSITIONS, input_positions, make_score, sinusoidal
+from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
+from regard.attention.sines import sinusoidal
+from regard.attention.trees import parsed
 
 __all__ = [
     "COMPRESS",
@@ -56,6 +58,7 @@ __all__ = [
     "named_compress",
     "named_mask",
     "others",
+    "parsed",
     "prefix",
     "sinusoidal",
     "use",

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from regard.attention.attend import on_cpu, over_heads, places
 from regard.attention.masks import Mask, Tile
-from regard.attention.positions import Rotary, Wrapper, rotate
+from regard.attention.positions import Rotary, rotate
 from regard.attention.score import Score, spread
 from regard.attention.synthesizer import Synthesizer
+from regard.attention.wrapper import Wrapper
 from regard.errors import RegardError, look_up
 
 #: Rows of a projection whose number nobody told.

@@ -9,47 +9,11 @@ from torch import Tensor, nn
 
 from regard.attention.score import Prepared, Score, Where, as_tuple
 from regard.attention.scores import SCORES
+from regard.attention.sines import Sinusoidal
+from regard.attention.trees import TreeDepth, TreeKeys
+from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
 from regard.parts import is_part, load_part, one_line
-
-
-def sinusoidal(
-    positions: Int[Tensor, "..."], width: int, dtype: torch.dtype = torch.float32
-) -> Float[Tensor, "... {width}"]:
-    """p[i, 2j] = sin(i / 10000^(2j/width)), p[i, 2j+1] = cos(i / 10000^(2j/width)).
-
-    Vaswani et al. 2017, section 3.5. The last column of an odd width is a sine without its cosine.
-    Computed in float64, then rounded to ``dtype``.
-
-    >>> sinusoidal(torch.tensor([0, 1]), 3, torch.float64).tolist()
-    [[0.0, 1.0, 0.0], [0.841..., 0.540..., 0.002...]]
-    """
-    columns = torch.arange(width, device=positions.device)
-    even = columns - columns % 2
-    angles = positions[..., None].double() * torch.pow(10000.0, -even.double() / width)
-    return torch.where(columns % 2 == 0, angles.sin(), angles.cos()).to(dtype)
-
-
-class Sinusoidal(nn.Module):
-    """x + p, with p of :func:`sinusoidal`; no parameters, no longest input."""
-
-    def __init__(self, width: int, *, length: int | None = None) -> None:
-        super().__init__()
-        self.width = width
-        # No buffer: a table that .double() made from float32 would be wrong in its last digits.
-        self.table = torch.empty(0, width)
-
-    def forward(
-        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
-    ) -> Float[Tensor, "*batch n width"]:
-        """x with its positions added: 0 … n − 1, or ``where``."""
-        if where is not None:
-            return x + sinusoidal(where, self.width, x.dtype)
-        n = x.shape[-2]
-        if len(self.table) < n or self.table.dtype != x.dtype or self.table.device != x.device:
-            size = max(n, 2 * len(self.table))
-            self.table = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
-        return x + self.table[:n]
 
 
 class Learned(nn.Module):
@@ -70,67 +34,6 @@ class Learned(nn.Module):
             longest = n if where is None else int(where.max()) + 1
             raise RegardError(f"learned positions end at {length}, and {longest} were asked for")
         return x + (self.table[:n] if where is None else self.table[where])
-
-
-class Wrapper(Score):
-    """A score around another: by default it does what the inner one does.
-
-    ``added`` is what it adds to the inner score of a pair.
-    """
-
-    def __init__(self, inner: Score) -> None:
-        super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
-        self.inner = inner
-
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_queries(queries, where)
-
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_keys(keys, where)
-
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        """Prepared queries apart: what ``added`` reads, and the inner score's."""
-        return queries, queries
-
-    def added(self, queries: Prepared, where: Where) -> Tensor | None:
-        """This wrapper's part of the scores, broadcastable to them; None for nothing."""
-        return None
-
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        mine, inner = self.own(queries)
-        return plus(self.inner.compare(inner, keys, where), self.added(mine, where))
-
-    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        mine, inner = self.own(queries)
-        return plus(self.inner.tile(inner, keys, where), self.added(mine, where))
-
-    @property
-    def linear(self) -> bool:
-        return self.inner.linear and type(self).compare is Wrapper.compare
-
-    def product_queries(self, queries: Prepared) -> Prepared:
-        return self.inner.product_queries(self.own(queries)[1])
-
-    def beside_product(self, queries: Prepared, where: Where) -> Tensor | None:
-        mine, inner = self.own(queries)
-        one, two = self.added(mine, where), self.inner.beside_product(inner, where)
-        return two if one is None else plus(one, two)
-
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        return self.inner.numbers_per_pair(keys)
-
-    @property
-    def additive(self) -> bool:
-        return self.inner.additive
-
-    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
-        return self.inner.loses_digits(self.own(queries)[1], keys)
-
-    def scale(self, width: int) -> float:
-        return self.inner.scale(width)
-
-    def check(self, query_width: int, key_width: int) -> None:
-        self.inner.check(query_width, key_width)
 
 
 class Rotary(Wrapper):
@@ -257,47 +160,18 @@ def t5_bucket(
     return first + torch.where(distance < exact, distance, far)
 
 
-class RelativeKeys(Wrapper):
+class RelativeKeys(DistanceKeys):
     """score(q, k) + scale · q·a[clip(j − i)], a learned key for each distance up to ``farthest``.
 
     Shaw et al. 2018, equation 5, for a scaled dot product; a score that is no inner product gets
     the term with scale 1/√width. The keys of distance are shared by the heads, as there.
     """
 
-    def __init__(self, inner: Score, *, farthest: int = 16) -> None:
-        super().__init__(inner)
-        if inner.query_width is None:
-            raise RegardError("relative-keys has parameters: give its score query_width=")
-        self.farthest = farthest
-        start = torch.randn(2 * farthest + 1, inner.query_width) * inner.query_width**-0.5
-        self.distance_keys = nn.Parameter(start)
-
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        width = queries.shape[-1]
-        scale = self.inner.scale(width) if self.inner.inner_product else width**-0.5
-        inner = self.inner.prepare_queries(queries, where)
-        return (queries @ (scale * self.distance_keys.T).to(queries.dtype), *as_tuple(inner))
-
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        by_distance, *rest = queries
-        return by_distance, rest[0] if len(rest) == 1 else tuple(rest)
+    name = "relative-keys"
 
     def added(self, queries: Prepared, where: Where) -> Tensor:
         assert isinstance(queries, Tensor)
-        by_distance = queries
-        place = distance(where).clamp(-self.farthest, self.farthest) + self.farthest
-        return by_distance.gather(-1, place.expand(*by_distance.shape[:-1], -1))
-
-
-def plus(one: Tensor, two: Tensor | None) -> Tensor:
-    """The sum, where there is something to add."""
-    return one if two is None else one + two
-
-
-def distance(where: Where) -> Int[Tensor, "... queries keys"]:
-    """j − i for every pair of positions."""
-    rows, columns = where
-    return columns[..., None, :] - rows[..., :, None]
+        return self.by_distance(queries, distance(where))
 
 
 #: A name means a module that is added to the input, or a Score that wraps another.
@@ -309,6 +183,8 @@ POSITIONS: dict[str, type[nn.Module] | None] = {
     "alibi": Alibi,
     "t5-bias": RelativeBias,
     "relative-keys": RelativeKeys,
+    "tree-depth": TreeDepth,
+    "tree-keys": TreeKeys,
 }
 
 

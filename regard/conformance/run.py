@@ -18,7 +18,7 @@ from regard.attention import (
     make_score,
     others,
 )
-from regard.attention.positions import Wrapper
+from regard.attention.wrapper import Wrapper
 from regard.conformance.adapters import LAYERS, Layer, layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS

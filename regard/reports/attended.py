@@ -81,7 +81,7 @@ def _look(arm: Arm, answers: Sequence[Answer]) -> list[list[Layer]]:
     for folder in arm.folders:
         try:
             run = regard.load(folder)
-            return [[_layer(*found) for found in run.attention(answer.text)] for answer in answers]
+            return [[_layer(*found[:3]) for found in run.attention(a.text)] for a in answers]
         except (RegardError, OSError):
             continue
     return []
@@ -174,7 +174,7 @@ def _positions(arms: Sequence[Arm]) -> list[Html]:
         return []
     import torch
 
-    from regard.attention.positions import sinusoidal
+    from regard.attention import sinusoidal
 
     width = int(arm.config.get("width", 128))
     table = sinusoidal(torch.arange(POSITIONS), width, torch.float64).numpy()

@@ -19,6 +19,7 @@ from regard.attention import (
     sinusoidal,
 )
 from regard.attention.positions import Alibi, RelativeBias, RelativeKeys, rotate, t5_bucket
+from regard.attention.sines import rotation
 from regard.errors import RegardError
 
 
@@ -41,12 +42,19 @@ def test_a_rotation_moves_one_position_to_another(width, shift):
     positions = torch.arange(3, 8193)
     here = sinusoidal(positions, width, torch.float64)
     there = sinusoidal(positions + shift, width, torch.float64)
+    matrix = rotation(shift, width)
     for j in range(width // 2):
         angle = shift / 10000 ** (2 * j / width)
         cos, sin = math.cos(angle), math.sin(angle)
         turn = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
         pair = slice(2 * j, 2 * j + 2)
+        assert (matrix[pair, pair] - turn).abs().max() < 1e-15
+        assert matrix[pair].count_nonzero() == 4
         assert (here[:, pair] @ turn.T - there[:, pair]).abs().max() < 1e-12
+    even = width - width % 2
+    assert ((here @ matrix.T - there)[:, :even]).abs().max() < 1e-12
+    assert matrix[even:, even:].tolist() == [[1]] * (width % 2)
+    assert rotation(shift, 1).tolist() == [[1]]
 
 
 def test_sinusoidal_positions_are_added():
@@ -78,10 +86,11 @@ def test_learned_positions_are_rows_of_a_table():
 
 def test_two_kinds_in_one_table():
     kinds = {name: input_positions(name, 4, length=9) is not None for name in POSITIONS}
-    assert {name for name, added in kinds.items() if added} == {"sinusoidal", "learned"}
+    added = {"sinusoidal", "learned", "tree-depth"}
+    assert {name for name, there in kinds.items() if there} == added
     for name in POSITIONS:
         wrapped = type(make_score("dot", name, 4, 4)) is not SCORES["dot"]
-        assert wrapped == (name in ("rotary", "alibi", "t5-bias", "relative-keys"))
+        assert wrapped == (name not in (*added, "none"))
 
 
 @pytest.mark.parametrize("width", [6, 7])
@@ -191,7 +200,7 @@ def zero_bias(score, n):
     return score.compare(x, x, (where, where))[0]
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi", "t5-bias", "relative-keys"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "t5-bias", "relative-keys", "tree-keys"])
 def test_positions_of_a_batch(position):
     layer = MultiHeadAttention(8, 2, position=position).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
@@ -201,6 +210,17 @@ def test_positions_of_a_batch(position):
         alone = layer(x[i : i + 1], query_positions=where[i], key_positions=where[i])
         assert_close(whole[i : i + 1], alone)
     assert not torch.allclose(whole[1], layer(x)[1])
+
+
+@pytest.mark.parametrize("position", ["alibi", "t5-bias", "relative-keys", "tree-keys"])
+def test_one_query_asks_texts_that_stand_elsewhere(position):
+    score = make_score("scaled-dot", position, 4, 4, heads=2).double()
+    q, k = (torch.randn(b, 2, n, 4, dtype=torch.float64) for b, n in ((1, 5), (3, 7)))
+    where = torch.arange(7) + torch.tensor([[0], [4], [9]])
+    whole = attend(q, k, k, score, key_positions=where).output
+    for i in range(3):
+        alone = attend(q, k[i : i + 1], k[i : i + 1], score, key_positions=where[i]).output
+        assert_close(whole[i : i + 1], alone)
 
 
 def test_a_score_of_the_users_own_by_file(tmp_path):

@@ -1,0 +1,62 @@
+"""Sine positions: the formula, and the module that adds them to the input."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def sinusoidal(
+    positions: Int[Tensor, "..."], width: int, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "... {width}"]:
+    """p[i, 2j] = sin(i / 10000^(2j/width)), p[i, 2j+1] = cos(i / 10000^(2j/width)).
+
+    Vaswani et al. 2017, section 3.5. The last column of an odd width is a sine without its cosine.
+    Computed in float64, then rounded to ``dtype``.
+
+    >>> sinusoidal(torch.tensor([0, 1]), 3, torch.float64).tolist()
+    [[0.0, 1.0, 0.0], [0.841..., 0.540..., 0.002...]]
+    """
+    columns = torch.arange(width, device=positions.device)
+    even = columns - columns % 2
+    angles = positions[..., None].double() * torch.pow(10000.0, -even.double() / width)
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos()).to(dtype)
+
+
+def rotation(shift: int, width: int) -> Float[Tensor, "{width} {width}"]:
+    """M with M p[i] = p[i + shift] for every i: each pair of columns turns by shift / 10000^(2j/d).
+
+    [[cos, sin], [−sin, cos]] on the diagonal, in float64. Vaswani et al. 2017, section 3.5. The
+    last column of an odd width has no partner to turn with: it stays, and is not moved.
+
+    >>> positions = sinusoidal(torch.tensor([4, 9]), 6, torch.float64)
+    >>> bool((rotation(5, 6) @ positions[0] - positions[1]).abs().max() < 1e-12)
+    True
+    """
+    matrix = torch.eye(width, dtype=torch.float64)
+    even = torch.arange(0, width - 1, 2)
+    angles = shift * torch.pow(10000.0, -even.double() / width)
+    matrix[even, even] = matrix[even + 1, even + 1] = angles.cos()
+    matrix[even, even + 1], matrix[even + 1, even] = angles.sin(), -angles.sin()
+    return matrix
+
+
+class Sinusoidal(nn.Module):
+    """x + p, with p of :func:`sinusoidal`; no parameters, no longest input."""
+
+    def __init__(self, width: int, *, length: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+        # No buffer: a table that .double() made from float32 would be wrong in its last digits.
+        self.table = torch.empty(0, width)
+
+    def forward(
+        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+    ) -> Float[Tensor, "*batch n width"]:
+        """x with its positions added: 0 … n − 1, or ``where``."""
+        if where is not None:
+            return x + sinusoidal(where, self.width, x.dtype)
+        n = x.shape[-2]
+        if len(self.table) < n or self.table.dtype != x.dtype or self.table.device != x.device:
+            size = max(n, 2 * len(self.table))
+            self.table = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
+        return x + self.table[:n]

@@ -1,0 +1,209 @@
+"""Positions in a tree: how deep a word hangs, and how two words lie to each other.
+
+Wang et al. 2019, "Self-Attention with Structural Position Representations" (arXiv 1909.00383). The
+tree (a dependency parse, a program, a nested list) is data: ``with parsed(parents):`` gives it to
+all layers of a model. A text without a tree is a chain, each word below the one before: depth is
+then position, the way between two words is j − i, and "tree-depth" is "sinusoidal", "tree-keys" is
+"relative-keys".
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.score import Prepared, Where, as_tuple
+from regard.attention.sines import sinusoidal
+from regard.attention.wrapper import DistanceKeys, alone, distance, plus
+from regard.errors import RegardError
+
+DEEP = 2**62  # behind every word of a chain
+_given: ContextVar["Int[Tensor, '*batch words 3'] | None"] = ContextVar("tree", default=None)
+
+
+@contextmanager
+def parsed(parents: Int[Tensor, "*batch words"]) -> Iterator[None]:
+    """Inside, word i of a text hangs on word ``parents[i]``, or is a root where that is −1.
+
+    Words are counted as the model counts its positions: where it puts a CLS in front, that is word
+    0, and ``torch.nn.functional.pad(parents + 1, (1, 0), value=-1)`` hangs the roots on it.
+    Padding is −1, or anything else that is no circle. The first axes of what is attended to are
+    the batch axes here. Only the forward pass needs the tree. Errors: a parent that is no
+    word, words in a circle, a position beyond the tree.
+
+    >>> layer = TreeDepth(2)
+    >>> with parsed(torch.tensor([1, -1, 1])):  # she sleeps well
+    ...     layer(torch.zeros(3, 2))[:, 0].tolist()
+    [0.841..., 0.0, 0.841...]
+    """
+    token = _given.set(nodes(parents))
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def nodes(parents: Int[Tensor, "*batch words"]) -> Int[Tensor, "*batch words 3"]:
+    """Of each word its depth, and the first and the last place of what hangs below it, plus one.
+
+    Places are those of a walk through the tree that sees a word before what hangs below it: word
+    j hangs below word i, near or far, when first[i] < first[j] < last[i].
+
+    >>> nodes(torch.tensor([1, -1, 1])).tolist()
+    [[1, 1, 2], [0, 0, 3], [1, 2, 3]]
+    """
+    texts = parents.reshape(parents.shape[:-1].numel(), parents.shape[-1]).tolist()
+    found = torch.tensor([_walk(text) for text in texts], dtype=torch.long, device=parents.device)
+    return found.reshape(*parents.shape, 3)
+
+
+def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
+    below: list[list[int]] = [[] for _ in parents]
+    ways: list[tuple[int, int]] = []  # a word to be seen, and its depth
+    for word, parent in enumerate(parents):
+        if not -1 <= parent < len(parents):
+            raise RegardError(
+                f"word {word} hangs on word {parent}, of {len(parents)}: a parent is a word's "
+                "number from 0, or −1 for a root"
+            )
+        if parent == -1:
+            ways.append((word, 0))
+        else:
+            below[parent].append(word)
+    ways.reverse()
+    depths, first = [-1] * len(parents), [0] * len(parents)
+    order: list[int] = []
+    while ways:
+        word, depths[word] = ways.pop()
+        first[word] = len(order)
+        order.append(word)
+        ways += [(child, depths[word] + 1) for child in reversed(below[word])]
+    if len(order) < len(parents):
+        lost = next(word for word, depth in enumerate(depths) if depth < 0)
+        raise RegardError(f"word {lost} hangs in a circle: above every word there must be a root")
+    size = [1] * len(parents)
+    for word in reversed(order):
+        if parents[word] >= 0:
+            size[parents[word]] += size[word]
+    return [(d, f, f + s) for d, f, s in zip(depths, first, size, strict=True)]
+
+
+def places(where: Int[Tensor, "... n"], axes: int) -> Int[Tensor, "... n 3"]:
+    """`nodes` of the words at these positions, as many axes as what stands there has.
+
+    Of the tree given by `parsed`, or of a chain.
+    """
+    given = _given.get()
+    where = where.reshape(*[1] * (axes - 1 - where.ndim), *where.shape)
+    if given is None:
+        return torch.stack([where, where, torch.full_like(where, DEEP)], -1)
+    words, trees = given.shape[-2], given.shape[:-2]
+    if len(trees) > axes - 2:
+        raise RegardError(f"trees of shape {tuple(trees)} were given to texts with fewer axes")
+    if where.numel() and (int(where.min()) < 0 or int(where.max()) >= words):
+        raise RegardError(
+            f"the trees have {words} words, and position {int(where.max())} was asked for: give "
+            "every position a parent, −1 on padding (a CLS in front is word 0)"
+        )
+    given = given.to(where.device).reshape(*trees, *[1] * (axes - 2 - len(trees)), words, 3)
+    batch = torch.broadcast_shapes(given.shape[:-2], where.shape[:-1])
+    at = where.expand(*batch, -1)[..., None].expand(*batch, -1, 3)
+    return given.expand(*batch, words, 3).gather(-2, at)
+
+
+def fit(found: Tensor, batch: Sequence[int]) -> Tensor:
+    """`places` of this batch; a RegardError if there are trees for another."""
+    if any(a not in (1, b) for a, b in zip(found.shape[:-2], batch, strict=True)):
+        raise RegardError(
+            f"trees for {found.shape[0]} texts were given to {batch[0]}: one for each, or one for "
+            "all"
+        )
+    return found
+
+
+class TreeDepth(nn.Module):
+    """x + p[depth], p the sine positions: the paper's absolute structural position.
+
+    Words of one depth are alike to it: the paper adds sequential positions too.
+    """
+
+    def __init__(self, width: int, *, length: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(
+        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+    ) -> Float[Tensor, "*batch n width"]:
+        """x with the depths of its words added: of those at 0 … n − 1, or at ``where``."""
+        if where is None:
+            where = torch.arange(x.shape[-2], device=x.device)
+        depths = fit(places(where, x.ndim), x.shape[:-2])[..., 0]
+        return x + sinusoidal(depths, self.width, x.dtype)
+
+
+class TreeKeys(DistanceKeys):
+    """score(q, k) + scale · q·a[clip(way from i to j)], Shaw's keys along the tree.
+
+    The way between a word and one above or below it is the difference of their depths; between any
+    two others it leads over the root, the sum of their depths, positive if j stands behind i in
+    the text (the paper's relative structural position).
+    """
+
+    name = "tree-keys"
+
+    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+        products, *inner = as_tuple(super().prepare_queries(queries, where))
+        return products, fit(places(where, queries.ndim), queries.shape[:-2]), *inner
+
+    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
+        inner = as_tuple(self.inner.prepare_keys(keys, where))
+        return *inner, fit(places(where, keys.ndim), keys.shape[:-2])
+
+    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+        products, found, *rest = queries
+        return (products, found), alone(rest)
+
+    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        (mine, inner), (found, theirs) = self.own(queries), self.apart(keys)
+        return plus(self.inner.compare(inner, theirs, where), self.by_way(mine, found, where))
+
+    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+        (mine, inner), (found, theirs) = self.own(queries), self.apart(keys)
+        return plus(self.inner.tile(inner, theirs, where), self.by_way(mine, found, where))
+
+    def apart(self, keys: Prepared) -> tuple[Tensor, Prepared]:
+        """Prepared keys apart: their places in the tree, and the inner score's."""
+        *theirs, found = keys
+        return found, alone(theirs)
+
+    def by_way(self, queries: Prepared, keys: Tensor, where: Where) -> Tensor:
+        """What is added to the inner score."""
+        products, found = queries
+        return self.by_distance(products, way(found, keys, distance(where)))
+
+    def numbers_per_pair(self, keys: Prepared) -> int:
+        return self.inner.numbers_per_pair(self.apart(keys)[1])
+
+    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
+        return super().loses_digits(queries, None if keys is None else self.apart(keys)[1])
+
+
+def way(
+    rows: Int[Tensor, "... queries 3"],
+    columns: Int[Tensor, "... keys 3"],
+    apart: Int[Tensor, "... queries keys"],
+) -> Int[Tensor, "... queries keys"]:
+    """How each query's word lies to each key's: see `TreeKeys`; ``apart`` is j − i.
+
+    >>> tree, at = nodes(torch.tensor([1, -1, 1])), torch.arange(3)
+    >>> way(tree, tree, at - at[:, None]).tolist()
+    [[0, -1, 2], [1, 0, 1], [-2, -1, 0]]
+    """
+    depth, first, last = (x[..., :, None] for x in rows.unbind(-1))
+    depths, firsts, lasts = (x[..., None, :] for x in columns.unbind(-1))
+    below = (first <= firsts) & (firsts < last)
+    above = (firsts <= first) & (first < lasts)
+    return torch.where(below | above, depths - depth, apart.sign() * (depth + depths))
