@@ -27,6 +27,8 @@ class Normalizer(nn.Module):
     name: ClassVar[str] = "normalizer"
     #: normalize(scores + c) = normalize(scores) for a number c per row.
     shift_invariant: ClassVar[bool] = False
+    #: A weight is exp(s_j − c) for a number c per row, or 0.
+    exponential: ClassVar[bool] = False
     #: It looks at a row many times, so that a large call is worth compiling for.
     searches: ClassVar[bool] = False
 
@@ -81,6 +83,7 @@ class Softmax(Normalizer):
 
     name = "softmax"
     shift_invariant = True
+    exponential = True
 
     def forward(self, scores: Tensor) -> Tensor:
         empty = nothing(scores)
@@ -197,6 +200,7 @@ class SoftmaxPlusOne(Normalizer):
     """
 
     name = "softmax-plus-one"
+    exponential = True
 
     def sunk(self) -> Tensor | None:
         """The score of looking at nothing, broadcastable to (…, rows, 1); None for 0."""

@@ -93,8 +93,9 @@ def plan(
     slices = int(torch.Size(shape[:-2]).numel())
     pairs, size = slices * n * m, dtype.itemsize / 1e6
     per_pair = max(numbers_per_pair, hidden if additive else 1)
-    # What stands beside a strip takes room too: a graph of its own, a compiled kernel's sums.
-    share = 1 if linear else 2
+    # What stands beside a strip takes room too: a graph of its own, tables of a search, a compiled
+    # kernel's sums.
+    share = 4 if additive else 2 if searches or not linear else 1
     sizes = Sizes(known.strip_numbers // share)
     work = pairs * max(hidden if additive else numbers_per_pair, SEARCH if searches else 1)
     worth = additive or searches or numbers_per_pair > 1

@@ -20,10 +20,18 @@ class Dropout(NamedTuple):
         return cls(rate, int(torch.randint(2**31, ()))) if rate else None
 
     def factors(
-        self, shape: torch.Size, dtype: torch.dtype, device: torch.device, tile: Tile = WHOLE
+        self,
+        shape: torch.Size,
+        dtype: torch.dtype,
+        device: torch.device,
+        tile: Tile = WHOLE,
+        batch: tuple[slice, ...] = (),
     ) -> Tensor:
-        """0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m); all of them by default."""
-        slices = torch.arange(shape[:-2].numel(), device=device).view(*shape[:-2], 1, 1)
+        """0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m); all of them by default.
+
+        ``batch``: slices of the batch's first axes.
+        """
+        slices = torch.arange(shape[:-2].numel(), device=device).view(*shape[:-2], 1, 1)[batch]
         rows = torch.arange(shape[-2], device=device)[tile.rows, None]
         columns = torch.arange(shape[-1], device=device)[tile.columns]
         across = _mixed(_mixed(slices + self.seed) + rows).int()

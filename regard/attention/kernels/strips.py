@@ -7,6 +7,8 @@ longer rows has fewer of them. Blocks of keys that the mask hides from a whole s
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
@@ -17,14 +19,20 @@ from regard.attention.score import Where
 if TYPE_CHECKING:
     from regard.attention.attend import Sight
 
+Share = tuple[slice, ...]
+
+#: Rows that a strip of products has at least: for fewer, laying out the keys costs too much.
+PRODUCT_ROWS = 128
+
 
 class Strip(NamedTuple):
-    """A part of the batch (None: all of it), some rows, and the columns they may see.
+    """A part of the batch, some rows, and the columns they may see.
 
-    ``whole``: every pair may be seen, so the mask need not be asked.
+    ``batch``: a slice for each of the batch's first axes; of the others, all. ``whole``: every
+    pair may be seen, so the mask need not be asked.
     """
 
-    batch: slice | None
+    batch: Share
     tile: Tile
     whole: bool
 
@@ -38,30 +46,46 @@ class Sizes:
     columns: int = 64
 
 
-def strips_of(sight: "Sight", sizes: Sizes, split: bool = True) -> list[Strip]:
+def strips_of(sight: "Sight", sizes: Sizes, split: bool = True, alike: bool = False) -> list[Strip]:
     """How a call is cut, from its shape and its mask's reach; ``split``: the batch may be too.
 
     First rows, then, where not even sixteen rows fit, parts of the batch, then rows again.
+    ``alike``: heads are no other than the batch, and scores are products, better of many rows.
     """
     *batch, n, m = sight.shape
-    slices = sight.shape[:-2].numel()
-    splits = split and batch and len(batch) > (1 if sight.heads else 0) and batch[0] > 1
+    axes = len(batch) - (1 if sight.heads and not alike else 0) if split else 0
     found = []
     for rows, columns, whole in regions(sight, sizes):
         seen = m if isinstance(columns, slice) and columns.stop is None else count(columns)
-        part, per = len(range(*rows.indices(n))), slices
-        chunks: list[slice | None] = [None]
-        if splits and slices * min(part, 16) * seen > sizes.numbers:
-            each = slices // batch[0]
-            take = max(1, sizes.numbers // max(1, each * min(part, 16) * seen))
-            chunks = [slice(i, min(i + take, batch[0])) for i in range(0, batch[0], take)]
-            per = each * min(take, batch[0])
-        step = max(1, min(part, sizes.numbers // max(1, per * seen)))
-        for chunk in chunks:
+        part = len(range(*rows.indices(n)))
+        # Each part of the batch asks a mask of pairs again: more than longer products save.
+        cheap = alike and (whole or sight.kind == "keys")
+        least = min(part, PRODUCT_ROWS if cheap else 16) * seen
+        room = max(2 if cheap else 1, sizes.numbers // max(1, least))  # two cores, a product each
+        shares, each = shares_of(batch, axes, room)
+        step = max(1, min(part, sizes.numbers // max(1, each * seen)))
+        for share in shares:
             for first in range(rows.start, rows.start + part, step):
                 piece = slice(first, min(first + step, rows.start + part))
-                found.append(Strip(chunk, Tile(piece, columns), whole))
+                found.append(Strip(share, Tile(piece, columns), whole))
     return found
+
+
+def shares_of(batch: Sequence[int], axes: int, room: int) -> tuple[list[Share], int]:
+    """A batch in parts of ``room`` slices, if its first ``axes`` can be cut so, and their number.
+
+    >>> shares_of([2, 4], 2, 2)
+    ([(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 4, None)), ...], 2)
+    """
+    pieces: list[list[slice]] = []
+    each = prod(batch)
+    for size in batch[:axes]:
+        if each <= room:
+            break
+        take = max(1, room // (each // size))
+        pieces.append([slice(i, min(i + take, size)) for i in range(0, size, take)])
+        each = each // size * take
+    return list(product(*pieces)), each
 
 
 def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
@@ -71,6 +95,8 @@ def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tenso
     """
     n, m = sight.shape[-2:]
     everything = slice(None)
+    if not m:
+        return
     if sight.mask is None:
         yield slice(0, n), everything, True
         return
@@ -158,9 +184,13 @@ def add_product(
     flat.baddbmm_(one.reshape(-1, *one.shape[-2:]), two.reshape(-1, *two.shape[-2:]))
 
 
-def part(x: Tensor, batch: slice | None, axes: int) -> Tensor:
-    """Some of the batch's first axis, where x has it."""
-    return x if batch is None or x.ndim < axes or x.shape[0] == 1 else x[batch]
+def part(x: Tensor, batch: Share, axes: int) -> Tensor:
+    """A share of the batch, along those of the call's ``axes`` that x has more than one of."""
+    if not batch:
+        return x
+    sizes = x.shape[: max(0, len(batch) + x.ndim - axes)]
+    shared = zip(sizes, batch[len(batch) - len(sizes) :], strict=True)
+    return x[tuple(slice(None) if size == 1 else piece for size, piece in shared)]
 
 
 def count(columns: slice | Tensor) -> int:

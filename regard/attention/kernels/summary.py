@@ -36,7 +36,7 @@ class Summary:
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
         """The top weights in a table, 0 elsewhere."""
         table = self.weights.new_zeros(*self.weights.shape[:-1], self.mass.shape[-1])
-        return table.scatter_add_(-1, self.indices.clamp(min=0), self.weights)
+        return table.scatter_add_(-1, self.indices.long().clamp(min=0), self.weights)
 
 
 @torch.no_grad()
@@ -59,7 +59,7 @@ def summarize(
     dtype = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
     *batch, n, m = sight.shape
     top = min(top, m)
-    indices = torch.full((*batch, n, top), -1, device=like.device)
+    indices = torch.full((*batch, n, top), -1, dtype=torch.int32, device=like.device)
     most = torch.zeros(*batch, n, top, dtype=dtype, device=like.device)
     entropy = torch.zeros(*batch, n, 1, dtype=dtype, device=like.device)
     mass = torch.zeros(*batch, m, dtype=dtype, device=like.device)
@@ -71,6 +71,8 @@ def summarize(
             columns = strip.tile.columns
             part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
             values, places = largest(weights, min(top, weights.shape[-1]))
+            heaviest = values[..., :1], places[..., :1]
+            put(entropy, strip, sight).copy_(entropy_of(weights, scores, normalizer, *heaviest))
             if isinstance(columns, Tensor):
                 places = columns[places]
             else:
@@ -78,12 +80,24 @@ def summarize(
             size = values.shape[-1]
             put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
             put(most, strip, sight)[..., :size] = values
-            # −w log w; torch's own entr goes number by number.
-            logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_()
-            put(entropy, strip, sight).copy_(-logs.mul_(weights).sum(-1, keepdim=True))
             if work.faults is not None:  # nothing is known of what sees a NaN
                 allowed = None if strip.whole else allowed_in(work, strip)
                 lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
                 for x in (most, entropy):
                     put(x, strip, sight).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)
+
+
+def entropy_of(
+    weights: Tensor, scores: Tensor, normalizer: Normalizer, heaviest: Tensor, place: Tensor
+) -> Tensor:
+    """−Σ w log w of each row; takes the ``weights``' room."""
+    tiny = torch.finfo(weights.dtype).tiny
+    if not normalizer.exponential:
+        logs = weights.clamp(min=tiny).log_()  # torch's own entr goes number by number
+        return -logs.mul_(weights).sum(-1, keepdim=True)
+    # log w = s − c: one logarithm a row, and not one a pair.
+    c = scores.gather(-1, place) - heaviest.clamp(min=tiny).log()
+    c = c.clamp(min=torch.finfo(c.dtype).min)  # of a row that sees nothing
+    total = weights.sum(-1, keepdim=True)
+    return c * total - weights.mul_(scores).nansum(-1, keepdim=True)  # 0 · −inf counts nothing

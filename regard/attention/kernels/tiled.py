@@ -103,6 +103,7 @@ def work_of(
     split: bool = True,
 ) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
+    alike = score.inner_product and not [*normalizer.parameters(), *normalizer.buffers()]
     ours, theirs = as_tuple(queries), as_tuple(keys)
     if faults is not None:
         bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
@@ -111,7 +112,7 @@ def work_of(
         score,
         normalizer,
         sight,
-        strips_of(sight, sizes, split),
+        strips_of(sight, sizes, split, alike),
         sizes,
         dropout,
         faults,
@@ -441,8 +442,7 @@ def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | N
         scores = scores.float()
     sight = work.sight
     shape = list(sight.shape[:-2])
-    if strip.batch is not None:
-        shape[0] = strip.batch.stop - strip.batch.start
+    shape[: len(strip.batch)] = [x.stop - x.start for x in strip.batch]
     full = (*shape, *scores.shape[-2:])
     if scores.shape != full:
         scores = scores.expand(full)
@@ -465,9 +465,8 @@ def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
 def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
     """Dropout's factors for a strip."""
     assert work.dropout is not None
-    shape = work.sight.shape
-    factors = work.dropout.factors(shape, weights.dtype, weights.device, strip.tile)
-    return part(factors, strip.batch, len(shape))
+    given = (work.sight.shape, weights.dtype, weights.device)
+    return work.dropout.factors(*given, strip.tile, strip.batch)
 
 
 def faults_of(faults: Faults, strip: Strip, sight: "Sight") -> Faults:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import NORMALIZERS, attend, causal, global_tokens, lengths, window
+from regard.attention import NORMALIZERS, Mask, attend, causal, global_tokens, lengths, window
 from regard.attention.kernels.choose import Constants, using
 from regard.errors import RegardError
 from tests.attention.parts import HEADS, inputs, score_of
@@ -16,9 +16,10 @@ from tests.attention.parts import HEADS, inputs, score_of
     [None, causal(), window(2) & causal() | global_tokens(1), lengths([33, 3, 0])],
     ids=["none", "causal", "window", "lengths"],
 )
-def test_numbers(normalize, mask):
+@pytest.mark.parametrize("score", ["additive", "scaled-dot"])
+def test_numbers(normalize, mask, score):
     given = inputs(29, 33)
-    attended = attend(*given, score_of("additive", "alibi"), mask,
+    attended = attend(*given, score_of(score, "alibi" if score == "additive" else "none"), mask,
                       normalize=NORMALIZERS[normalize](HEADS).double())  # fmt: skip
     with using(Constants(strip_numbers=500)):
         summary = attended.summary(top=5)
@@ -43,6 +44,15 @@ def test_no_more_keys_than_there_are():
     assert_close(summary.weights.sum(-1), torch.ones(3, 2, 5, dtype=torch.float64))
     with pytest.raises(RegardError, match="at least one key, not 0"):
         attended.summary(0)
+
+
+def test_a_query_that_sees_nothing_and_no_key_at_all():
+    nothing = Mask(lambda rows, columns: columns[..., None, :] < 0)
+    summary = attend(*inputs(5, 7), score_of("dot"), nothing).summary(3)
+    assert summary.entropy.eq(0).all()
+    assert summary.indices.eq(-1).all()
+    assert summary.mass.eq(0).all()
+    assert attend(*inputs(5, 0), score_of("dot")).summary(3).entropy.eq(0).all()
 
 
 def test_grouped_keys_and_a_nan():

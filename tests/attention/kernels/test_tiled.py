@@ -86,7 +86,7 @@ def test_blocks_that_nothing_sees_are_left_out(mask):
     from regard.attention.kernels.strips import Sizes, strips_of
 
     for strip in strips_of(call.sight, Sizes(10**6, 8, 4)):
-        assert strip.batch is None
+        assert strip.batch == ()
         rows = strip.tile.rows.stop - strip.tile.rows.start
         columns = strip.tile.columns
         count = len(columns) if isinstance(columns, torch.Tensor) else columns.stop - columns.start
@@ -101,11 +101,27 @@ def test_a_strip_is_no_larger_than_it_may_be():
     call = Call.of(*given, score_of("dot", "alibi"), None, "softmax", 0.0, None, None, None, None)
     seen = torch.zeros(3, 70, dtype=torch.int)
     for strip in strips_of(call.sight, Sizes(512)):
-        rows, part = strip.tile.rows, slice(None) if strip.batch is None else strip.batch
-        seen[part, rows] += 1
-        batch = 3 if strip.batch is None else part.stop - part.start
-        assert batch * HEADS * (rows.stop - rows.start) * 50 <= 512
+        seen[(*strip.batch, ..., strip.tile.rows)] += 1
+        assert strip.batch[1:] == ()
+        here = seen[(*strip.batch, ..., strip.tile.rows)]
+        assert here.numel() * HEADS * 50 <= 512
     assert (seen == 1).all()
+
+
+def test_heads_of_plain_products_are_cut_apart():
+    from regard.attention.kernels.strips import Sizes, strips_of
+
+    x = torch.randn(3, 8, 300, WIDTH, dtype=torch.float64, requires_grad=True)
+    made = make_score("dot", heads=8)
+    call = Call.of(x, x, x, made, None, "softmax", 0.0, None, None, None, None)
+    seen = torch.zeros(3, 8, 300, dtype=torch.int)
+    for strip in strips_of(call.sight, Sizes(100_000), alike=True):
+        here = seen[(*strip.batch, strip.tile.rows)]
+        here += 1
+        assert here.shape in ((1, 2, 166), (1, 2, 134))
+    assert (seen == 1).all()
+    for mask in (None, window(20), lengths([300, 3, 0])):
+        agree(both((x, x, x), made, mask, normalize="sparsemax", dropout=0.2), 1e-11)
 
 
 def test_batches_broadcast():
