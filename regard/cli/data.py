@@ -26,8 +26,8 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     from regard.data.sources import BUILT_IN
 
     rows: list[dict[str, Any]] = [
-        {"name": name, "what": what, "used_for": "sentiment", "where": "built in"}
-        for name, what in BUILT_IN.items()
+        {"name": name, "what": made.what, "used_for": made.used_for, "where": "built in"}
+        for name, made in BUILT_IN.items()
     ]
     for name, source in SOURCES.items():
         found = present(name, data_dir)

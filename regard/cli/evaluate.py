@@ -8,7 +8,7 @@ import typer
 from regard.cli.console import emit_json, out, say
 
 if TYPE_CHECKING:
-    from regard.runs import Evaluation
+    from regard.runs import Evaluation, Translations
 
 
 def evaluate(
@@ -45,21 +45,20 @@ def evaluate(
         say(f"answers: {predictions}")
 
 
-def show(judged: "Evaluation", data: str) -> None:
+def show(judged: "Evaluation | Translations", data: str) -> None:
     """Print an evaluation."""
     from rich.table import Table
 
     say(f"{judged.n:,} texts of {data}")
-    say(
-        f"{judged.metric:<18} {judged.value:.2%}  (95 % interval {judged.low:.2%} to "
-        f"{judged.high:.2%}; it tells of other texts, not of another seed)"
-    )
-    say(f"{'log loss':<18} {judged.log_loss:.4f} nats")
-    say(f"{'calibration error':<18} {judged.calibration_error:.2%}  (stated against true accuracy)")
-    table = Table("in truth", box=None, pad_edge=False, title_justify="left")
-    for label in judged.labels:
-        table.add_column(f"said {label}", justify="right")
-    for label, counts in zip(judged.labels, judged.confusion.tolist(), strict=True):
-        table.add_row(label, *(f"{count:,}" for count in counts))
+    for name, words in judged.words():
+        say(f"{name:<18} {words}")
+    heads, *rows = judged.table() or [[]]
+    if not rows:
+        return
+    table = Table(heads[0], box=None, pad_edge=False, title_justify="left")
+    for head in heads[1:]:
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(*row)
     say()
     out.print(table)

@@ -4,15 +4,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from regard.cli.console import emit_json, say
 from regard.errors import RegardError
-
-if TYPE_CHECKING:
-    from regard.runs import Prediction
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
 
@@ -28,7 +25,7 @@ def predict(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Predict the label of texts: one line out for each line in, label and probability.
+    """Answer texts, one line out for each line in: a label and its probability, or a text.
 
     regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
 
@@ -44,23 +41,14 @@ def predict(
     for chunk in chunks(source):
         found = loaded.predict(chunk)
         if json:
-            answers += [as_json(text, answer) for text, answer in zip(chunk, found, strict=True)]
+            pairs = zip(chunk, found, strict=True)
+            answers += [{"text": text, **answer.json()} for text, answer in pairs]
             continue
         for answer in found:
-            label = " ".join(answer.label.split())  # a line break in it would break the alignment
-            sys.stdout.write(f"{label}\t{answer.probabilities[answer.label]:.3f}\n")
+            sys.stdout.write(f"{answer.line()}\n")
         sys.stdout.flush()
     if json:
-        emit_json({"run": str(run), "labels": list(loaded.labels), "predictions": answers})
-
-
-def as_json(text: str, answer: "Prediction") -> dict[str, object]:
-    """A text and its answer as plain values."""
-    return {
-        "text": text,
-        "label": answer.label,
-        "probabilities": dict(answer.probabilities),
-    }
+        emit_json({"run": str(run), **loaded.about(), "predictions": answers})
 
 
 def as_utf8(text: str) -> str:

@@ -51,14 +51,13 @@ def show(
     ]
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer}: this model has attention layers 1 to {len(layers)}")
-    said = f"{answer.label}, {answer.probabilities[answer.label]:.1%} sure"
+    said = answer.told()
     if json:
         emit_json(
             {
                 "run": str(run),
                 "text": text,
-                "label": answer.label,
-                "probabilities": dict(answer.probabilities),
+                **answer.json(),
                 "layers": [as_json(number, looked) for number, looked in chosen],
             }
         )
@@ -98,10 +97,12 @@ def narrowed(looked: "Looked", head: int | None) -> "Looked":
 
 def as_json(number: int, looked: "Looked") -> dict[str, Any]:
     """A layer as plain values."""
+    asking = {} if looked.asking is None else {"asking": looked.asking}
     return {
         "layer": number,
         "name": looked.layer,
         "tokens": looked.tokens,
+        **asking,
         "received": received(looked).tolist(),
         "weights": looked.weights.tolist(),
     }
@@ -118,6 +119,9 @@ def draw(number: int, looked: "Looked", head: int | None) -> None:
     heads, rows = looked.weights.shape[:2]
     whose = f"head {head}" if head else ("1 head" if heads == 1 else f"mean of {heads} heads")
     say(f"layer {number}, {looked.layer}, {whose}, an even share is {1 / len(looked.tokens):.3f}")
+    if looked.asking is not None:
+        align(looked.asking, looked.tokens, looked.weights.mean(0).tolist())
+        return
     shares = received(looked)
     out.print(coloured(looked.tokens, shares.tolist()))
     order = (-shares).argsort(kind="stable")[:TOP]
@@ -137,6 +141,17 @@ def draw(number: int, looked: "Looked", head: int | None) -> None:
             for row, column in pairs
         )
     )
+
+
+def align(asking: list[str], tokens: list[str], weights: list[list[float]]) -> None:
+    """Print an alignment: a row for each word written, what it looked at in colours and by name."""
+    wide = max(len(word) for word in asking)
+    for word, row in zip(asking, weights, strict=True):
+        best = max(range(len(row)), key=row.__getitem__)
+        line = coloured(tokens, row)
+        line.append(f" {tokens[best]} {row[best]:.2f}")
+        out.print(f"{word:>{wide}}  ", end="", markup=False)
+        out.print(line)
 
 
 def coloured(tokens: list[str], shares: list[float]) -> Any:

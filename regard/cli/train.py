@@ -15,10 +15,12 @@ MODELS_IN_WORDS = (  # written out, so that help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
     "transformer, rnn, cnn, tfidf, nb-svm"
 )
+WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer"
+TASKS_IN_WORDS = "sentiment, reverse, dates, translation"
 
 
 def train(
-    task: Annotated[str, typer.Argument(help="What to learn: sentiment.")],
+    task: Annotated[str, typer.Argument(help=f"What to learn: {TASKS_IN_WORDS}.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -28,12 +30,20 @@ def train(
         ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", help=f"Which model: {MODELS_IN_WORDS}.")
-    ] = "transformer",
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help=f"Which model. Of sentiment: {MODELS_IN_WORDS}; of a task that writes texts: "
+            f"{WRITERS_IN_WORDS}.",
+            show_default="the task's own",
+        ),
+    ] = "",
     data: Annotated[
         str,
         typer.Option(
-            help="reviews (built in), imdb, or your own .csv, .tsv or .jsonl file (or .gz of it)."
+            help="reviews (built in), imdb, multi30k, eng-fra, or your own .csv, .tsv or .jsonl "
+            "file (or .gz of it)."
         ),
     ] = "",
     budget: Annotated[
@@ -59,9 +69,12 @@ def train(
     regard train sentiment --model rnn --data reviews.csv --budget 10m seed=1
     """
     from regard import runs
+    from regard.errors import look_up
     from regard.studies.budget import parse_budget
+    from regard.tasks import TASKS
     from regard.training.memory import keep_freed_memory
 
+    model = model or look_up(TASKS, task, "task").model
     overrides = list(settings or [])
     overrides += [f"data={data}"] if data else []
     overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
@@ -112,10 +125,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         return
     if was_complete:
         say(f"{folder} was complete already; nothing was done")
-    say(
-        f"test {judged.metric} {judged.value:.1%} (95 % interval {judged.low:.1%} to "
-        f"{judged.high:.1%}, {judged.n:,} texts)"
-    )
+    say(f"test {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
     say(f"run: {folder}")

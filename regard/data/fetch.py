@@ -113,6 +113,16 @@ SOURCES: dict[str, Source] = {
                 22_890,
                 "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
             ),
+            _multi30k(
+                "test_2017_flickr.en.gz",
+                19_138,
+                "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
+            ),
+            _multi30k(
+                "test_2017_flickr.de.gz",
+                21_471,
+                "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
+            ),
         ),
         "research, not commercial",
         "Elliott, Frank, Sima'an, Specia, Multi30K, 2016",

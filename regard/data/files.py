@@ -152,8 +152,10 @@ class Lines:
     A line that is not UTF-8 comes with its bad bytes replaced and is remembered in `spoiled`.
     """
 
-    def __init__(self, file: Binary, name: str, limit: int = LINE_LIMIT) -> None:
-        self.file, self.name, self.limit = file, name, limit
+    def __init__(
+        self, file: Binary, name: str, limit: int = LINE_LIMIT, most: int = FILE_LIMIT
+    ) -> None:
+        self.file, self.name, self.limit, self.most = file, name, limit, most
         self.number = 0
         self.read = 0
         self.spoiled: dict[int, str] = {}
@@ -169,8 +171,8 @@ class Lines:
         self.read += len(line)
         if len(line) > self.limit:
             raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
-        if self.read > FILE_LIMIT:
-            raise RegardError(f"{self.here}: the file holds more than {FILE_LIMIT:,} bytes")
+        if self.read > self.most:
+            raise RegardError(f"{self.here}: the file holds more than {self.most:,} bytes")
         if self.number == 1:
             line = self._without_mark(line)
         try:

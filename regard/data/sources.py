@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.data import imdb, synthetic
 from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
@@ -23,7 +24,22 @@ __all__ = [
     "shared_texts",
 ]
 
-BUILT_IN = {"reviews": "4,000 + 1,000 film reviews from a grammar; word order and negation decide"}
+
+class BuiltIn(NamedTuple):
+    """Data that regard makes from a seed: what it is and for what."""
+
+    what: str
+    used_for: str
+
+
+BUILT_IN = {
+    "reviews": BuiltIn(
+        "4,000 + 1,000 film reviews from a grammar; word order and negation decide", "sentiment"
+    ),
+    "reverse": BuiltIn("random strings of A … Z and the same from behind", "translation"),
+    "dates": BuiltIn("dates as people write them in 48 locales, and in ISO 8601", "translation"),
+}
+LABELLED = ("reviews", "imdb")  # the names that load_corpus knows
 TEST_SHARE = 0.2
 SEED_OF_REVIEWS = 2024
 
@@ -66,7 +82,7 @@ def load_corpus(
     >>> len(corpus.train), len(corpus.test), corpus.labels
     (4000, 1000, ('negative', 'positive'))
     """
-    if data in (*BUILT_IN, "imdb") and test:
+    if data in LABELLED and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
@@ -75,7 +91,13 @@ def load_corpus(
         return _imdb("imdb", find_imdb(data_dir, show=show))
     path = Path(data).expanduser()
     if not path.exists() and not path.suffix and len(path.parts) == 1:
-        look_up(dict.fromkeys((*BUILT_IN, "imdb")), data, "data set or file")
+        if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
+            used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
+            raise RegardError(
+                f"{data} holds no texts with labels; it is for {used_for}. With labels there are: "
+                f"{', '.join(LABELLED)}"
+            )
+        look_up(dict.fromkeys(LABELLED), data, "data set or file")
     if path.is_dir():
         if (place := imdb.find(path)) is None:
             raise RegardError(
@@ -106,11 +128,20 @@ def _split(
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
-        unit = example.group or " ".join(example.text.casefold().split())
-        digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
-        left = int.from_bytes(digest[:8]) < fraction * 2**64
-        (leave if left else stay).append(example)
+        unit = example.group or likeness(example.text)
+        (leave if leaves(unit, fraction, salt) else stay).append(example)
     return stay, leave
+
+
+def leaves(unit: str, fraction: float, salt: str) -> bool:
+    """Whether this unit is among the fraction that is split off: by its hash and the salt alone."""
+    digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
+    return int.from_bytes(digest[:8]) < fraction * 2**64
+
+
+def likeness(text: str) -> str:
+    """What copies of a text have in common: case and spaces do not count."""
+    return " ".join(text.casefold().split())
 
 
 def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -> Path:

@@ -8,13 +8,14 @@ else reads texts. The settings of each kind of data stand in `KINDS`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order, Say, Show, word_order
+from regard.labs.comparing import conclude, follow
 from regard.labs.finding import claim, command
 from regard.models import MODELS
-from regard.reports.answer import answer, percent
+from regard.reports.answer import percent
 from regard.reports.comparison import write_report
 from regard.reports.evidence import Arm as Found
 from regard.reports.evidence import arms_of
@@ -23,9 +24,6 @@ from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from regard.studies.launch import Event
 
 TASK = "sentiment"
 REFERENCE = "mean"
@@ -139,7 +137,8 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         "command": command(TASK, order),
     }
     record["report"] = str(write_report(record, out))
-    conclude(record, comparison.table().splitlines()[: 1 + len(record["arms"])], found, say)
+    table = comparison.table().splitlines()[: 1 + len(record["arms"])]
+    conclude(record, table, found, NEXT.get(data, "regard lab sentiment"), say)
     return record
 
 
@@ -218,17 +217,6 @@ def key(pair: str) -> str:
     return pair.partition("=")[0].strip().replace("-", "_")
 
 
-def follow(show: Show) -> Callable[["Event"], None]:
-    """Events of single runs as the share of all that is done."""
-    done: dict[tuple[str, int], float] = {}
-
-    def hear(event: "Event") -> None:
-        done[event.arm, event.seed] = event.done
-        show(sum(done.values()), event.total, f"{event.arm}, seed {event.seed} {event.says}")
-
-    return hear
-
-
 def introduce(data: str, plan: Plan, say: Say) -> None:
     """The question and what will be done about it."""
     say(LABS[TASK].question)
@@ -295,22 +283,6 @@ def _claims_of_order(
         says = f"same words, opposite labels: {name} is right about both in"
         found.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
     return found
-
-
-def conclude(
-    record: Mapping[str, Any], table: Sequence[str], found: Sequence[Found], say: Say
-) -> None:
-    """The table, what to look for, the verdict in words, the report, what to try next."""
-    say("\n" + "\n".join(table))
-    if record["claims"]:
-        say("\nWhat to look for:")
-    for found_claim in record["claims"]:
-        say(f"  {'✓' if found_claim['holds'] else '✗'} {found_claim['says']}")
-    say("\nVerdict:")
-    for sentence in answer(record, found):
-        say(f"  {sentence}")
-    say(f"\nreport: {record['report']}")
-    say(f"next:   {NEXT.get(str(record['data']), 'regard lab sentiment')}")
 
 
 def _parts(model: str) -> tuple[type[Settings], ...]:

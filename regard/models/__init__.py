@@ -11,8 +11,10 @@ from regard.models.settings import (
     ConvolutionalSettings,
     NaiveBayesSVMSettings,
     RecurrentSettings,
+    Seq2SeqSettings,
     TextClassifierSettings,
     TfidfSettings,
+    TransformerSettings,
 )
 from regard.settings import Settings
 from regard.settings import build as build_settings
@@ -20,7 +22,7 @@ from regard.settings import build as build_settings
 if TYPE_CHECKING:
     from regard.layers.embedding import Vectors
 
-__all__ = ["MODELS", "ModelEntry"]
+__all__ = ["MODELS", "MODELS_FOR", "WRITERS", "ModelEntry"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,22 @@ def _convolutional(
     from regard.models.cnn import ConvolutionalClassifier
 
     return ConvolutionalClassifier(settings, vocabulary, labels, vectors)
+
+
+def _seq2seq(
+    settings: Seq2SeqSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.seq2seq import Seq2Seq
+
+    return Seq2Seq(settings, vocabulary, vocabulary)
+
+
+def _transformer(
+    settings: TransformerSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.transformer import Transformer
+
+    return Transformer(settings, vocabulary, vocabulary)
 
 
 def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
@@ -172,3 +190,62 @@ _ENTRIES = [
 ]
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def _writer(name: str, says: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(name, says, Seq2SeqSettings, _seq2seq, defaults)
+
+
+_WRITING = [
+    _writer(
+        "gru",
+        "the encoder's last state is all the decoder knows. Sutskever et al. 2014",
+        asks="nobody",
+    ),
+    _writer(
+        "bahdanau",
+        "c_t = attend(s_{t−1}), additive; s_t = GRU([y_{t−1}, c_t], s_{t−1}); maxout. 2015, A.2.2",
+        asks="before",
+        score="additive",
+        readout="maxout",
+    ),
+    _writer(
+        "lab-6",
+        "as bahdanau with a bilinear score, words read out of s_t alone",
+        asks="before",
+        score="general",
+        readout="state",
+        bidirectional=False,
+    ),
+    _writer(
+        "luong-dot",
+        "c_t = attend(h_t), h·s; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
+        asks="after",
+        score="dot",
+        readout="joined",
+    ),
+    _writer(
+        "luong-general",
+        "c_t = attend(h_t), hᵀWs; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
+        asks="after",
+        score="general",
+        readout="joined",
+    ),
+    _writer(
+        "luong-concat",
+        "c_t = attend(h_t), v·tanh(W[h; s]); h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5, 8",
+        asks="after",
+        score="additive",
+        readout="joined",
+    ),
+    ModelEntry(
+        "transformer",
+        "attention alone, an encoder and a decoder of it. Vaswani et al. 2017",
+        TransformerSettings,
+        _transformer,
+    ),
+]
+
+WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
+#: The models that a kind of task takes.
+MODELS_FOR: dict[str, dict[str, ModelEntry]] = {"classification": MODELS, "sequences": WRITERS}

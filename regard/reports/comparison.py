@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.durable import write_bytes
-from regard.models import MODELS
 from regard.reports import attended, mistakes
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
@@ -181,7 +180,7 @@ def _metric(story: Story) -> str:
 def _formulas(story: Story) -> list[Html]:
     rows = []
     for arm in story.arms:
-        entry = MODELS.get(arm.model)
+        entry = arm.models.get(arm.model)
         says = entry.says if entry else "–"
         own = ", ".join(f"{key}={value}" for key, value in arm.own_settings.items())
         extra = [tag("span", f" with {own}", class_="soft")] if own else []

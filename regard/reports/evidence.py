@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.models import MODELS
+from regard.models import MODELS_FOR, ModelEntry
 from regard.reports.figures import Series
 from regard.studies import arms as study
 from regard.studies.job import read_judged
+from regard.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -55,25 +56,33 @@ class Arm:
     @property
     def own_settings(self) -> dict[str, Any]:
         """Where this arm's model differs from what the table says of it."""
-        entry = MODELS.get(self.model)
+        entry = self.models.get(self.model)
         usual = entry.configure().model_dump() if entry else {}
         return {k: self.config[k] for k in usual if self.config.get(k, usual[k]) != usual[k]}
 
     @property
+    def models(self) -> Mapping[str, ModelEntry]:
+        """The models of the arm's task."""
+        task = TASKS.get(str(self.config.get("task")))
+        return MODELS_FOR[task.kind if task else "classification"]
+
+    @property
     def model(self) -> str:
-        """The name in `MODELS` behind the arm's own label."""
+        """The name in `models` behind the arm's own label."""
         said = str(self.config.get("model") or self.row.get("model") or self.name)
-        return said if said in MODELS else said.split(":")[0]
+        return said if said in self.models else said.split(":")[0]
 
     @property
     def family(self) -> str:
         """ "attention", "network" (no attention in it) or "baseline" (no network)."""
-        entry = MODELS.get(self.model)
+        entry = self.models.get(self.model)
         if entry is None:
             return "network"
         if entry.kind == "baseline":
             return "baseline"
         said = {**entry.defaults, **self.config}
+        if said.get("asks") == "nobody":
+            return "network"
         pool, layers = said.get("pool", "mean"), said.get("layers", 1)
         attends = "score" in entry.settings.model_fields and (layers != 0 or pool != "mean")
         return "attention" if attends or pool == "attention" else "network"

@@ -6,18 +6,25 @@ run.evaluate().value
 load("runs/first").predict("not a bad film")
 """
 
+from regard.runs.classifying import ClassifierRun
 from regard.runs.config import Config
 from regard.runs.evaluation import Evaluation, Prediction
 from regard.runs.forecast import Forecast, forecast
-from regard.runs.run import Looked, Run, load, open_or_start, start
+from regard.runs.opening import load, open_or_start, start
+from regard.runs.run import Looked, Run
+from regard.runs.writing import Text, Translations, WriterRun
 
 __all__ = [
+    "ClassifierRun",
     "Config",
     "Evaluation",
     "Forecast",
     "Looked",
     "Prediction",
     "Run",
+    "Text",
+    "Translations",
+    "WriterRun",
     "forecast",
     "load",
     "open_or_start",

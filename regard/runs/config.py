@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from regard.errors import RegardError, look_up
-from regard.models import MODELS, ModelEntry
+from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
@@ -41,12 +41,13 @@ class Config:
         A key that task and model both have (the `length` of a text) goes to both. Errors: a task,
         model or key that does not exist, with the nearest spellings.
         """
-        asked, entry = look_up(TASKS, task, "task"), look_up(MODELS, model, "model")
+        asked = look_up(TASKS, task, "task")
+        entry = look_up(MODELS_FOR[asked.kind], model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
         return cls(
             task,
             model,
-            build(asked.settings, data),
+            asked.configure(data),
             entry.configure(network),
             build(TrainingSettings, training),
         )
@@ -66,7 +67,8 @@ class Config:
             ) from None
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None
-        asked, entry = look_up(TASKS, task, "task"), look_up(MODELS, model, "model")
+        asked = look_up(TASKS, task, "task")
+        entry = look_up(MODELS_FOR[asked.kind], model, "model")
         kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
         data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
         return cls(task, model, data, network, build(TrainingSettings, sections[2]))
@@ -74,7 +76,7 @@ class Config:
     @property
     def entry(self) -> ModelEntry:
         """The model's row in the table."""
-        return MODELS[self.model]
+        return MODELS_FOR[TASKS[self.task].kind][self.model]
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Every setting by section: data, network, training."""

@@ -20,6 +20,18 @@ class Prediction:
     label: str
     probabilities: Mapping[str, float]
 
+    def line(self) -> str:
+        """The answer on one line, whatever the label holds: label, tab, its probability."""
+        return f"{' '.join(self.label.split())}\t{self.probabilities[self.label]:.3f}"
+
+    def told(self) -> str:
+        """The answer in words."""
+        return f"{self.label}, {self.probabilities[self.label]:.1%} sure"
+
+    def json(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        return {"label": self.label, "probabilities": dict(self.probabilities)}
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -84,6 +96,9 @@ class Evaluation:
         """How many examples."""
         return len(self.truth)
 
+    #: What two runs are compared by, text by text.
+    compared = "accuracy"
+
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether each example's most probable label is the true one."""
@@ -102,6 +117,31 @@ class Evaluation:
             "labels": list(self.labels),
             "confusion": self.confusion.tolist(),
         }
+
+    def line(self) -> str:
+        """The summary on one line."""
+        interval = f"95 % interval {self.low:.1%} to {self.high:.1%}"
+        return f"{self.metric} {self.value:.1%} ({interval}, {self.n:,} texts)"
+
+    def words(self) -> list[tuple[str, str]]:
+        """The summary for people: what is told, and how much it is."""
+        return [
+            (
+                self.metric,
+                f"{self.value:.2%}  (95 % interval {self.low:.2%} to {self.high:.2%}; "
+                "it tells of other texts, not of another seed)",
+            ),
+            ("log loss", f"{self.log_loss:.4f} nats"),
+            ("calibration error", f"{self.calibration_error:.2%}  (stated against true accuracy)"),
+        ]
+
+    def table(self) -> list[list[str]]:
+        """Rows of the truth, columns of what was said; the first row names the columns."""
+        rows = zip(self.labels, self.confusion.tolist(), strict=True)
+        return [
+            ["in truth", *(f"said {label}" for label in self.labels)],
+            *([label, *(f"{count:,}" for count in counts)] for label, counts in rows),
+        ]
 
     def rows(self) -> bytes:
         """The predictions as JSON lines: source, text, label, predicted, probabilities."""

@@ -13,7 +13,6 @@ from regard import durable
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.runs.config import CONFIG
-from regard.runs.evaluation import Evaluation
 from regard.training.checkpoints import Checkpoints, Tensors
 
 LOCK = ".lock"
@@ -94,10 +93,6 @@ class Folder:
         if self.complete:
             self.read(self.tokenizer_path)
         return Tokenizer.load(self.tokenizer_path)
-
-    def read_predictions(self, labels: tuple[str, ...]) -> Evaluation:
-        """What the run answered on the test split."""
-        return Evaluation.parse(self.read(self.predictions), labels, str(self.predictions))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -62,17 +62,17 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
     return _of_network(config, prepared)
 
 
-def _of_network(config: Config, task: Classification) -> Forecast:
+def _of_network(config: Config, task: Any) -> Forecast:
     settings, precision = config.training, choose_precision(config.training.precision)
     vectors = pretrained(config, task.tokenizer.vocabulary)
-    network = build_network(config, len(task.tokenizer), len(task.labels), vectors=vectors)
+    network = build_network(config, **task.sizes, vectors=vectors)
     training = Training(network, task, settings, precision)
     plan = training.plan()
     with using_threads(settings.threads):
         with seeded(0), precision.autocast():  # pays for what every process pays once
             task.loss(network, task.batch("train", plan[0])).backward()
         pace = min(_pace(training, indexes) for indexes in plan[:2])
-    mean = int(task.train.lengths.sum()) / len(plan)
+    mean = int(task.split("train").lengths.sum()) / len(plan)
     unit, amount = settings.budget
     steps = {
         "epochs": amount * len(plan),
@@ -81,14 +81,16 @@ def _of_network(config: Config, task: Classification) -> Forecast:
         "minutes": amount * 60 / (pace * mean),
     }[unit]
     validations = 1 + steps / (settings.evaluate_every or max(len(plan) / 2, 1))
-    judged = validations * int(task.validation.lengths.sum()) + int(task.test.lengths.sum())
+    judged = validations * int(task.split("validation").lengths.sum()) + int(
+        task.split("test").lengths.sum()
+    )
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(
         task=config.task,
         model=config.model,
-        train=len(task.train),
-        validation=len(task.validation),
-        test=len(task.test),
+        train=len(task.split("train")),
+        validation=len(task.split("validation")),
+        test=len(task.split("test")),
         parameters=parameters,
         steps=round(steps),
         seconds=amount * 60 if unit == "minutes" else pace * (steps * mean + judged / FORWARD),

@@ -1,11 +1,11 @@
 """The arms of a comparison: which models, with which settings, called what."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.errors import RegardError, look_up
-from regard.models import MODELS
+from regard.models import MODELS, ModelEntry
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Arm:
     @property
     def deterministic(self) -> bool:
         """Whether every seed makes the same predictions, so that one run stands for all."""
-        return MODELS[self.model].kind == "baseline"
+        return self.model in MODELS and MODELS[self.model].kind == "baseline"
 
 
-def parse_arm(text: str) -> Arm:
+def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
     """``model`` or ``model:key=value,key=value``; the text is the arm's name.
 
     >>> parse_arm("transformer:score=additive,heads=2").overrides
@@ -47,7 +47,7 @@ def parse_arm(text: str) -> Arm:
     name = text.strip()
     model, colon, rest = name.partition(":")
     model = model.strip()
-    look_up(MODELS, model, "model")
+    look_up(models, model, "model")
     overrides = tuple(pair.strip() for pair in rest.split(",") if pair.strip())
     if colon and not overrides:
         raise RegardError(f"arm {name!r}: after the colon come settings, as in {model}:heads=2")
@@ -57,7 +57,7 @@ def parse_arm(text: str) -> Arm:
     return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
 
 
-def parse_arms(texts: Sequence[str]) -> list[Arm]:
+def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) -> list[Arm]:
     """The arms of a comparison, from names joined by commas or semicolons, in the order given.
 
     A comma ends an arm unless what follows it is ``key=value``: that still belongs to the arm
@@ -76,7 +76,7 @@ def parse_arms(texts: Sequence[str]) -> list[Arm]:
                 else:
                     names.append(part)
                 fresh = False
-    arms = [parse_arm(name) for name in names]
+    arms = [parse_arm(name, models) for name in names]
     check_arms(arms)
     return arms
 

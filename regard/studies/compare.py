@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.models import MODELS
+from regard.errors import RegardError, look_up
+from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import unknown_key
-from regard.studies.arms import Arm, check_arms, parse_arms
+from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
 from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
 from regard.studies.launch import Event, Job, Outcome, launch
@@ -99,7 +99,7 @@ class Study:
         overrides: Sequence[str] = (),
     ) -> "Study":
         """Check everything that can be checked before anything is trained."""
-        found = _arms(arms)
+        found = _arms(arms, models_of(task))
         if seeds < 1:
             raise RegardError(f"seeds={seeds}: a comparison needs one or more")
         names = [arm.name for arm in found]
@@ -155,7 +155,7 @@ class Study:
 
         run = self._run(self.arms[0], 0)
         config = Config.make(run.task, run.model, run.overrides)
-        assert TASKS[self.task].prepare(config.data).labels
+        TASKS[self.task].prepare(config.data).facts()
 
     def jobs(self) -> list[Job]:
         """A job for every arm and seed; those with layers are guessed to take longest."""
@@ -260,27 +260,33 @@ class Study:
 
     def _keys(self, arm: Arm) -> set[str]:
         """The settings that an arm understands; its seed is the comparison's to give."""
-        from regard.errors import look_up
         from regard.tasks import TASKS
         from regard.training.settings import TrainingSettings
 
-        models = (look_up(TASKS, self.task, "task").settings, MODELS[arm.model].settings)
+        models = (TASKS[self.task].settings, models_of(self.task)[arm.model].settings)
         return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
 
     def _cost(self, arm: Arm) -> float:
         """A guess for the order alone: baselines count words, layers take long."""
         if arm.deterministic:
             return 0.0
-        layers = dict(MODELS[arm.model].configure()).get("layers", 1)
+        layers = dict(models_of(self.task)[arm.model].configure()).get("layers", 1)
         return 1.0 + float(layers)
 
 
-def _arms(arms: str | Sequence[str | Arm]) -> list[Arm]:
+def models_of(task: str) -> Mapping[str, ModelEntry]:
+    """The models that a task takes. Errors: no such task, with the nearest spellings."""
+    from regard.tasks import TASKS
+
+    return MODELS_FOR[look_up(TASKS, task, "task").kind]
+
+
+def _arms(arms: str | Sequence[str | Arm], models: Mapping[str, ModelEntry]) -> list[Arm]:
     given = [arms] if isinstance(arms, str) else list(arms)
     texts = [arm for arm in given if isinstance(arm, str)]
     if len(texts) == len(given):
-        return parse_arms(texts)
-    found = [arm if isinstance(arm, Arm) else parse_arms([arm])[0] for arm in given]
+        return parse_arms(texts, models)
+    found = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in given]
     check_arms(found)
     return found
 

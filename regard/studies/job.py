@@ -7,7 +7,6 @@ import platform
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,9 +103,9 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
 
 def _judge(run: "Run", peak: float) -> Judged:
     evaluation, rows = run.evaluate(), run.metrics()
-    parameters, flops = _size(run, evaluation)
+    parameters, flops = run.size([example.text for example in evaluation.examples])
     return Judged(
-        metric=evaluation.metric,
+        metric=evaluation.compared,
         examples=evaluation.n,
         right=np.packbits(evaluation.correct).tobytes().hex(),
         asked=_examples_asked(evaluation),
@@ -116,20 +115,6 @@ def _judge(run: "Run", peak: float) -> Judged:
         parameters=parameters,
         flops=flops,
     )
-
-
-def _size(run: "Run", evaluation: "Evaluation") -> tuple[int, int | None]:
-    """Parameters, and operations for the test text of median length."""
-    if run.config.entry.kind == "baseline":
-        return sum(array.size for array in run.baseline.arrays.values()), None
-    from regard.analysis.cost import count_parameters, flops_per_example
-
-    sample = evaluation.examples[:: max(1, evaluation.n // 1000)]
-    lengths = [len(ids) for ids in run.task.encode([example.text for example in sample])]
-    length = max(1, round(median(lengths)))
-    parameters = count_parameters(run.network)
-    # torch's counter cannot follow a parameter that is itself an input, such as a learned query
-    return parameters, flops_per_example(run.network.requires_grad_(False), length)
 
 
 def _examples_asked(evaluation: "Evaluation") -> str:

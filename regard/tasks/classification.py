@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from regard.data.files import Example
 from regard.data.sources import Corpus, hold_out, load_corpus
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.settings import ClassificationSettings
 from regard.tasks.task import Split, Task
 
@@ -93,6 +94,21 @@ class Classification(Task[Batch]):
     def labels(self) -> tuple[str, ...]:
         """The labels; their numbers are their places here."""
         return self.corpus.labels
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for."""
+        return {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data."""
+        found = self.corpus
+        return {
+            "name": found.name,
+            "fingerprint": found.fingerprint,
+            "labels": list(self.labels),
+            "notes": list(found.notes),
+        }
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -189,6 +205,11 @@ class Classification(Task[Batch]):
         finally:
             model.train(training)
         return probabilities
+
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """Accuracy and log loss of a split."""
+        said, answers = self.predict(model, split, tokens=tokens), self.answers(split)
+        return accuracy(said, answers), log_loss(said, answers)
 
     def answers(self, split: Split) -> NDArray[np.int64]:
         """The true label numbers of a split."""

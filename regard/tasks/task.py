@@ -1,4 +1,4 @@
-"""What the training loop asks of a task: batches, a loss, predictions. It knows nothing else."""
+"""What the training loop asks of a task: batches, a loss, a judgement. It knows nothing else."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,11 +20,6 @@ class Task(ABC, Generic[B]):
     """
 
     metric: str
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """The answers there are; a label's number is its place here."""
 
     @abstractmethod
     def batches(
@@ -49,11 +44,5 @@ class Task(ABC, Generic[B]):
         """A scalar to make small, a mean over the batch's examples."""
 
     @abstractmethod
-    def predict(
-        self, model: nn.Module, what: Split | Sequence[str], *, tokens: int = 16_384
-    ) -> NDArray[np.float32]:
-        """(examples, labels) probabilities, in the order of the split or of the texts."""
-
-    @abstractmethod
-    def answers(self, split: Split) -> NDArray[np.integer]:
-        """The true label numbers of a split, in its order."""
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """The metric (the larger the better) and the loss of a split, in evaluation mode."""

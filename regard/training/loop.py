@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.errors import RegardError
-from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.task import Task
 from regard.training.checkpoints import (
     Checkpoint,
@@ -206,9 +205,7 @@ class Training:
         """Metric and loss on the validation split; keeps the weights if they are the best yet."""
         state = self.state
         with self.precision.autocast():
-            said = self.task.predict(self.model, "validation", tokens=MOST_TOKENS)
-        answers = self.task.answers("validation")
-        metric, loss = accuracy(said, answers), log_loss(said, answers)
+            metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
         if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
             state.best, state.best_loss, state.best_step, state.worse = metric, loss, state.step, 0
             self.best = weights(self.model)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad, plan_batches
+from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.task import Split, Task
 
 WORDS = 11
@@ -63,6 +64,10 @@ class Toy(Task[ToyBatch]):
         everything = self.batch("validation", np.arange(len(self.texts["validation"])))
         with torch.no_grad():
             return model(everything.tokens, everything.lengths).softmax(-1).numpy()
+
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 0) -> tuple[float, float]:
+        said, answers = self.predict(model, split), self.answers(split)
+        return accuracy(said, answers), log_loss(said, answers)
 
     def answers(self, split: Split) -> NDArray[np.integer]:
         return np.array([int((text < 6).sum() * 2 > len(text)) for text in self.texts[split]])

@@ -1,0 +1,281 @@
+"""The user's own pairs of texts: two files side by side, TSV, CSV, JSON lines, or a zip of them.
+
+What a file is called says what it is:
+
+* ``train.de,train.en``, or ``train`` with the names de and en: line i belongs to line i.
+* ``.tsv``, ``.tab``, ``.txt``: source and target with a tab between them, maybe a third column
+  (Tatoeba's attributions), which is not read; maybe a first line of names. Quotes are text.
+* ``.csv``: a first line of names.
+* ``.jsonl``, ``.ndjson``: an object a line, maybe with all inside "translation".
+* ``.zip``: one such file, or two side by side, streamed, never extracted; ``a.zip/member.tsv``
+  names one of many.
+
+Names are source and target, src and tgt, input and output, or two languages, the first of them
+the source; others are given. All but a zip may be .gz as well. Texts are UTF-8, without the spaces
+around them.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from regard.data.files import (
+    FILE_LIMIT,
+    TOLERATED,
+    BadRow,
+    _list,
+    open_binary,
+)
+from regard.data.pair_rows import STREAMED, Row, rows_of, side_by_side
+from regard.data.pairs import Pair
+from regard.errors import RegardError
+
+KINDS = {".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv"} | dict.fromkeys(
+    (".jsonl", ".ndjson"), "jsonl"
+)
+LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
+MOST = 2_000_000  # pairs that are held in memory: some 1 GB
+
+TooLong = Literal["drop", "refuse"]
+
+
+@dataclass
+class PairStream:
+    """Pairs read from a file each time they are iterated over, in a memory of one line.
+
+    ``notes`` say what the last full reading left out.
+    """
+
+    name: str
+    scan: Callable[[], Iterator[Row]] = field(repr=False)
+    longest: int = LONGEST
+    too_long: TooLong = "drop"
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Pair]:
+        good = 0
+        empty: list[str] = []
+        long: list[str] = []
+        first = ""
+        for row in self.scan():
+            if isinstance(row, BadRow):
+                if not row.empty:
+                    raise RegardError(f"{row.source}: {row.why}")
+                empty.append(row.source)
+                first = first or f"{row.source}: {row.why}"
+                continue
+            size = max(len(row.source), len(row.target))
+            if 0 < self.longest < size:
+                if self.too_long == "refuse":
+                    raise RegardError(
+                        f"{row.place}: a text of {size:,} characters, where {self.longest:,} is "
+                        "the limit; cut it or raise longest="
+                    )
+                long.append(row.place)
+                continue
+            good += 1
+            yield row
+        rows = good + len(empty) + len(long)
+        if len(empty) > TOLERATED * rows:
+            raise RegardError(
+                f"{first}; so have {len(empty):,} of {rows:,} pairs, more than {TOLERATED:.0%}: "
+                "mend them, they may be out of step"
+            )
+        if not good:
+            why = f": all {len(long):,} are longer than {self.longest:,} characters" if long else ""
+            raise RegardError(f"{self.name}: holds no pairs of texts{why}")
+        self.notes = tuple(
+            f"{_pairs(len(places))} skipped, {why}, first {places[0]}"
+            for places, why in (
+                (empty, "a side of them empty"),
+                (long, f"longer than {self.longest:,} characters"),
+            )
+            if places
+        )
+
+
+def iterate_pairs(
+    data: Path | str,
+    target: Path | str | None = None,
+    *,
+    source_name: str = "",
+    target_name: str = "",
+    longest: int = LONGEST,
+    too_long: TooLong = "drop",
+) -> PairStream:
+    """The pairs of a file (or of two), one by one from the disk, as often as asked.
+
+    `target` is the second of two files side by side; the names are columns, keys or the endings
+    of two files. A pair with a text of more than `longest` characters (0: any) is left out and
+    noted, or refused.
+
+    Errors, as file:line: two files of unequal length; bytes that are no UTF-8; a row that is no
+    pair; more than 1 % of the pairs with an empty side (fewer are left out and noted; two empty
+    lines are no pair); no pairs at all.
+    """
+    path, beside = _files(str(data), str(target or ""), source_name, target_name)
+    if beside is not None:
+        second = beside
+
+        def scan() -> Iterator[Row]:
+            with open_binary(path) as left, open_binary(second) as right:
+                yield from side_by_side(left, path.name, right, second.name)
+    else:
+
+        def scan() -> Iterator[Row]:
+            yield from _scan_one(path, source_name, target_name)
+
+    return PairStream(path.name, scan, longest, too_long)
+
+
+def read_pairs(
+    data: Path | str,
+    target: Path | str | None = None,
+    *,
+    source_name: str = "",
+    target_name: str = "",
+    longest: int = 0,
+    most: int = MOST,
+) -> list[Pair]:
+    """All pairs of a file in their order, in memory; see `iterate_pairs`.
+
+    Errors: what that says, and more than `most` pairs.
+    """
+    stream = iterate_pairs(
+        data,
+        target,
+        source_name=source_name,
+        target_name=target_name,
+        longest=longest,
+        too_long="refuse",
+    )
+    return collect(stream, most)
+
+
+def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
+    """All pairs of a stream, if they are at most so many."""
+    pairs = []
+    for pair in stream:
+        pairs.append(pair)
+        if len(pairs) > most:
+            raise RegardError(
+                f"{stream.name}: holds more than {most:,} pairs, too many to keep in memory; "
+                "keep their tokens on disk (regard.data.stored) or give a smaller file"
+            )
+    return pairs
+
+
+def _files(data: str, target: str, source_name: str, target_name: str) -> tuple[Path, Path | None]:
+    """The one file, or the two, that `data` means."""
+    path = Path(data).expanduser()
+    if target:
+        return path, Path(target).expanduser()
+    if path.is_file() or _member(path) is not None:
+        return path, None
+    if "," in data:
+        first, _, second = data.partition(",")
+        return Path(first.strip()).expanduser(), Path(second.strip()).expanduser()
+    if source_name and target_name and not path.is_dir():
+        sides = [_plain_or_packed(path, name) for name in (source_name, target_name)]
+        if sides[0] is None and sides[1] is None:
+            raise RegardError(
+                f"{path}: there is no such file, nor {path.name}.{source_name} and "
+                f"{path.name}.{target_name}"
+            )
+        for side, name, other in zip(sides, (source_name, target_name), sides[::-1], strict=True):
+            if side is None:
+                raise RegardError(f"{path}.{name}: there is no such file beside {other}")
+        assert sides[0] is not None
+        return sides[0], sides[1]
+    return path, None
+
+
+def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
+    plain = prefix.with_name(f"{prefix.name}.{ending}")
+    packed = prefix.with_name(f"{prefix.name}.{ending}.gz")
+    return next((path for path in (plain, packed) if path.is_file()), None)
+
+
+def _member(path: Path) -> tuple[Path, str] | None:
+    """The archive and the member that ``a.zip/b.tsv`` names."""
+    for parent in path.parents:
+        if parent.suffix.lower() == ".zip" and parent.is_file():
+            return parent, path.relative_to(parent).as_posix()
+    return None
+
+
+def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
+    names = source_name, target_name
+    named = _member(path)
+    if named is None and path.suffix.lower() != ".zip":
+        kind = _kind(path.name)
+        if kind is None:
+            raise RegardError(
+                f"{path}: regard reads pairs from .tsv, .txt, .csv, .jsonl and .zip files, or "
+                "from two files side by side: FILE,FILE"
+            )
+        with open_binary(path) as file:
+            yield from rows_of(file, path.name, kind, names, STREAMED)
+        return
+    archive, member = named or (path, "")
+    yield from _scan_zip(archive, member, names)
+
+
+def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
+    with _opened(path) as archive, ExitStack() as stack:
+        chosen = _members(archive, path, member, names)
+        files = [stack.enter_context(archive.open(name)) for name in chosen]
+        titles = [Path(name).name for name in chosen]
+        if len(chosen) == 2:
+            yield from side_by_side(files[0], titles[0], files[1], titles[1])
+        else:
+            kind = _kind(titles[0]) or "tsv"
+            yield from rows_of(files[0], titles[0], kind, names, FILE_LIMIT)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    with open_binary(path) as whole:
+        try:
+            with zipfile.ZipFile(whole) as archive:
+                yield archive
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+            raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None
+
+
+def _members(
+    archive: zipfile.ZipFile, path: Path, member: str, names: tuple[str, str]
+) -> list[str]:
+    """The one member that holds pairs, or the two that end in the names of the sides."""
+    files = [name for name in archive.namelist() if not name.endswith("/")]
+    if member:
+        if member not in files:
+            raise RegardError(f"{path}: has no member {member!r}; it has {_list(files)}")
+        return [member]
+    if all(names):
+        sides = [[name for name in files if name.endswith(f".{side}")] for side in names]
+        if len(sides[0]) == len(sides[1]) == 1:
+            return sides[0] + sides[1]
+    tables = [
+        name for name in files
+        if _kind(name) and not Path(name).name.lower().startswith(("_", ".", "readme", "license"))
+    ]  # fmt: skip
+    if len(tables) != 1:
+        raise RegardError(
+            f"{path}: which member holds the pairs? Write {path}/NAME; there are "
+            f"{_list(tables or files) or 'none'}"
+        )
+    return tables
+
+
+def _kind(name: str) -> str | None:
+    """tsv, csv or jsonl, by the name."""
+    return KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair" + ("s" if count != 1 else "")

@@ -1,0 +1,181 @@
+"""From lines to pairs of texts: two files side by side, tables, JSON lines."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from regard.data.files import BadRow, Binary, Lines, _csv_rows, _json_object, _list
+from regard.data.pairs import Pair
+from regard.errors import RegardError
+
+PAIRED = (
+    *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
+    *(("from", "to"), ("question", "answer"), ("text", "translation")),
+)
+LANGUAGES = frozenset(
+    "ar bg bn ca cs cy da de el en es et eu fa fi fr ga gl gu he hi hr hu hy is it ja ka kk km "
+    "kn ko lt lv mk ml mn mr ms my nb ne nl nn no pa pl pt ro ru sk sl sq sr sv sw ta te th tr uk "
+    "ur uz vi zh ara deu eng fra ita jpn kor nld pol por rus spa zho".split()
+)
+STREAMED = 1_000_000_000_000  # bytes of what is read line by line and not kept
+
+Row = Pair | BadRow
+
+
+def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -> Iterator[Row]:
+    """Line i of one file with line i of the other; two empty lines are no pair."""
+    sides = Lines(left, left_name, most=STREAMED), Lines(right, right_name, most=STREAMED)
+    while True:
+        source, target = (next(lines, None) for lines in sides)
+        if source is None or target is None:
+            _end_together(sides, source, target)
+            return
+        for lines in sides:
+            if says := lines.complaint():
+                raise RegardError(f"{lines.here}: {says}; save the file as UTF-8")
+        if source.strip() or target.strip():
+            yield _pair(source, target, sides[0].here)
+
+
+def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | None) -> None:
+    """Both files are at their end, but for empty lines; or say where one is not."""
+    if source is None and target is None:
+        return
+    longer, shorter = sides if source is not None else sides[::-1]
+    ended = longer.number - 1
+    rest = [source or target or "", *longer]
+    if any(line.strip() for line in rest):
+        raise RegardError(
+            f"{longer.name}:{ended + 1}: this line has no partner: {shorter.name} has "
+            f"{ended:,} lines, {longer.name} {longer.number:,}; line i of one belongs to line i "
+            "of the other"
+        )
+
+
+def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: int) -> Iterator[Row]:
+    """The rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
+    lines = Lines(file, name, most=most)
+    if kind == "jsonl":
+        return _json_rows(lines, names)
+    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    return _table_rows(lines, rows, kind, names)
+
+
+def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
+    for line in lines:
+        yield lines.number, line.rstrip("\r\n").split("\t")
+
+
+def _table_rows(
+    lines: Lines, rows: Iterator[tuple[int, list[str] | str]], kind: str, names: tuple[str, str]
+) -> Iterator[Row]:
+    width = 0
+    for number, fields in rows:
+        here = f"{lines.name}:{number}"
+        if says := lines.complaint():
+            yield BadRow(here, f"{says}; save the file as UTF-8")
+        elif isinstance(fields, str):
+            yield BadRow(here, fields)
+        elif not any(field.strip() for field in fields):
+            continue
+        elif not width:
+            width = len(fields)
+            source, target, titled = _columns(here, fields, kind, names)
+            if not titled:
+                yield _pair(fields[source], fields[target], here)
+        elif len(fields) != width:
+            yield BadRow(here, f"has {len(fields)} fields where the first row has {width}")
+        else:
+            yield _pair(fields[source], fields[target], here)
+
+
+def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
+    keys: Sequence[str] = ()
+    for line in lines:
+        here = lines.here
+        if not line.strip():
+            continue
+        row = lines.complaint() or _json_object(line)
+        if isinstance(row, str):
+            yield BadRow(here, row)
+            continue
+        inside = row.get("translation")
+        if isinstance(inside, dict):
+            row = inside
+        if not keys:
+            found = list(row)
+            source, target, _ = _columns(here, found, "jsonl", names)
+            keys = found[source], found[target]
+        if missing := [key for key in keys if key not in row]:
+            yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
+            continue
+        texts = ["" if row[key] is None else row[key] for key in keys]
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            yield BadRow(here, f"a text is not a string but {json.dumps(wrong[0])[:40]}")
+        elif any(not text.isascii() and _halves(text) for text in texts):
+            yield BadRow(here, "a text holds half a surrogate pair")
+        else:
+            yield _pair(texts[0], texts[1], here)
+
+
+def _halves(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _columns(
+    here: str, header: Sequence[str], kind: str, asked: tuple[str, str]
+) -> tuple[int, int, bool]:
+    """Where source and target stand, and whether this row is one of names."""
+    names = [name.strip().casefold() for name in header]
+    wanted = [name.strip().casefold() for name in asked]
+    if all(wanted):
+        if set(wanted) <= set(names):
+            places = [names.index(name) for name in wanted]
+            titled = True
+        elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
+            places, titled = [int(name) - 1 for name in wanted], _usual(header, kind) is not None
+            if not all(0 <= place < len(names) for place in places):
+                raise RegardError(f"{here}: has {len(names)} columns, not {max(wanted)}")
+        else:
+            missing = next(
+                name for name, low in zip(asked, wanted, strict=True) if low not in names
+            )
+            raise RegardError(f"{here}: no column {missing!r}; there are {_list(header)}")
+        if places[0] == places[1]:
+            raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
+        return places[0], places[1], titled
+    if any(wanted):
+        raise RegardError(f"{here}: name both sides or none, not {asked[0] or asked[1]!r} alone")
+    if usual := _usual(header, kind):
+        return *usual, True
+    if kind == "tsv" and len(names) in (2, 3):
+        return 0, 1, False
+    if kind == "tsv" and len(names) == 1:
+        raise RegardError(
+            f"{here}: has no tab, so no second text; two files side by side are named FILE,FILE"
+        )
+    raise RegardError(
+        f"{here}: which are source and target? There are {_list(header)}; name them by "
+        "source_name=NAME and target_name=NAME"
+    )
+
+
+def _usual(header: Sequence[str], kind: str) -> tuple[int, int] | None:
+    """Where the sides stand if the names are usual ones.
+
+    A table with tabs may begin with a pair: Hi and Ja are words there, hi and ja languages.
+    """
+    names = [name.strip().casefold() for name in header]
+    for source, target in PAIRED:
+        if source in names and target in names:
+            return names.index(source), names.index(target)
+    spelled = names if kind != "tsv" else [name.strip() for name in header]
+    languages = [place for place, name in enumerate(spelled) if name in LANGUAGES]
+    return (languages[0], languages[1]) if len(languages) == 2 else None
+
+
+def _pair(source: str, target: str, here: str) -> Row:
+    source, target = source.strip(), target.strip()
+    if source and target:
+        return Pair(source, target, here)
+    empty = "source" if target else "target" if source else "pair"
+    return BadRow(here, f"the {empty} is empty", empty=True)

@@ -1,0 +1,357 @@
+"""From a name or a file to pairs of texts in three splits, no source text on two sides."""
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from regard.data import dates as human_dates
+from regard.data.fetch import SOURCES, Show, fetch, present
+from regard.data.pair_files import (
+    LONGEST,
+    MOST,
+    PairStream,
+    TooLong,
+    collect,
+    iterate_pairs,
+    read_pairs,
+)
+from regard.data.pairs import Pair, PairCorpus
+from regard.data.sources import BUILT_IN, leaves, likeness
+from regard.data.strings import FIRST, Reversals, reversals
+from regard.errors import RegardError, look_up
+
+__all__ = [
+    "Pair",
+    "PairCorpus",
+    "PairStream",
+    "iterate_pairs",
+    "load_pairs",
+    "read_pairs",
+    "references",
+    "side_of",
+]
+
+TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the user's own source texts
+SHARE_OF_ENG_FRA = 0.02  # of 116,830 English sentences, for the test and for validation
+DRAWN = {"reverse": 320_000, "dates": 100_000}  # pairs of train: 5,000 batches of 64 and some
+HELD = 2_000  # pairs of validation and of test where regard draws them
+TEST_OF_MULTI30K = "test_2016_flickr"
+EDITION: Final = "65225fb476dc9a730b494e2f599d11c352697379351f0d8ead48ddc0ec9eae7f"  # fra-eng.zip
+
+Side = Literal["train", "validation", "test"]
+Parts = dict[Side, Sequence[Pair]]
+LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
+
+
+def load_pairs(
+    data: str,
+    *,
+    target: str = "",
+    test: str = "",
+    source_name: str = "",
+    target_name: str = "",
+    data_dir: Path | str | None = None,
+    letters: int = 10,
+    validation: float | None = None,
+    seed: int = 0,
+    examples: int = 0,
+    longest: int = LONGEST,
+    too_long: TooLong = "drop",
+    show: Show | None = None,
+) -> PairCorpus:
+    """Pairs of texts by name or from files, in train, validation and test.
+
+    * "reverse": random strings of so many `letters`; "dates": see `regard.data.dates`, tested on
+      whole formats that train never shows. Of both `examples` pairs to train on, drawn by `seed`.
+    * "multi30k": its own splits; `test` may be "test_2017_flickr". German to English, or as
+      `source_name` and `target_name` say (de, en; others if the files are there).
+    * "eng-fra": English to French or, by the names (en, fr), back. Split by the English side.
+    * a file, or two side by side (`target` is the second; see `regard.data.pair_files`). `test` is
+      a file of the same kind ("FILE,FILE" for two); else a twentieth is split off.
+
+    Splits are by a hash of the source text and of `seed`, so that copies, and texts that differ in
+    case or spaces alone, stay on one side; `validation` is the share of what is left. A pair of
+    train or validation whose source stands in a later split all the same is dropped and noted.
+    `examples` (0: all) are as many pairs of train, chosen by `seed`. All of it is in memory:
+    more than 2,000,000 pairs are refused.
+
+    >>> corpus = load_pairs("reverse", letters=4, examples=1_000)
+    >>> corpus.test[0].source, corpus.test[0].target
+    ('MAVV', 'VVAM')
+    """
+    if examples < 0 or seed < 0:
+        raise RegardError(f"examples and seed are counted from 0, not {examples} and {seed}")
+    if validation is not None and not 0 < validation < 1:
+        raise RegardError(f"validation is a share between 0 and 1, not {validation}")
+    names = source_name, target_name
+    if data in DRAWN:
+        if test or target or any(names):
+            raise RegardError(f"{data} is made by regard and takes no files and no names")
+        return (_reverse if data == "reverse" else _dates)(letters, seed, examples or DRAWN[data])
+    if data in ("multi30k", "eng-fra"):
+        if target:
+            raise RegardError(f"{data} has both sides; target=FILE goes with a file of your own")
+        load = _multi30k if data == "multi30k" else _eng_fra
+        parts, notes, names = load(data_dir, names, test, show)
+        shares = SHARE_OF_ENG_FRA, validation or SHARE_OF_ENG_FRA
+    else:
+        _must_be_pairs(data)
+        parts, notes = _own_files(data, target, test, names, longest, too_long)
+        shares = TEST_SHARE, validation or VALIDATION_SHARE
+    by_target = data == "eng-fra" and names[0] == "fr"
+    parts = _in_three(data, parts, notes, shares, seed, by_target=by_target)
+    if 0 < examples < len(parts["train"]):
+        random = np.random.Generator(np.random.PCG64(seed))
+        chosen = np.sort(random.permutation(len(parts["train"]))[:examples]).tolist()
+        notes.append(f"{examples:,} of {len(parts['train']):,} pairs of train are used, by seed")
+        parts["train"] = [parts["train"][i] for i in chosen]
+    return _corpus(data, parts, notes, names)
+
+
+def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side:
+    """The split of all pairs with this source text (or what else they are split by).
+
+    >>> [side_of(text, test=0.3, validation=0.3) for text in ("a dog", "A  Dog", "a cat")]
+    ['train', 'train', 'validation']
+    """
+    key = _key(unit)
+    if leaves(key, test, f"test {seed}"):
+        return "test"
+    return "validation" if leaves(key, validation, f"validation {seed}") else "train"
+
+
+def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
+    """Each different source text once, in order of appearance, and all its targets.
+
+    >>> texts = [("Go.", "Va !"), ("Hi.", "Salut !"), ("Go.", "Marche.")]
+    >>> references(Pair(source, target, "") for source, target in texts)
+    (['Go.', 'Hi.'], [['Va !', 'Marche.'], ['Salut !']])
+    """
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        found.setdefault(pair.source, []).append(pair.target)
+    return list(found), list(found.values())
+
+
+def _key(text: str) -> str:
+    return likeness(text if text.isascii() else unicodedata.normalize("NFC", text))
+
+
+def _must_be_pairs(data: str) -> None:
+    """A name that is no file is an error here: of other data, or misspelt."""
+    path = Path(data).expanduser()
+    known = [*DRAWN, "multi30k", "eng-fra"]
+    if path.exists() or path.suffix or len(path.parts) != 1 or "," in data:
+        return
+    if any(path.parent.glob(f"{path.name}.*")):
+        return  # what two files side by side begin with
+    if data in BUILT_IN or data in SOURCES:
+        used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
+        raise RegardError(
+            f"{data} holds no pairs of texts; it is for {used_for}. Pairs are in: "
+            f"{', '.join(known)}"
+        )
+    look_up(dict.fromkeys(known), data, "data set or file")
+
+
+def _reverse(letters: int, seed: int, examples: int) -> PairCorpus:
+    counts: dict[Side, int] = {"train": examples, "validation": HELD, "test": HELD}
+    drawn = {
+        side: reversals(count, letters, 3 * seed + part, f"reverse/{side}")
+        for part, (side, count) in enumerate(counts.items())
+    }
+    parts: dict[Side, Reversals] = {}
+    notes, digest = [], hashlib.sha256()
+    later = np.zeros(0, f"S{letters}")
+    for side in LAST_FIRST:
+        strings = (drawn[side].letters + FIRST).view(f"S{letters}").ravel()
+        fresh = ~np.isin(strings, later)
+        parts[side] = Reversals(drawn[side].letters[fresh], drawn[side].name)
+        if not fresh.all():
+            notes.append(_dropped(int((~fresh).sum()), side))
+        if not fresh.any():
+            raise RegardError(
+                f"there are {26**letters:,} strings of {letters} letters, too few for three "
+                "splits; take letters=4 or more"
+            )
+        later = np.concatenate([later, strings])
+        digest.update(parts[side].letters.tobytes())
+    return PairCorpus(
+        "reverse",
+        parts["train"],
+        parts["validation"],
+        parts["test"],
+        digest.hexdigest(),
+        tuple(notes),
+    )
+
+
+def _dates(letters: int, seed: int, examples: int) -> PairCorpus:
+    parts: Parts = {
+        "train": human_dates.dates(examples, seed),
+        "validation": human_dates.dates(HELD, seed, split="validation"),
+        "test": human_dates.dates(HELD, seed, split="formats"),
+    }
+    kept, held = (len(human_dates.combinations(held_out=out)) for out in (False, True))
+    notes = [
+        f"train and validation write dates in {kept} formats of {len(human_dates.LOCALES)} "
+        f"locales, test in {held} others, each on dates of its own"
+    ]
+    return _corpus("dates", parts, notes, ("", "iso"))
+
+
+Loaded = tuple[Parts, list[str], tuple[str, str]]
+
+
+def _multi30k(
+    data_dir: Path | str | None, names: tuple[str, str], test: str, show: Show | None
+) -> Loaded:
+    if any(names) and not all(names):
+        raise RegardError("name both languages of multi30k or none: source_name=de target_name=en")
+    names = (names[0], names[1]) if all(names) else ("de", "en")
+    if names[0] == names[1]:
+        raise RegardError(f"multi30k translates between two languages, not {names[0]!r} alone")
+    folder = present("multi30k", data_dir)
+    test = test or TEST_OF_MULTI30K
+    files: dict[Side, str] = {"train": "train", "validation": "val", "test": test}
+    wanted = [f"{file}.{name}.gz" for file in files.values() for name in names]
+    fetched = {file.name for file in SOURCES["multi30k"].files}
+    if (folder is None or not _all_there(folder, wanted)) and set(wanted) <= fetched:
+        folder = fetch("multi30k", data_dir, show=show)[0].parent
+    if folder is None or not _all_there(folder, wanted):
+        there = sorted(path.name for path in folder.glob("*.gz")) if folder else sorted(fetched)
+        raise RegardError(
+            f"multi30k from {names[0]} to {names[1]}, judged on {test}, needs "
+            f"{', '.join(wanted)}; there are {', '.join(there)}"
+        )
+    parts: Parts = {
+        side: collect(iterate_pairs(folder / file, source_name=names[0], target_name=names[1]))
+        for side, file in files.items()
+    }
+    return parts, [], names
+
+
+def _all_there(folder: Path, names: Iterable[str]) -> bool:
+    return all((folder / n).is_file() or (folder / n).with_suffix("").is_file() for n in names)
+
+
+def _eng_fra(
+    data_dir: Path | str | None, names: tuple[str, str], test: str, show: Show | None
+) -> Loaded:
+    languages = {"": "", "en": "en", "eng": "en", "fr": "fr", "fra": "fr"}
+    asked = tuple(languages.get(name.strip().lower(), "?") for name in names)
+    if asked not in (("", ""), ("en", "fr"), ("fr", "en")):
+        raise RegardError(
+            f"eng-fra translates from en to fr or from fr to en, not from {names[0]!r} to "
+            f"{names[1]!r}"
+        )
+    if test:
+        raise RegardError("eng-fra is split by its English side and takes no test=FILE")
+    folder = present("eng-fra", data_dir)
+    if folder is None:
+        folder = fetch("eng-fra", data_dir, show=show)[0].parent
+    archive = folder / "fra-eng.zip"
+    path = archive if archive.is_file() else folder / "fra.txt"
+    back = asked == ("fr", "en")
+    columns = ("2", "1") if back else ("1", "2")
+    stream = iterate_pairs(path, source_name=columns[0], target_name=columns[1])
+    pairs = collect(stream)
+    notes = list(stream.notes)
+    if path != archive or hashlib.sha256(path.read_bytes()).hexdigest() != EDITION:
+        notes.append(
+            f"{path.name} is not the edition of April 2019 that regard's own figures are from"
+        )
+    return {"train": pairs}, notes, ("fr", "en") if back else ("en", "fr")
+
+
+def _own_files(
+    data: str,
+    target: str,
+    test: str,
+    names: tuple[str, str],
+    longest: int,
+    too_long: TooLong,
+) -> tuple[Parts, list[str]]:
+    parts: Parts = {}
+    notes: list[str] = []
+    asked: list[tuple[Side, str, str]] = [("train", data, target)]
+    if test:
+        asked.append(("test", test, ""))
+    for side, file, beside in asked:
+        stream = iterate_pairs(
+            file,
+            beside or None,
+            source_name=names[0],
+            target_name=names[1],
+            longest=longest,
+            too_long=too_long,
+        )
+        parts[side] = collect(stream, MOST)
+        notes += stream.notes
+    return parts, notes
+
+
+def _in_three(
+    name: str,
+    parts: Parts,
+    notes: list[str],
+    shares: tuple[float, float],
+    seed: int,
+    *,
+    by_target: bool,
+) -> Parts:
+    """Split off what is missing, then drop from each split what a later one has as a source."""
+    test = 0.0 if "test" in parts else shares[0]
+    validation = 0.0 if "validation" in parts else shares[1]
+    split: dict[Side, list[Pair]] = {"train": [], "validation": [], "test": []}
+    for pair in parts["train"]:
+        unit = pair.target if by_target else pair.source
+        split[side_of(unit, test=test, validation=validation, seed=seed)].append(pair)
+    for side in ("validation", "test"):
+        if side in parts:
+            split[side] = list(parts[side])
+        elif split[side]:
+            what = "target" if by_target else "source"
+            notes.append(f"{len(split[side]):,} pairs split off as {side}, by a hash of the {what}")
+    later: set[str] = set()
+    for side in LAST_FIRST:
+        kept = [pair for pair in split[side] if _key(pair.source) not in later]
+        if len(kept) < len(split[side]):
+            notes.append(_dropped(len(split[side]) - len(kept), side))
+        split[side] = kept
+        later.update(_key(pair.source) for pair in kept)
+    for side, pairs in split.items():
+        if not pairs:
+            raise RegardError(
+                f"{name}: no pairs for {side}; {len(parts['train']):,} are too few to split, or "
+                "all of them stand in a later split; give more, or a test file by test=FILE"
+            )
+    return dict(split)
+
+
+def _dropped(count: int, side: Side) -> str:
+    later = "validation or test" if side == "train" else "test"
+    pairs = f"{count:,} pair" + ("s" if count != 1 else "")
+    return f"{pairs} of {side} dropped, with a source that stands in {later}"
+
+
+def _corpus(name: str, parts: Parts, notes: list[str], names: tuple[str, str]) -> PairCorpus:
+    digest = hashlib.sha256()
+    for side in ("train", "validation", "test"):
+        digest.update(f"{len(parts[side])}\n".encode())
+        for pair in parts[side]:
+            source, target = pair.source.encode(), pair.target.encode()
+            digest.update(b"%d %d\n%b%b" % (len(source), len(target), source, target))
+    return PairCorpus(
+        name,
+        parts["train"],
+        parts["validation"],
+        parts["test"],
+        digest.hexdigest(),
+        tuple(notes),
+        names,
+    )

@@ -1,0 +1,187 @@
+"""Pairs of texts that are too many for the memory: their tokens in two files on the disk.
+
+Written once, in one pass over the texts, and mapped into memory afterwards, where the system loads
+the pages that a batch touches: Multi30k's 29,000 pairs take 2 MB, a million of them 70 MB.
+
+A folder holds ``source.ids`` and ``target.ids``, all tokens in a row (uint16, or uint32 for more
+than 65,536 kinds), ``source.ends`` and ``target.ends``, where each text ends in them (int64), and
+``stored.json``, which says whose tokens they are. It appears whole or not at all.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final, overload
+
+import numpy as np
+from jaxtyping import Int64, UInt
+from numpy.typing import NDArray
+
+from regard.data.fetch import cache
+from regard.data.pairs import Pair
+from regard.data.tokenizers import Tokenizer
+from regard.durable import beside, sync_folder, told, write_through
+from regard.errors import RegardError
+
+FACTS: Final = "stored.json"
+SIDES: Final = ("source", "target")
+CHUNK = 4_096  # pairs tokenised at once
+
+
+class Texts(Sequence[NDArray[np.unsignedinteger]]):
+    """The token ids of each text of one side, on the disk until they are asked for."""
+
+    def __init__(self, ids: UInt[np.ndarray, "tokens"], ends: Int64[np.ndarray, "texts"]) -> None:
+        self.ids, self.ends = ids, ends
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, place: int) -> NDArray[np.unsignedinteger]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[NDArray[np.unsignedinteger]]: ...
+    def __getitem__(
+        self, place: int | slice
+    ) -> NDArray[np.unsignedinteger] | list[NDArray[np.unsignedinteger]]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        place = range(len(self))[place]
+        start = self.ends[place - 1] if place else 0
+        return self.ids[start : self.ends[place]]
+
+    @property
+    def lengths(self) -> Int64[np.ndarray, "texts"]:
+        """Tokens of each text."""
+        return np.diff(self.ends, prepend=0)
+
+
+@dataclass(frozen=True)
+class StoredPairs:
+    """Tokens of both sides, pair i at place i."""
+
+    source: Texts
+    target: Texts
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def store_pairs(
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    *,
+    fingerprint: str,
+    folder: Path | str | None = None,
+) -> StoredPairs:
+    """Tokens of the pairs from the disk, written there first if they are not.
+
+    They lie in `folder` (or the cache) under a name made of the texts' `fingerprint` and of the
+    tokenizer's hash; `fingerprint_of` makes one of files. `pairs` is only read if need be. Two
+    processes may write at the same time: the first to end wins, and both have the same.
+
+    Errors: no pairs; no space on the disk; a folder that is damaged.
+    """
+    name = hashlib.sha256(f"{fingerprint} {tokenizer.sha256}".encode()).hexdigest()[:32]
+    place = (Path(folder) if folder is not None else cache() / "pairs") / name
+    if not (place / FACTS).is_file():
+        _write(place, pairs, tokenizer)
+    return open_stored(place)
+
+
+def open_stored(folder: Path | str) -> StoredPairs:
+    """What `store_pairs` wrote. Errors: no such folder, files of another length than said."""
+    folder = Path(folder)
+    try:
+        facts = json.loads((folder / FACTS).read_bytes())
+        sides = []
+        for side in SIDES:
+            count, tokens = int(facts["pairs"]), int(facts["tokens"][side])
+            kind = np.dtype(facts["dtype"])
+            if kind not in (np.uint16, np.uint32):
+                raise ValueError(f"tokens of {kind}")
+            paths = folder / f"{side}.ids", folder / f"{side}.ends"
+            for path, size in zip(paths, (tokens * kind.itemsize, count * 8), strict=True):
+                if path.stat().st_size != size:
+                    raise ValueError(f"{path.name} has not the {size:,} bytes it should have")
+            ids = np.memmap(paths[0], kind, mode="r") if tokens else np.zeros(0, kind)
+            sides.append(Texts(ids, np.fromfile(paths[1], np.int64)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RegardError(
+            f"{folder}: holds no sound stored pairs ({error}); delete it, and it is made anew"
+        ) from None
+    return StoredPairs(sides[0], sides[1], folder)
+
+
+def fingerprint_of(*paths: Path | str) -> str:
+    """A sha256 over the bytes of files, in a memory of a megabyte."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with Path(path).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return digest.hexdigest()
+
+
+def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
+    aside = beside(place)
+    written = 0
+    try:
+        aside.mkdir(parents=True)
+        for size in _write_sides(aside, pairs, tokenizer):
+            written = size
+        if not written:
+            raise RegardError(f"{place}: there are no pairs to store")
+        sync_folder(aside)
+        try:
+            aside.rename(place)
+        except OSError:
+            if not (place / FACTS).is_file():  # else another process was faster
+                raise
+        sync_folder(place.parent)
+    except OSError:
+        with told(place, 2 * written):
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_sides(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[int]:
+    """The bytes written so far, after each chunk and at the end."""
+    kind = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
+    tokens, count = dict.fromkeys(SIDES, 0), 0
+    with ExitStack() as stack:
+        files = {
+            (side, what): stack.enter_context((folder / f"{side}.{what}").open("wb"))
+            for side in SIDES
+            for what in ("ids", "ends")
+        }
+        for some in _chunks(pairs):
+            for side in SIDES:
+                encoded = tokenizer.encode([getattr(pair, side) for pair in some])
+                ends = tokens[side] + np.cumsum([len(ids) for ids in encoded])
+                tokens[side] = int(ends[-1])
+                files[side, "ids"].write(np.array(list(chain(*encoded)), kind).tobytes())
+                files[side, "ends"].write(ends.astype(np.int64).tobytes())
+            count += len(some)
+            yield sum(tokens.values()) * kind.itemsize + 2 * count * 8
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+    facts = {"pairs": count, "tokens": tokens, "dtype": kind.name}
+    write_through(folder / FACTS, json.dumps(facts).encode())
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    left = iter(pairs)
+    while some := list(islice(left, CHUNK)):
+        yield some

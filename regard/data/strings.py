@@ -1,0 +1,82 @@
+"""Random strings and the same strings from behind: what cannot be written without looking back.
+
+The task of the first lab that regard comes from: each letter A … Z is drawn alike, so nothing can
+be guessed, and target letter i is source letter n − 1 − i.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+
+from regard.data.pairs import Pair
+from regard.errors import RegardError
+
+LETTERS = 26
+FIRST = ord("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal(Pair):
+    """A string and the same string from behind."""
+
+    def alignment(self) -> Bool[np.ndarray, "target source"]:
+        """The anti-diagonal: target letter i is source letter n − 1 − i."""
+        return np.eye(len(self.source), dtype=bool)[::-1]
+
+
+class Reversals(Sequence[Pair]):
+    """Strings and their reversals, kept as letters 0 … 25; pairs are made when asked for."""
+
+    def __init__(self, letters: UInt8[np.ndarray, "count length"], name: str = "reverse") -> None:
+        self.letters, self.name = letters, name
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+    @overload
+    def __getitem__(self, place: int) -> Reversal: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, place: int | slice) -> Reversal | list[Pair]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        source = (self.letters[place] + FIRST).tobytes().decode()
+        return Reversal(source, source[::-1], f"{self.name}:{place % len(self) + 1}")
+
+    def __iter__(self) -> Iterator[Reversal]:
+        for row, source in enumerate(self.sources(), 1):
+            yield Reversal(source, source[::-1], f"{self.name}:{row}")
+
+    def sources(self) -> list[str]:
+        """All strings."""
+        count, length = self.letters.shape
+        text = (self.letters + FIRST).tobytes().decode()
+        return [text[start : start + length] for start in range(0, count * length, length)]
+
+    def targets(self) -> list[str]:
+        """All reversals."""
+        return [source[::-1] for source in self.sources()]
+
+
+def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> Reversals:
+    """`count` random strings of `length` letters with their reversals: a pure function of these.
+
+    Fewer strings are the first of more. Other seeds give other strings; at length 10 two of a
+    million are equal with probability 0.4 %, at length 4 and below every set shares some.
+
+    >>> first, second = reversals(2, 5, seed=1)
+    >>> first.source, first.target, second.place
+    ('YRIVY', 'YVIRY', 'reverse:2')
+    >>> first.alignment().astype(int).tolist()[0]
+    [0, 0, 0, 0, 1]
+    """
+    if count < 0 or length < 1 or seed < 0:
+        raise RegardError(
+            "reversals are of a count from 0, a length from 1 and a seed from 0, "
+            f"not {count}, {length} and {seed}"
+        )
+    random = np.random.Generator(np.random.PCG64([seed, length]))
+    return Reversals(random.integers(0, LETTERS, (count, length), np.uint8), name)

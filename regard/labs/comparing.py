@@ -1,0 +1,42 @@
+"""What the labs that compare arms share: progress, and the end in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.labs import Say, Show
+from regard.reports.answer import answer
+from regard.reports.evidence import Arm
+
+if TYPE_CHECKING:
+    from regard.studies.launch import Event
+
+
+def follow(show: Show) -> Callable[["Event"], None]:
+    """Events of single runs as the share of all that is done."""
+    done: dict[tuple[str, int], float] = {}
+
+    def hear(event: "Event") -> None:
+        done[event.arm, event.seed] = event.done
+        show(sum(done.values()), event.total, f"{event.arm}, seed {event.seed} {event.says}")
+
+    return hear
+
+
+def conclude(
+    record: Mapping[str, Any],
+    table: Sequence[str],
+    found: Sequence[Arm],
+    follows: str,
+    say: Say,
+) -> None:
+    """The table, what to look for, the verdict in words, the report, what to try next."""
+    say("\n" + "\n".join(table))
+    if record["claims"]:
+        say("\nWhat to look for:")
+    for claimed in record["claims"]:
+        say(f"  {'✓' if claimed['holds'] else '✗'} {claimed['says']}")
+    say("\nVerdict:")
+    for sentence in answer(record, found):
+        say(f"  {sentence}")
+    say(f"\nreport: {record['report']}")
+    say(f"next:   {follows}")

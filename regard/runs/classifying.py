@@ -1,0 +1,204 @@
+"""A run that puts labels on texts: by a network, or by a baseline that counts words."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard import durable
+from regard.analysis.cost import count_parameters, flops_per_example
+from regard.analysis.record import record, table
+from regard.attention.kernels.choose import using
+from regard.data.batches import pad
+from regard.data.files import read_examples
+from regard.data.tokenizers import Tokenizer
+from regard.errors import RegardError
+from regard.runs.evaluation import Evaluation, Prediction, predictions
+from regard.runs.metrics_log import MetricsLog
+from regard.runs.run import Looked, Run
+from regard.tasks.classification import Classification, truncate
+from regard.tasks.metrics import accuracy, log_loss
+from regard.tasks.settings import ClassificationSettings
+from regard.training.loop import Progress
+from regard.training.memory import peak_mb
+
+if TYPE_CHECKING:
+    from regard.models.baselines import Baseline
+
+
+class ClassifierRun(Run):
+    """A run whose answers are labels."""
+
+    def evaluate(
+        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
+    ) -> Evaluation:
+        """How right the run is: on its test split, as answered at its end, or on a labelled file.
+
+        `text` and `label` name the file's columns where they have no usual name. Errors: the run
+        is not complete; a bad row or an unknown label, by file:line.
+        """
+        self._must_be_complete()
+        if data is None:
+            return Evaluation.parse(
+                self.folder.read(self.folder.predictions),
+                self.labels,
+                str(self.folder.predictions),
+            )
+        settings = self._data_settings
+        examples = read_examples(
+            data, text=text or settings.text or None, label=label or settings.label or None
+        )
+        said = self.probabilities([example.text for example in examples])
+        return Evaluation.judge(self.labels, examples, said)
+
+    @overload
+    def predict(self, texts: str) -> Prediction: ...
+    @overload
+    def predict(self, texts: list[str]) -> list[Prediction]: ...
+    def predict(self, texts: str | list[str]) -> Prediction | list[Prediction]:
+        """The label of a text, or of each of many. The data of the training are not needed."""
+        if isinstance(texts, str):
+            return self.predict([texts])[0]
+        return predictions(self.labels, self.probabilities(texts))
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """(texts, labels), the labels in the order of `labels`."""
+        self._must_be_complete()
+        if self.config.entry.kind == "baseline":
+            return self.baseline.probabilities(list(texts))
+        with self._precision.autocast(), using(self._kernels):
+            said: NDArray[np.floating] = self.task.predict(self.network, list(texts))
+        return said
+
+    def attention(self, text: str) -> list[Looked]:
+        """What each attention layer looks at in a text; nothing of a model without such layers.
+
+        Errors: a baseline, which has no layers; a text without words.
+        """
+        self._must_be_complete()
+        if self.config.entry.kind == "baseline":
+            raise RegardError(f"{self.config.model} counts words; it has no attention to look at")
+        tokens = self.tokens(text)
+        if not tokens:
+            raise RegardError("there is no word to look at in this text")
+        padded, lengths = pad(self.task.encode([text]))
+        with (
+            torch.no_grad(),
+            self._precision.autocast(),
+            using(self._kernels),
+            record(self.network) as recording,
+        ):
+            self.network(padded, lengths)
+            found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+        return [
+            Looked(
+                name,
+                tokens if kept.shape[-1] == len(tokens) else ["[CLS]", *tokens],
+                kept.reshape(-1, *kept.shape[-2:]),
+            )
+            for name, kept in found
+        ]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the run tells apart."""
+        return tuple(self._environment["data"]["labels"])
+
+    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
+        """Of a network, its parameters and operations; of a baseline the numbers it keeps."""
+        if self.config.entry.kind == "baseline":
+            return sum(array.size for array in self.baseline.arrays.values()), None
+        sample = texts[:: max(1, len(texts) // 1000)]
+        length = max(1, round(median(len(ids) for ids in self.task.encode(sample))))
+        parameters = count_parameters(self.network)
+        # torch's counter cannot follow a parameter that is itself an input, as a learned query is
+        return parameters, flops_per_example(self.network.requires_grad_(False), length)
+
+    def about(self) -> dict[str, Any]:
+        """The labels."""
+        return {"labels": list(self.labels)}
+
+    def answer_test(self, task: Classification, model: nn.Module) -> bytes:
+        """What the network says to the test split, judged."""
+        said = task.predict(model, "test")
+        return Evaluation.judge(task.labels, task.test.examples, said).rows()
+
+    def restore_task(self, tokenizer: Tokenizer) -> Classification:
+        """The task with the run's own tokenizer and labels."""
+        return Classification(self._data_settings, tokenizer, self.labels)
+
+    def _work(self, task: Classification) -> Iterator[Progress]:
+        if self.config.entry.kind == "baseline":
+            self._begin(task)
+            yield self._fit(task)
+        else:
+            yield from super()._work(task)
+
+    @cached_property
+    def baseline(self) -> "Baseline":
+        """The fitted baseline."""
+        from regard.models import baselines  # scikit-learn, half a second that networks need not
+
+        self._must_be_complete()
+        durable.read_folder(self.folder.baseline)
+        return baselines.load(self.folder.baseline)
+
+    @property
+    def _data_settings(self) -> ClassificationSettings:
+        return cast(ClassificationSettings, self.config.data)
+
+    def _fit(self, task: Classification) -> Progress:
+        """Fit the baseline, then write it and its answers on the test split."""
+        begun, config, folder = time.monotonic(), self.config, self.folder
+        baseline: "Baseline" = config.entry.build(
+            config.network, vocabulary=0, labels=len(task.labels)
+        )
+        texts = {
+            name: [example.text for example in task.split(name).examples]
+            for name in ("train", "validation", "test")
+        }
+        baseline.fit(texts["train"], task.answers("train"))
+        known = log_loss(baseline.probabilities(texts["train"]), task.answers("train"))
+        held = baseline.probabilities(texts["validation"])
+        answers = task.answers("validation")
+        with TemporaryDirectory() as aside:
+            baseline.save(Path(aside))
+            files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
+        durable.remove_folder(folder.baseline)  # of a process killed after this
+        durable.write_folder(folder.baseline, files)
+        said = baseline.probabilities(texts["test"])
+        judged = Evaluation.judge(task.labels, task.test.examples, said)
+        durable.write_bytes(folder.predictions, judged.rows())
+        seconds, tokens = time.monotonic() - begun, int(task.train.lengths.sum())
+        validation = accuracy(held, answers)
+        progress = Progress(
+            step=1,
+            steps=1,
+            epoch=1.0,
+            loss=known,
+            learning_rate=0.0,
+            tokens=tokens,
+            tokens_per_second=tokens / seconds,
+            seconds=seconds,
+            seconds_left=0.0,
+            validation=validation,
+            validation_loss=log_loss(held, answers),
+            best=validation,
+            peak_mb=peak_mb(),
+        )
+        MetricsLog(folder.metrics).add(progress)
+        return progress
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model sees, as its writer would recognise them."""
+        pieces, settings = self.task.tokenizer.split(text), self._data_settings
+        kept = truncate(range(len(pieces)), settings.length, settings.truncate)
+        return [pieces[place] for place in kept]

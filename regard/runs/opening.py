@@ -1,0 +1,74 @@
+"""A run by its folder: a new one, one to go on with, one that is complete."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard import durable
+from regard.errors import RegardError
+from regard.runs.classifying import ClassifierRun
+from regard.runs.config import CONFIG, Config
+from regard.runs.folder import Folder
+from regard.runs.run import Run
+from regard.runs.writing import WriterRun
+from regard.tasks import TASKS
+
+RUNS: dict[str, type[Run]] = {"classification": ClassifierRun, "sequences": WriterRun}
+
+
+def start(
+    folder: Path | str,
+    task: str = "sentiment",
+    model: str = "transformer",
+    overrides: Sequence[str] = (),
+) -> Run:
+    """A new run in a folder of its own. Errors: there is something already."""
+    path = Path(folder)
+    if (path / CONFIG).exists():
+        raise RegardError(f"{path} holds a run already; open_or_start would go on with it")
+    return open_or_start(path, task, model, overrides)
+
+
+def open_or_start(
+    folder: Path | str,
+    task: str = "sentiment",
+    model: str = "transformer",
+    overrides: Sequence[str] = (),
+) -> Run:
+    """The run in a folder if its settings are these, or a new one in a new folder.
+
+    `overrides` are ``key=value`` settings of task, model and training. Errors: a folder of
+    something else; a run of other settings, each named.
+    """
+    config, place = Config.make(task, model, overrides), Folder(Path(folder))
+    path = place.path
+    if place.holds_something_else():
+        raise RegardError(f"{path} holds something else than a run; give another --out")
+    if not place.begun:  # or one that came to nothing, of a mistake in its settings or data
+        with durable.told(path, 0):
+            path.mkdir(parents=True, exist_ok=True)
+        with place.locked():
+            if not place.begun and not _same(config, path):
+                durable.write_bytes(path / CONFIG, config.toml())
+    if differences := config.differences(Config.read(path)):
+        raise RegardError(
+            f"{path} holds another run: {', '.join(differences)}; "
+            "give another --out, or the same settings to go on"
+        )
+    return _made(path, config)
+
+
+def _made(path: Path, config: Config) -> Run:
+    return RUNS[TASKS[config.task].kind](path, config)
+
+
+def _same(config: Config, path: Path) -> bool:
+    return (path / CONFIG).exists() and (path / CONFIG).read_bytes() == config.toml()
+
+
+def load(folder: Path | str) -> Run:
+    """The run in a folder, to judge it, ask it, or go on with it.
+
+    Errors: no such folder, no run in it.
+    """
+    path = Path(folder)
+    return _made(path, Config.read(path))

@@ -1,0 +1,299 @@
+"""A text in, another text out: strings turned around, dates made uniform, sentences translated."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad, plan_batches
+from regard.data.pairs import Pair, PairCorpus
+from regard.data.parallel import load_pairs
+from regard.data.strings import FIRST, Reversals
+from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.decoding import Limits, Writer, Written, beam, greedy
+from regard.errors import RegardError
+from regard.tasks.sequence_metrics import bleu, exact_match
+from regard.tasks.settings import SequencesSettings
+from regard.tasks.task import Split, Task
+
+METRICS: dict[str, tuple[str, Callable[[Sequence[str], Sequence[str]], float]]] = {
+    "exact": ("exact match", exact_match),
+    "bleu": ("BLEU", lambda said, wanted: bleu(said, wanted) / 100),  # as a share, like the other
+}
+CHUNK = 1_000  # texts tokenised at once
+TEACHING = 50_000  # pairs that a tokenizer learns from, at most: of the first
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A split as token ids of both sides (int32), and the pairs that they come from."""
+
+    source: list[NDArray[np.int32]]
+    target: list[NDArray[np.int32]]
+    pairs: Sequence[Pair]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each pair, both sides and the end of the target."""
+        return np.array(
+            [len(a) + len(b) + 1 for a, b in zip(self.source, self.target, strict=True)]
+        )
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Padded source and target; ``given`` is what the decoder reads, ``wanted`` what it writes."""
+
+    source: Int[Tensor, "batch read"]
+    source_lengths: Int[Tensor, " batch"]
+    given: Int[Tensor, "batch written"]
+    wanted: Int[Tensor, "batch written"]
+    real: Bool[Tensor, "batch written"]
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        """Tokens of each pair, both sides and the end."""
+        return self.source_lengths + self.real.sum(1)
+
+
+class Sequences(Task[PairBatch]):
+    """Pairs of texts, tokenised once by one tokenizer; the words' end is its last number and one.
+
+    Data are read when a split is first asked for. With a saved tokenizer texts can be written
+    without any data.
+    """
+
+    def __init__(self, settings: SequencesSettings, tokenizer: Tokenizer | None = None) -> None:
+        self.settings = settings
+        self.metric = METRICS[settings.metric][0]
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
+
+    @cached_property
+    def corpus(self) -> PairCorpus:
+        """The data as they were found, in three splits."""
+        return load(self.settings)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Learned from both sides of what is trained on."""
+        pairs = islice(self.corpus.train, TEACHING)
+        texts = (text for pair in pairs for text in (pair.source, pair.target))
+        asked = self.settings
+        return train_tokenizer(
+            asked.tokenizer, texts, vocabulary=asked.vocabulary, minimum=asked.minimum
+        )
+
+    @property
+    def end(self) -> int:
+        """The number of the symbol that ends a text."""
+        return len(self.tokenizer)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for."""
+        return {"vocabulary": self.end + 1, "labels": 0}
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data."""
+        found = self.corpus
+        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
+
+    @cached_property
+    def splits(self) -> dict[str, Encoded]:
+        """Splits that were asked for, encoded."""
+        return {}
+
+    def split(self, name: str) -> Encoded:
+        """train, validation or test."""
+        if name not in ("train", "validation", "test"):
+            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        if name not in self.splits:
+            pairs: Sequence[Pair] = getattr(self.corpus, name)
+            self.splits[name] = self._encoded(pairs, cut=name == "train")
+        return self.splits[name]
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Token ids of each text, at most `length` of them."""
+        return [np.array(ids[: self.settings.length], np.int32) for ids in self._ids(texts)]
+
+    def batches(
+        self,
+        split: Split,
+        *,
+        tokens: int,
+        seed: int,
+        epoch: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> list[NDArray[np.int64]]:
+        """Indexes of each batch of an epoch: pairs of similar length, `tokens` with padding."""
+        return plan_batches(
+            self.split(split).lengths,
+            tokens=tokens,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            rank=rank,
+            world=world,
+        )
+
+    def batch(self, split: Split, indexes: NDArray[np.integer]) -> PairBatch:
+        """These pairs of a split as tensors."""
+        encoded = self.split(split)
+        source, source_lengths = pad([encoded.source[i] for i in indexes])
+        targets = [encoded.target[i] for i in indexes]
+        given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
+        wanted, lengths = pad([np.concatenate([ids, [self.end]]) for ids in targets])
+        real = torch.arange(wanted.shape[1]) < lengths[:, None]
+        return PairBatch(source, source_lengths, given, wanted, real)
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Float[Tensor, ""]:
+        """Mean cross entropy of a target's words and its end, in nats, smoothed if asked for.
+
+        Szegedy et al. 2016, section 7: a share of the truth is spread evenly over all words.
+        """
+        return self._loss(model, batch, self.settings.smoothing)
+
+    def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
+        states = model(batch.source, batch.source_lengths, batch.given)
+        to_logits = cast(Callable[[Tensor], Tensor], model.to_logits)
+        logits = to_logits(states[batch.real])  # of real words alone: padding costs nothing
+        return F.cross_entropy(logits.float(), batch.wanted[batch.real], label_smoothing=smoothing)
+
+    @torch.no_grad()
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """The metric of what is written greedily for the first `judged` pairs, and the loss of all.
+
+        The loss is per word, without smoothing.
+        """
+        training = model.training
+        model.eval()
+        try:
+            total = words = 0.0
+            budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
+            for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
+                batch = self.batch(split, indexes)
+                count = int(batch.real.sum())
+                total += float(self._loss(model, batch, 0.0)) * count
+                words += count
+            encoded = self.split(split)
+            chosen = range(min(self.settings.judged, len(encoded)))
+            said = self._write(model, [encoded.source[i] for i in chosen], 1)
+        finally:
+            model.train(training)
+        wanted = [encoded.pairs[i].target for i in chosen]
+        score = METRICS[self.settings.metric][1]
+        return score([self.decode(text[0]) for text in said], wanted), total / max(words, 1)
+
+    def write(
+        self, model: nn.Module, texts: Sequence[str], *, best: int = 1
+    ) -> list[list[Written]]:
+        """What the model writes for each text, by the settings' beam, the best first."""
+        training = model.training
+        model.eval()
+        try:
+            return self._write(model, self.encode(texts), self.settings.beam, best)
+        finally:
+            model.train(training)
+
+    def decode(self, written: Written) -> str:
+        """A text again."""
+        return self.tokenizer.decode(written.tokens)
+
+    def _write(
+        self,
+        model: nn.Module,
+        sources: Sequence[NDArray[np.int32]],
+        size: int,
+        best: int = 1,
+        rows: int = 64,
+    ) -> list[list[Written]]:
+        """Batches of sources of like length, longest first; answers in the order of the sources."""
+        limits = Limits(longest=2 * self.settings.length)
+        order = np.argsort([-len(ids) for ids in sources], kind="stable")
+        found: list[list[Written]] = [[] for _ in sources]
+        writer, device = cast(Writer, model), next(model.parameters()).device
+        for start in range(0, len(order), rows):
+            chosen = order[start : start + rows]
+            source, lengths = pad([sources[i] for i in chosen])
+            asked = (source.to(device), lengths.to(device))
+            if size == 1 and best == 1:
+                texts = [[x] for x in greedy(writer, *asked, end=self.end, limits=limits)]
+            else:
+                texts = beam(
+                    writer,
+                    *asked,
+                    end=self.end,
+                    size=max(size, best),
+                    penalty=self.settings.penalty,
+                    best=best,
+                    limits=limits,
+                )
+            for place, text in zip(chosen, texts, strict=True):
+                found[place] = text
+        return found
+
+    def _encoded(self, pairs: Sequence[Pair], *, cut: bool) -> Encoded:
+        if isinstance(pairs, Reversals) and self.settings.tokenizer == "characters":
+            known = self.tokenizer.encode([chr(FIRST + i) for i in range(26)])
+            rows = np.array(known, np.int32)[:, 0][pairs.letters]
+            return Encoded(list(rows), list(rows[:, ::-1]), pairs)
+        source = [np.array(ids, np.int32) for ids in self._ids(pair.source for pair in pairs)]
+        target = [np.array(ids, np.int32) for ids in self._ids(pair.target for pair in pairs)]
+        most = self.settings.length
+        if cut:
+            kept = [
+                i
+                for i, (a, b) in enumerate(zip(source, target, strict=True))
+                if len(a) <= most and len(b) <= most
+            ]
+            if not kept:
+                raise RegardError(f"no pair has at most {most} tokens on both sides; raise length=")
+            if len(kept) < len(pairs):
+                source, target = [source[i] for i in kept], [target[i] for i in kept]
+                pairs = [pairs[i] for i in kept]
+        return Encoded([ids[:most] for ids in source], target, pairs)
+
+    def _ids(self, texts: Any) -> Iterator[list[int]]:
+        waiting: list[str] = []
+        for text in texts:
+            waiting.append(text)
+            if len(waiting) == CHUNK:
+                yield from self.tokenizer.encode(waiting)
+                waiting = []
+        yield from self.tokenizer.encode(waiting)
+
+
+def load(asked: SequencesSettings) -> PairCorpus:
+    """Pairs by name, made or read, or from files."""
+    return load_pairs(
+        asked.data,
+        target=asked.target,
+        test=asked.test,
+        source_name=asked.source_name,
+        target_name=asked.target_name,
+        data_dir=asked.data_dir or None,
+        letters=asked.letters,
+        validation=asked.validation or None,
+        seed=asked.split_seed,
+        examples=asked.examples,
+    )
+
+
+@lru_cache(maxsize=4)
+def prepare(settings: SequencesSettings) -> Sequences:
+    """The task of these settings; runs in one process share its data and tokens."""
+    return Sequences(settings)

@@ -1,0 +1,109 @@
+"""Pairs as a task: what a batch means, what its loss counts, what is written."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from regard.decoding import Written
+from regard.errors import RegardError
+from regard.models import WRITERS
+from regard.tasks import TASKS
+from regard.tasks.sequences import Sequences, prepare
+from regard.tasks.settings import SequencesSettings
+
+SMALL = SequencesSettings(letters=4, examples=60, judged=7)
+
+
+@pytest.fixture
+def task() -> Sequences:
+    return Sequences(SMALL)
+
+
+def network(task: Sequences, name: str = "lab-6") -> torch.nn.Module:
+    torch.manual_seed(0)
+    entry = WRITERS[name]
+    settings = entry.configure({"width": 8, "hidden": 10, "dropout": 0})
+    return entry.build(settings, **task.sizes)
+
+
+def test_a_batch_reads_what_it_is_to_write_one_word_late(task):
+    batch = task.batch("train", np.array([3, 5]))
+    assert batch.given[:, 0].tolist() == [0, 0]
+    assert torch.equal(batch.given[:, 1:], batch.wanted[:, :-1])
+    assert batch.wanted[:, -1].tolist() == [task.end] * 2
+    pair = task.split("train").pairs[3]
+    assert task.tokenizer.decode(batch.source[0].tolist()) == pair.source
+    assert task.tokenizer.decode(batch.wanted[0, :-1].tolist()) == pair.target == pair.source[::-1]
+    assert batch.lengths.tolist() == [9, 9]
+
+
+def test_strings_encoded_at_once_as_one_by_one(task):
+    split = task.split("validation")
+    texts = [pair.source for pair in split.pairs]
+    for quick, slow in zip(split.source, task.encode(texts), strict=True):
+        assert np.array_equal(quick, slow)
+
+
+def test_the_loss_counts_real_words_alone(task):
+    model, batch = network(task), task.batch("train", np.arange(3))
+    logits = model.to_logits(model(batch.source, batch.source_lengths, batch.given))
+    by_hand = -logits.log_softmax(-1).gather(-1, batch.wanted[..., None]).mean()
+    assert task.loss(model, batch).item() == pytest.approx(by_hand.item(), rel=1e-5)
+    batch.real[1, 2:] = False
+    assert task.loss(model, batch).item() != pytest.approx(by_hand.item(), rel=1e-5)
+
+
+def test_smoothing_spreads_a_share_over_all_words(task):
+    smooth = Sequences(SMALL.model_copy(update={"smoothing": 0.2}), task.tokenizer)
+    model, batch = network(task), task.batch("train", np.arange(3))
+    chances = model.to_logits(model(batch.source, batch.source_lengths, batch.given)).log_softmax(
+        -1
+    )
+    truth = -chances.gather(-1, batch.wanted[..., None]).mean()
+    expected = 0.8 * truth - 0.2 * chances.mean()
+    assert smooth.loss(model, batch).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert smooth.judge(model, "validation")[1] == pytest.approx(
+        task.judge(model, "validation")[1]
+    ), "what is judged is not smoothed"
+
+
+def test_a_judgement_is_metric_and_loss(task):
+    model = network(task).train()
+    metric, loss = task.judge(model, "validation")
+    assert metric == 0
+    assert loss == pytest.approx(math.log(task.end + 1), rel=0.2), "untrained: about uniform"
+    assert model.training
+
+
+def test_answers_come_in_the_order_of_the_texts(task):
+    model, texts = network(task), ["A", "LONGER", "MID", "B"]
+    together = task.write(model, texts)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = task.write(model, [text])
+        assert alone[0].tokens == found[0].tokens
+    three = task.write(model, ["ABC"], best=3)[0]
+    assert len(three) == 3
+    assert task.decode(Written((2, 3), 0.0, 0.0, True)) == task.tokenizer.decode([2, 3])
+
+
+def test_long_pairs_are_left_out_of_training_alone(tmp_path):
+    rows = [f"{'x' * (3 + i % 5)}{i}\t{i}" for i in range(200)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    asked = SequencesSettings(data=str(tmp_path / "pairs.tsv"), length=6, minimum=1)
+    task = Sequences(asked)
+    assert 0 < len(task.split("train")) < len(task.corpus.train)
+    assert max(map(len, task.split("train").source)) <= 6
+    assert len(task.split("test")) == len(task.corpus.test)
+    short = asked.model_copy(update={"length": 1})
+    with pytest.raises(RegardError, match="no pair has at most 1 tokens on both sides"):
+        Sequences(short).split("train")
+
+
+def test_tasks_by_name():
+    assert TASKS["translation"].configure().metric == "bleu"
+    assert TASKS["reverse"].configure({"letters": "3"}).letters == 3
+    assert prepare(SMALL) is TASKS["reverse"].prepare(SMALL)
+    with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
+        Sequences(SMALL).split("dev")
