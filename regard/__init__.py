@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         explain,
         use,
     )
+    from regard.interop.sklearn import KernelRegression
     from regard.runs import load
     from regard.studies.compare import compare
 
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Attended",
     "Attention",
+    "KernelRegression",
     "KeyValueCache",
     "Mask",
     "MultiHeadAttention",
@@ -41,7 +43,11 @@ __all__ = [
     "use",
 ]
 
-_HOMES = {"compare": "regard.studies.compare", "load": "regard.runs"}
+_HOMES = {
+    "KernelRegression": "regard.interop.sklearn",
+    "compare": "regard.studies.compare",
+    "load": "regard.runs",
+}
 
 
 def __getattr__(name: str) -> Any:

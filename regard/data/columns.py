@@ -1,0 +1,210 @@
+"""Numbers from the user's own table: columns of a CSV, TSV or JSON lines file, plain or gzip."""
+
+import json
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from regard.data.files import Lines, _csv_rows, _json_object, _tab_rows, kind_of, open_binary
+from regard.errors import RegardError
+
+#: What a table says where it has no number, in lower case.
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+TOLERATED = 0.2  # the share of rows with a missing number that is left out with a note
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Numbers by named columns, the predicted one last; rows where one was missing are left out.
+
+    `missing` counts those, and `first` says where and what the first of them is.
+    """
+
+    names: Sequence[str]
+    values: Float[np.ndarray, "rows columns"]
+    missing: int = 0
+    first: str = ""
+
+    @property
+    def x(self) -> Float[np.ndarray, "rows x"]:
+        """What is predicted from."""
+        return self.values[:, :-1]
+
+    @property
+    def y(self) -> Float[np.ndarray, "rows"]:
+        """What is predicted."""
+        return self.values[:, -1]
+
+
+def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Columns:
+    """The columns `x` and `y` of a .csv, .tsv or .jsonl file, or .gz of it.
+
+    Without names: all columns whose first entry is a number, the last of them `y`. The first row
+    holds the names, unless it is all numbers: then columns are called 1, 2, …
+
+    Errors: all of `RegardError`, with file:line: a text among numbers, infinity, a column that
+    does not exist, more than a fifth of the rows with a number missing, no rows at all.
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        rows = _objects(lines) if kind == "jsonl" else _table(lines, kind)
+        return _gather(path.name, rows, [name.strip() for name in x], y.strip())
+
+
+Row = tuple[str, Sequence[Any]]  # file:line and the fields
+Rows = tuple[list[str], Iterator[Row]]
+
+
+def _table(lines: Lines, kind: str) -> Rows:
+    """The names of the columns, and the rows."""
+    numbered = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+
+    def checked() -> Iterator[Row]:
+        for number, fields in numbered:
+            here = f"{lines.name}:{number}"
+            if spoiled := lines.complaint() or (fields if isinstance(fields, str) else ""):
+                raise RegardError(f"{here}: {spoiled}")
+            yield here, fields
+
+    rows = checked()
+    first = next(rows, None)
+    if first is None:
+        raise RegardError(f"{lines.name}: holds no rows")
+    here, header = first
+    names = [str(name).strip() for name in header]
+    if all(isinstance(_number(name), float) for name in names):
+        names = [str(i + 1) for i in range(len(header))]
+        return names, _whole(names, _before(first, rows))
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise RegardError(f"{here}: two columns are called {twice!r}; give them names of their own")
+    return names, _whole(names, rows)
+
+
+def _before(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    yield first
+    yield from rows
+
+
+def _whole(names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
+    for here, fields in rows:
+        if len(fields) != len(names):
+            raise RegardError(
+                f"{here}: has {len(fields)} fields where the first row has {len(names)}"
+            )
+        yield here, fields
+
+
+def _objects(lines: Lines) -> Rows:
+    """The same of JSON lines: names are the keys of the first; a key that is not there is null."""
+
+    def checked() -> Iterator[tuple[str, dict[str, Any]]]:
+        for line in lines:
+            if line.strip():
+                row = lines.complaint() or _json_object(line)
+                if isinstance(row, str):
+                    raise RegardError(f"{lines.here}: {row}")
+                yield lines.here, row
+
+    rows = checked()
+    first = next(rows, None)
+    if first is None:
+        raise RegardError(f"{lines.name}: holds no rows")
+    names = list(first[1])
+
+    def fields() -> Iterator[Row]:
+        yield first[0], [first[1][name] for name in names]
+        for here, row in rows:
+            yield here, [row.get(name) for name in names]
+
+    return names, fields()
+
+
+def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
+    """The chosen columns as numbers."""
+    names, rest = rows
+    first = next(rest, None)
+    if first is None:
+        raise RegardError(f"{file}: holds names of columns and no rows")
+    chosen = _chosen(file, names, first, x, y)
+    places = [names.index(name) for name in chosen]
+    kept, missing, where, count = array("d"), 0, "", 0
+    for here, fields in _before(first, rest):
+        count += 1
+        row = []
+        for name, place in zip(chosen, places, strict=True):
+            value = _number(fields[place])
+            if isinstance(value, str):
+                raise RegardError(f"{here}: {value} in column {name!r}, where numbers are needed")
+            if math.isnan(value):
+                where = where or f"{here}: no number in column {name!r}"
+                break
+            row.append(value)
+        else:
+            kept.extend(row)
+            continue
+        missing += 1
+    if missing > TOLERATED * count:
+        raise RegardError(
+            f"{where}; so have {missing} of {count} rows, more than {TOLERATED:.0%}: fill them in "
+            "or leave that column out"
+        )
+    return Columns(chosen, np.array(kept).reshape(-1, len(chosen)), missing, where)
+
+
+def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> Sequence[str]:
+    """The columns to predict from, then the one to predict."""
+    for name in [*x, *([y] if y else [])]:
+        if name not in names:
+            raise RegardError(f"{file}: no column {name!r}; there are {', '.join(names[:12])}")
+    if y and y in x:
+        raise RegardError(f"y={y} is also among x={','.join(x)}: nothing is predicted from itself")
+    twice = next((name for i, name in enumerate(x) if name in x[:i]), None)
+    if twice is not None:
+        raise RegardError(f"x={','.join(x)} names {twice!r} twice")
+    here, fields = first
+    numeric = [
+        name for name, field in zip(names, fields, strict=True)
+        if isinstance(_number(field), float)
+    ]  # fmt: skip
+    if not y:
+        left = [name for name in numeric if name not in x]
+        if not left:
+            raise RegardError(f"{here}: no column of numbers is left to predict; name one by y=")
+        y = left[-1]
+    x = x or [name for name in numeric if name != y]
+    if not x:
+        raise RegardError(f"{here}: no column of numbers to predict {y!r} from; name some by x=a,b")
+    return [*x, y]
+
+
+def _number(field: Any) -> float | str:
+    """A number; NaN where there is none; or what stands there instead, in words."""
+    if isinstance(field, str):
+        text = field.strip()
+        if text.lower() in MISSING:
+            return math.nan
+        try:
+            value = math.nan if "_" in text else float(text)
+        except ValueError:
+            return repr(text if len(text) <= 30 else text[:29] + "…")
+        if math.isnan(value):
+            return repr(text)
+    elif field is None:
+        return math.nan
+    elif isinstance(field, bool) or not isinstance(field, int | float):
+        return json.dumps(field)[:40]
+    else:
+        try:
+            value = float(field)
+        except OverflowError:
+            return "a whole number beyond 1e308"
+    return "infinity" if math.isinf(value) else value

@@ -1,0 +1,1 @@
+"""What regard gives to and takes from other libraries."""

@@ -1,0 +1,148 @@
+"""The estimator: scikit-learn's own checks, units, defined results of odd data, mistakes."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import regard
+from regard.data.curve import curve
+from regard.errors import RegardError
+from regard.interop.sklearn import KernelRegression
+
+CHECKED = [KernelRegression(steps=3), KernelRegression("boxcar"), KernelRegression("k-nearest")]
+CHECKED += [KernelRegression("average")]
+
+
+@parametrize_with_checks(CHECKED)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+def points(count=60, seed=0):
+    found = curve(count, seed)
+    return found.x[:, None], found.y
+
+
+def test_it_is_found_by_name():
+    assert regard.KernelRegression is KernelRegression
+
+
+def test_a_number_is_a_width_in_the_units_of_the_column():
+    x, y = points()
+    for factor in (1.0, 1e3, 1e-6):
+        said = KernelRegression(widths=0.5 * factor).fit(x * factor + 7e4 * factor, y)
+        found = said.predict([[2.0 * factor + 7e4 * factor]])[0]
+        weights = np.exp(-(((x[:, 0] - 2.0) / 0.5) ** 2) / 2)
+        assert found == pytest.approx((weights * y).sum() / weights.sum(), rel=1e-6)
+        assert said.widths_ == pytest.approx([0.5 * factor])
+        assert said.history_ == []
+
+
+def test_learned_widths_follow_the_units_and_beat_the_rule():
+    x, y = points()
+    new, true = points(500, 9)
+    learned = KernelRegression().fit(x, y)
+    rule = KernelRegression(steps=0).fit(x, y)
+    scaled = KernelRegression().fit(1000 * x - 5, 3 * y + 1)
+    assert scaled.widths_ == pytest.approx(1000 * learned.widths_, rel=1e-3)
+    assert rule.widths_ == pytest.approx(x.std() * (4 / 3 / 60) ** 0.2)
+    assert learned.score(new, true) > rule.score(new, true) + 0.05
+    assert len(learned.history_) == 101
+    assert 1 / learned.history_[-1].w[0] == pytest.approx(learned.widths_[0])
+    loss = np.square(rule.leave_one_out() - y).mean()
+    assert learned.history_[0].loss == pytest.approx(loss)
+    assert learned.history_[-1].loss < 0.9 * loss
+
+
+def test_leaving_one_out_is_fitting_without_it():
+    x, y = points(12)
+    said = KernelRegression(widths=0.7).fit(x, y).leave_one_out([3, 8])
+    for i, found in zip((3, 8), said, strict=True):
+        rest = [j for j in range(12) if j != i]
+        alone = KernelRegression(widths=0.7).fit(x[rest], y[rest]).predict(x[i : i + 1])
+        assert found == pytest.approx(alone[0], abs=1e-12)
+
+
+def test_several_outputs_and_columns():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(80, 3))
+    y = np.stack([x[:, 0], -(x[:, 0] ** 2)], 1)
+    model = KernelRegression(widths=[0.5, 2.0, 3.0]).fit(x, y)
+    assert model.predict(x[:7]).shape == (7, 2)
+    one = KernelRegression(widths=[0.5, 2.0, 3.0]).fit(x, y[:, 1])
+    assert model.predict(x[:7])[:, 1] == pytest.approx(one.predict(x[:7]))
+
+
+def test_nothing_in_reach_is_the_mean():
+    x, y = points()
+    for kernel in ("epanechnikov", "boxcar"):
+        model = KernelRegression(kernel, 0.5).fit(x, y)
+        assert model.predict([[100.0]])[0] == pytest.approx(y.mean())
+        assert model.predict([[2.0]])[0] > y.mean() + 0.5
+
+
+def test_constant_columns_and_equal_rows_are_harmless():
+    x, y = points()
+    flat = np.concatenate([x, np.full_like(x, 0.1)], 1)
+    alone, beside = KernelRegression().fit(x, y), KernelRegression().fit(flat, y)
+    assert beside.predict(flat[:5]) == pytest.approx(
+        KernelRegression(widths=beside.widths_[0]).fit(x, y).predict(x[:5])
+    )
+    assert alone.widths_[0] == pytest.approx(beside.widths_[0], rel=0.05)
+    twice = KernelRegression().fit(np.repeat(x, 2, 0), np.repeat(y, 2))
+    assert np.isfinite(twice.predict(x)).all()
+    one = KernelRegression(widths=1.0).fit([[3.0]], [5.0])
+    assert one.predict([[1.0], [3.0]]).tolist() == [5, 5]
+    same = KernelRegression().fit(np.ones((9, 1)), np.arange(9.0))
+    assert same.predict([[1.0]])[0] == pytest.approx(4)
+
+
+def test_cosine_keeps_the_origin():
+    x, y = points()
+    assert KernelRegression("cosine", 1.0).fit(x, y).predict([[3.0]])[0] == pytest.approx(y.mean())
+
+
+def test_many_rows_in_float32_say_the_same():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(9000, 2))
+    y = np.sin(3 * x[:, 0]) + 1e6
+    model = KernelRegression(widths=[0.05, 0.4]).fit(x, y)
+    assert model.predict(x[:1000])[:50] == pytest.approx(model.predict(x[:50]), abs=2e-5)
+
+
+def test_in_a_pipeline_and_a_grid_search():
+    x, y = points()
+    grid = {"kernelregression__n_neighbors": [1, 5, 40]}
+    pipeline = make_pipeline(StandardScaler(), KernelRegression("k-nearest"))
+    found = GridSearchCV(pipeline, grid).fit(x, y)
+    assert found.best_params_["kernelregression__n_neighbors"] == 5
+    theirs = make_pipeline(StandardScaler(), KNeighborsRegressor()).fit(x, y)
+    assert found.predict(x + 0.01) == pytest.approx(theirs.predict(x + 0.01))
+
+
+@pytest.mark.parametrize("widths", [0, -1.0, [1.0, 0.0], math.nan, math.inf])
+def test_widths_are_above_zero(widths):
+    x = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(RegardError, match="widths are above 0 and finite, not"):
+        KernelRegression(widths=widths).fit(x, x[:, 0])
+
+
+def test_mistakes_are_named():
+    x = np.random.default_rng(0).normal(size=(9, 2))
+    for widths, says in (
+        ([1.0, 2.0, 3.0], "one for each of 2 columns, not 3 of them"),
+        ("lern", "numbers above 0 or 'learn', not 'lern'"),
+        ([[1], [2, 3]], "widths are numbers above 0"),
+    ):
+        with pytest.raises(RegardError, match=says):
+            KernelRegression(widths=widths).fit(x, x[:, 0])
+    with pytest.raises(RegardError, match="no kernel is called 'box'; did you mean boxcar"):
+        KernelRegression("box").fit(x, x[:, 0])
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        KernelRegression().fit(x[:1], x[:1, 0])
