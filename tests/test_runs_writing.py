@@ -12,8 +12,8 @@ from regard.data.pairs import Pair
 from regard.errors import RegardError
 from regard.runs.writing import Text, Translations
 
-FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "spread=1", "steps=150", "judged=20",
-       "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip
+FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "spread=1",
+       "steps=150", "judged=20", "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

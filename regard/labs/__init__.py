@@ -65,6 +65,41 @@ _ALL = [
         "What does each rung of attention add to a mean of word vectors? Does word order count?",
         "regard.labs.sentiment",
     ),
+    Lab(
+        "kernel-regression",
+        "How wide should a kernel look, and can attention learn it?",
+        "regard.labs.kernel_regression",
+    ),
+    Lab(
+        "positions",
+        "What does a position tell: the place, the neighbours, beyond the trained length?",
+        "regard.labs.positions",
+    ),
+    Lab(
+        "softmax-gradient",
+        "Why is q·k divided by √d, and which scores need it?",
+        "regard.labs.softmax_gradient",
+    ),
+    Lab(
+        "exploration",
+        "When does one head copy a value or average two, and what do two heads add?",
+        "regard.labs.exploration",
+    ),
+    Lab(
+        "scores",
+        "Which score and which normaliser matter, and where? Recall, sorting, film reviews.",
+        "regard.labs.scores",
+    ),
+    Lab(
+        "complexity",
+        "From which length does which layer pay: convolution, recurrence, attention, its cures?",
+        "regard.labs.complexity",
+    ),
+    Lab(
+        "reverse",
+        "What does attention remember that a single state forgets? Strings, written backwards.",
+        "regard.labs.reverse",
+    ),
 ]
 
 LABS: dict[str, Lab] = {lab.name: lab for lab in _ALL}
