@@ -1,4 +1,4 @@
-"""Words, characters and byte pairs: from texts to numbers and back, by Hugging Face `tokenizers`.
+"""Words, characters, byte pairs, Unigram: from texts to numbers and back, by `tokenizers`.
 
 A tokenizer is trained once, stored as ``tokenizer.json`` in Hugging Face's own format and hashed.
 It has no added tokens: ``[PAD]`` inside a text is text.
@@ -32,6 +32,8 @@ WORD = (
     r"|\d+(?:[.,]\d+)+|[\w&&[^\p{Han}\p{Hiragana}\p{Katakana}]]+|\.{2,}|[^\w\s]"
 )
 LINE_BREAK = r"<br */?>"
+# Where byte pairs are kept apart (Radford et al. 2019, GPT-2): for Unigram's pieces as well.
+PIECES = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 _line_break = re.compile(LINE_BREAK)
 _between_words = re.compile("(?<=[!-~])(?= )")
@@ -61,7 +63,15 @@ TOKENIZERS = {
     "words": Kind("lower case, punctuation apart, contractions cut as in GloVe", _by_spaces),
     "characters": Kind("every Unicode character", _before_spaces),
     "bpe": Kind("byte pairs: any text comes back as it was. Sennrich et al. 2016", _before_spaces),
+    "unigram": Kind(
+        "the likeliest pieces, rare characters by byte: any text comes back. Kudo 2018",
+        _before_spaces,
+    ),
 }
+WHOLE = {"bpe", "unigram"}  # kinds that give any text back, at worst by its bytes
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as Unigram's pieces call them
+COVERAGE = 0.9995  # of a text's characters are Unigram's alphabet, as in SentencePiece (Kudo 2018)
+DECIMALS = 6  # of a Unigram score
 
 
 class Tokenizer:
@@ -105,7 +115,7 @@ class Tokenizer:
 
     def split(self, text: str) -> list[str]:
         """The pieces of one text as its writer would recognise them, one for each id."""
-        if self.kind == "bpe":
+        if self.kind in WHOLE:
             return self.tokens(self.encode([text])[0])
         (text,) = _sound([text])
         return _pieces(self.inner, text)
@@ -113,13 +123,13 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The readable token of each id."""
         names = [self.vocabulary[i] for i in ids]
-        return [_readable(name) for name in names] if self.kind == "bpe" else names
+        return [_readable(self.inner, name) for name in names] if self.kind in WHOLE else names
 
     def decode(self, ids: Sequence[int]) -> str:
-        """A text again. Byte pairs give back what was encoded, words are joined by spaces."""
+        """A text again: byte pairs and Unigram give back what was encoded, words have spaces."""
         names = [self.vocabulary[i] for i in ids if i != PAD]
-        if self.kind == "bpe":
-            return _readable(*names)
+        if self.kind in WHOLE:
+            return _readable(self.inner, *names)
         return (" " if self.kind == "words" else "").join(names)
 
     def to_bytes(self) -> bytes:
@@ -168,8 +178,9 @@ def train_tokenizer(
     """A tokenizer of at most `vocabulary` tokens, each seen `minimum` times in the texts.
 
     Words and characters are numbered by how often they occur, then by alphabet; byte pairs as
-    they were merged, after the 256 bytes (which are always there). The same texts give the same
-    tokenizer.
+    they were merged, after the 256 bytes (which are always there); Unigram pieces by their
+    likelihood, after the 256 bytes, which write the rarest characters (those that occur less than
+    `minimum` times, and 0.05 % of a text). The same texts give the same tokenizer.
 
     >>> words = train_tokenizer("words", ["It isn't bad", "it's bad!"], minimum=1)
     >>> words.vocabulary
@@ -181,12 +192,14 @@ def train_tokenizer(
 
     _one_thread()
     look_up(TOKENIZERS, kind, "tokenizer")
-    least = len(SPECIAL) + (256 if kind == "bpe" else 1)
+    least = len(SPECIAL) + (256 if kind in WHOLE else 1)
     if vocabulary < least:
         raise RegardError(f"a vocabulary of {kind} has at least {least} tokens, not {vocabulary}")
     inner = _pipeline(kind)
     if kind == "bpe":
         inner.model = _byte_pairs(texts, vocabulary, minimum)
+    elif kind == "unigram":
+        inner.model = _unigram(texts, vocabulary, minimum)
     else:
         counts = _count(kind, inner, texts)
         frequent = [token for token, count in counts.items() if count >= minimum]
@@ -205,6 +218,11 @@ def _pipeline(kind: str) -> Any:
         inner = Tokenizer(models.BPE())
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         inner.decoder = decoders.ByteLevel()
+        return inner
+    if kind == "unigram":
+        inner = Tokenizer(models.Unigram())
+        inner.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
+        inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
         return inner
     inner = Tokenizer(models.WordLevel(unk_token=SPECIAL[1]))
     if kind == "characters":
@@ -253,9 +271,56 @@ def _byte_pairs(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
     )
     teacher = _pipeline("bpe")  # training adds special tokens to it, so its model moves out
     with _panics("byte pairs could not be learned"):
-        teacher.train_from_iterator((_sound([text])[0] for text in texts), trainer)
+        teacher.train_from_iterator(_sound_each(texts), trainer)
     learned = json.loads(teacher.to_str())["model"]
     return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
+
+
+def _unigram(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
+    """The pieces that make the texts likeliest, in a model that writes the rest by its bytes."""
+    from tokenizers import models
+
+    from regard.data.unigram import learn_pieces
+
+    certain = [(token, 0.0) for token in (*SPECIAL, *BYTES)]
+    room = vocabulary - len(certain)
+    chunks = Counter(chunk for text in _sound_each(texts) for chunk in _before_spaces(text))
+    alphabet = _alphabet(chunks, minimum, most=room)
+    words = _words(chunks, alphabet)
+    scores = {p: round(score, DECIMALS) for p, score in learn_pieces(words, alphabet, room).items()}
+    pieces = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return models.Unigram([*certain, *pieces], unk_id=UNKNOWN, byte_fallback=True)
+
+
+def _alphabet(chunks: Counter[str], minimum: int, most: int) -> set[str]:
+    """The characters that pieces are made of: the frequent ones, which cover nearly all texts."""
+    counts: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for character in chunk:
+            counts[character] += count
+    alphabet: set[str] = set()
+    left = (1 - COVERAGE) * counts.total()
+    uncovered = counts.total()
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if count < minimum or uncovered <= left or len(alphabet) >= most:
+            break
+        alphabet.add(character)
+        uncovered -= count
+    return alphabet
+
+
+def _words(chunks: Counter[str], alphabet: set[str]) -> Counter[str]:
+    """What pieces are learned from: chunks cut as `PIECES` does, and at unknown characters."""
+    inner = _pipeline("unigram")
+    words: Counter[str] = Counter()
+    with _panics("the texts could not be cut into words"):
+        for chunk, count in chunks.items():
+            known = "".join(c if c in alphabet else "\n" for c in chunk)
+            for piece in _pieces(inner, known):
+                for word in piece.split("\n"):
+                    words[word] += count
+    del words[""]
+    return words
 
 
 def _pieces(inner: Any, text: str) -> list[str]:
@@ -264,15 +329,17 @@ def _pieces(inner: Any, text: str) -> list[str]:
     return [piece for piece, _ in inner.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def _readable(*names: str) -> str:
-    from tokenizers import decoders
-
-    return str(decoders.ByteLevel().decode(list(names)))
+def _readable(inner: Any, *names: str) -> str:
+    return str(inner.decoder.decode(list(names)))
 
 
 def _sound(texts: list[str]) -> list[str]:
     """Texts without half surrogate pairs, which no UTF-8 text has but a command line may."""
     return [text if text.isascii() else text.encode(errors="replace").decode() for text in texts]
+
+
+def _sound_each(texts: Iterable[str]) -> Iterator[str]:
+    return (_sound([text])[0] for text in texts)
 
 
 def _one_thread() -> None:

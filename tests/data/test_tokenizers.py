@@ -7,7 +7,15 @@ from collections import Counter
 import pytest
 import tokenizers
 
-from regard.data.tokenizers import PAD, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.data.tokenizers import (
+    BYTES,
+    PAD,
+    TOKENIZERS,
+    UNKNOWN,
+    WHOLE,
+    Tokenizer,
+    train_tokenizer,
+)
 from regard.errors import RegardError
 
 TEXTS = [
@@ -64,14 +72,75 @@ def random_texts(count, seed):
     return ["".join(character() for _ in range(chance.randint(0, 40))) for _ in range(count)]
 
 
-def test_byte_pairs_give_every_text_back():
-    pairs = trained("bpe", vocabulary=400)
-    texts = [*random_texts(2000, 1), "[PAD] [UNK]", "", " ", "  two  spaces \n\n\t end "]
-    assert [pairs.decode(ids) for ids in pairs.encode(texts)] == texts
-    assert UNKNOWN not in {i for ids in pairs.encode(texts) for i in ids}
-    assert "".join(pairs.split("It isn't bad")) == "It isn't bad"
-    assert pairs.tokens(pairs.encode(["the end"])[0])[-1] == " end"
-    assert len(pairs.split("wonderful")) < len("wonderful")
+def any_texts(count, seed):
+    """Strings over all of Unicode, each character as likely; half surrogates are no text."""
+    chance = random.Random(seed)
+    points = [chance.randrange(0x110000 - 0x800) for _ in range(12 * count)]
+    text = "".join(chr(point if point < 0xD800 else point + 0x800) for point in points)
+    cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("kind", sorted(WHOLE))
+def test_pieces_of_bytes_give_every_text_back(kind):
+    pieces = trained(kind, vocabulary=400)
+    texts = [*any_texts(10_000, 1), *random_texts(2000, 1)]
+    texts += ["[PAD] [UNK]", "", " ", "  two  spaces \n\n\t end ", "Ġ Ċ ▁ \0", "ﬁ e\u0301 é"]
+    encoded = pieces.encode(texts)
+    assert [pieces.decode(ids) for ids in encoded] == texts
+    assert not {PAD, UNKNOWN} & {i for ids in encoded for i in ids}
+    assert "".join(pieces.split("It isn't bad")) == "It isn't bad"
+    assert pieces.tokens(pieces.encode(["the the"])[0])[-1] == " the"
+    assert len(pieces.split("It isn't bad")) < len("It isn't bad")
+
+
+def test_chinese_without_spaces_is_cut_into_words():
+    words = (
+        "喜欢 讨厌 看见 买了 写过 听说 这部 那部 电影 故事 小说 音乐 戏剧 词典 我们 他们".split()
+    )
+    chance = random.Random(1)
+    texts = ["".join(chance.choices(words, k=8)) + "。" for _ in range(600)]
+    unigram = trained("unigram", texts, vocabulary=258 + 17 + len(set("".join(texts))))
+    assert unigram.split("他们喜欢那部小说。") == ["他们", "喜欢", "那部", "小说", "。"]
+    assert unigram.split("鲁") == ["�"] * 3
+    for kind in WHOLE:
+        pieces = trained(kind, texts, vocabulary=310)
+        for text in ("我们喜欢那部小说。", "他们看故事，鲁迅"):
+            assert pieces.decode(pieces.encode([text])[0]) == text
+
+
+def test_unigram_takes_the_likeliest_pieces():
+    unigram = trained("unigram", ["hug pug pun bun hugs"] * 10, vocabulary=270)
+    scores = dict(json.loads(unigram.to_bytes())["model"]["vocab"])
+    learned = list(scores.items())[258:]
+    assert learned == sorted(learned, key=lambda item: (-item[1], item[0]))
+    assert all(score == round(score, 6) < 0 for _, score in learned)
+
+    def ways(word):
+        yield from ([word[:i], *rest] for i in range(1, len(word)) for rest in ways(word[i:]))
+        yield [word]
+
+    def likelihood(pieces):
+        return sum(scores.get(piece, -1e9) for piece in pieces)
+
+    for word in ("hug", "hugs", "pugs", "bunhug"):
+        best = max(map(likelihood, ways(word)))
+        assert likelihood(unigram.split(word)) == pytest.approx(best, abs=1e-9)
+
+
+def test_unigram_writes_rare_characters_by_bytes():
+    texts = ["abab ab abc"] * 9 + ["é"]
+    unigram = trained("unigram", texts, vocabulary=270)
+    assert unigram.vocabulary[2:258] == BYTES
+    assert unigram.tokens(unigram.encode(["abé"])[0]) == ["ab", "�", "�"]
+    assert "é" in trained("unigram", texts, vocabulary=270, minimum=1).vocabulary
+    rare = "".join(map(chr, range(0x4E00, 0x4E64))) * 2
+    frequent = trained("unigram", ["a" * 500_000, rare], vocabulary=400).vocabulary[258:]
+    assert "a" in frequent
+    assert not set(frequent) & set(rare)
+    assert len(trained("unigram", texts, vocabulary=258)) == 258
+    text = "<0x41> <0xC3><0xA9> é"
+    assert unigram.decode(unigram.encode([text])[0]) == text
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -125,7 +194,7 @@ def test_training_is_the_same_in_every_process():
         for seed in (1, 2)
     ]
     assert runs[0].stdout == runs[1].stdout
-    assert len(set(json.loads(runs[0].stdout.replace("'", '"')))) == 3
+    assert len(set(json.loads(runs[0].stdout.replace("'", '"')))) == len(TOKENIZERS)
     assert runs[0].stderr == ""
 
 
@@ -148,6 +217,9 @@ def test_what_cannot_be_trained():
         trained("words", ["one two three"])
     with pytest.raises(RegardError, match="at least 258 tokens, not 100"):
         trained("bpe", vocabulary=100)
+    with pytest.raises(RegardError, match="at least 258 tokens, not 200"):
+        trained("unigram", vocabulary=200)
+    assert len(trained("unigram", ["", ""])) == 258
 
 
 def change(content, **parts):
