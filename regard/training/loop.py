@@ -112,6 +112,7 @@ class Training:
         self.optimizer = AdamW(model, settings.weight_decay)
         self.state = State()
         self.best: Tensors = {}
+        self.mean: Tensors = weights(model) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task)
         self.begun = time.monotonic()
 
@@ -172,6 +173,7 @@ class Training:
             )
         self.optimizer.step(rate)
         state.step += 1
+        self.follow()
         state.position += 1
         state.tokens += int(batch.lengths.sum())
         state.loss = SMOOTH * state.loss + (1 - SMOOTH) * value
@@ -204,14 +206,44 @@ class Training:
     def validate(self) -> tuple[float, float]:
         """Metric and loss on the validation split; keeps the weights if they are the best yet."""
         state = self.state
-        with self.precision.autocast():
+        with self.judged_weights(), self.precision.autocast():
             metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
-        if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
-            state.best, state.best_loss, state.best_step, state.worse = metric, loss, state.step, 0
-            self.best = weights(self.model)
-        else:
-            state.worse += 1
+            if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
+                state.best, state.best_loss, state.worse = metric, loss, 0
+                state.best_step = state.step
+                self.best = weights(self.model)
+            else:
+                state.worse += 1
         return metric, loss
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the running mean of the weights, if there is one, towards the weights.
+
+        θ̄ ← a·θ̄ + (1 − a)·θ, a = min(average, (1 + t)/(10 + t)): at first the mean is short, so
+        that the random first weights are soon forgotten. Polyak & Juditsky 1992; Tarvainen &
+        Valpola 2017.
+        """
+        if not self.mean:
+            return
+        step, now = self.state.step, dict(self.model.named_parameters())
+        share = 1 - min(self.settings.average, (1 + step) / (10 + step))
+        names = [name for name in self.mean if name in now]
+        old, new = [self.mean[name] for name in names], [now[name] for name in names]
+        torch._foreach_lerp_(old, new, share)
+
+    @contextmanager
+    def judged_weights(self) -> Iterator[None]:
+        """Inside, the model has the running mean of its weights, if there is one."""
+        if not self.mean:
+            yield
+            return
+        trained = weights(self.model)
+        load_weights(self.model, self.mean)
+        try:
+            yield
+        finally:
+            load_weights(self.model, trained)
 
     def save_due(self, saved: float) -> bool:
         """Whether to save after this step. It changes nothing in the results."""
@@ -228,6 +260,7 @@ class Training:
             "model": weights(self.model),
             "optimizer": self.optimizer.state(),
             "best": self.best,
+            **({"mean": self.mean} if self.mean else {}),
         }
         state = asdict(self.state)
         if not self.best:
@@ -241,6 +274,7 @@ class Training:
             return f"{says} It begins anew." if says else ""
         self.state = State(**found.state)
         self.best = dict(found.tensors["best"])
+        self.mean = dict(found.tensors.get("mean", {}))
         load_weights(self.model, found.tensors["model"])
         self.optimizer.load(dict(found.tensors["optimizer"]))
         return f"{says} Resumed from step {found.step}.".strip()

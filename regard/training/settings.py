@@ -46,6 +46,13 @@ class TrainingSettings(Settings):
         0.01, ge=0, description="of matrices; embeddings, norms and biases have none"
     )
     clip: float = Field(1.0, ge=0, description="largest norm of a gradient; 0 leaves it")
+    average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="judge and keep a running mean of the weights, so much of it old at each "
+        "step, such as 0.999; 0: the weights themselves",
+    )
     batch_tokens: int = Field(
         0,
         ge=0,

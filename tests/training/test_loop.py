@@ -9,7 +9,8 @@ import torch
 
 from regard.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
-from regard.training.loop import Progress, fitting_batch, step_seed, train
+from regard.training.loop import Progress, Training, fitting_batch, step_seed, train
+from regard.training.precision import Precision
 from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
 from .toys import Bag, Toy
@@ -77,6 +78,33 @@ def test_resume_reaches_the_same_bits(tmp_path: Path, stop: int) -> None:
         assert rest[0].step == saved + 1
         assert rest[0].note == f"Resumed from step {saved}."
         assert rest[1].note == ""
+
+
+def test_the_running_mean_is_what_is_judged_and_kept(tmp_path: Path) -> None:
+    plain, model = Bag(), Bag()
+    asked = settings(average=0.8, evaluate_every=100, epochs=2)
+    training = Training(model, Toy(), asked, Precision("fp32", "asked for"))
+    mean, step = weights(model), 0
+    for _ in training.run():  # the trained weights themselves, step by step, beside it
+        step += 1
+        keep = min(0.8, (1 + step) / (10 + step))
+        now = weights(model)
+        mean = {k: keep * mean[k] + (1 - keep) * now[k] for k in mean}
+    for name, value in weights(model).items():
+        torch.testing.assert_close(value, mean[name])
+    run(plain, epochs=2, evaluate_every=100)
+    assert not same(plain, model)
+
+
+def test_a_running_mean_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    whole, resumed = Bag(), Bag(seed=99)
+    run(whole, average=0.8)
+    checkpoints = Checkpoints(tmp_path)
+    stopped = settings(average=0.8, save_every=3)
+    for _ in islice(train(Bag(), Toy(), stopped, checkpoints), 9):
+        pass
+    run(resumed, checkpoints, average=0.8, save_every=3)
+    assert same(whole, resumed)
 
 
 def test_saving_changes_nothing(tmp_path: Path) -> None:
