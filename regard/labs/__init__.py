@@ -63,37 +63,37 @@ _ALL = [
     Lab(
         "sentiment",
         "What does each rung of attention add to a mean of word vectors? Does word order count?",
-        "regard.labs.sentiment",
+        "regard.labs.sentiment.lab",
     ),
     Lab(
         "kernel-regression",
         "How wide should a kernel look, and can attention learn it?",
-        "regard.labs.kernel_regression",
+        "regard.labs.kernel_regression.lab",
     ),
     Lab(
         "positions",
         "What does a position tell: the place, the neighbours, beyond the trained length?",
-        "regard.labs.positions",
+        "regard.labs.positions.lab",
     ),
     Lab(
         "softmax-gradient",
         "Why is q·k divided by √d, and which scores need it?",
-        "regard.labs.softmax_gradient",
+        "regard.labs.softmax_gradient.lab",
     ),
     Lab(
         "exploration",
         "When does one head copy a value or average two, and what do two heads add?",
-        "regard.labs.exploration",
+        "regard.labs.exploration.lab",
     ),
     Lab(
         "scores",
         "Which score and which normaliser matter, and where? Recall, sorting, film reviews.",
-        "regard.labs.scores",
+        "regard.labs.scores.lab",
     ),
     Lab(
         "complexity",
         "From which length does which layer pay: convolution, recurrence, attention, its cures?",
-        "regard.labs.complexity",
+        "regard.labs.complexity.lab",
     ),
     Lab(
         "reverse",

@@ -226,7 +226,8 @@ class Training:
         """
         if not self.mean:
             return
-        step, now = self.state.step, dict(self.model.named_parameters())
+        step = self.state.step
+        now: Tensors = dict(self.model.named_parameters())
         share = 1 - min(self.settings.average, (1 + step) / (10 + step))
         names = [name for name in self.mean if name in now]
         old, new = [self.mean[name] for name in names], [now[name] for name in names]

@@ -84,9 +84,8 @@ def test_the_running_mean_is_what_is_judged_and_kept(tmp_path: Path) -> None:
     plain, model = Bag(), Bag()
     asked = settings(average=0.8, evaluate_every=100, epochs=2)
     training = Training(model, Toy(), asked, Precision("fp32", "asked for"))
-    mean, step = weights(model), 0
-    for _ in training.run():  # the trained weights themselves, step by step, beside it
-        step += 1
+    mean = weights(model)
+    for step, _ in enumerate(training.run(), 1):  # the trained weights themselves, beside it
         keep = min(0.8, (1 + step) / (10 + step))
         now = weights(model)
         mean = {k: keep * mean[k] + (1 - keep) * now[k] for k in mean}

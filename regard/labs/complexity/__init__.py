@@ -1,0 +1,1 @@
+"""From which length does which layer pay?"""

@@ -1,0 +1,165 @@
+"""From which length does which layer pay? Convolution, recurrence, attention and two cures of n².
+
+Operations are counted and held against the table of Vaswani et al. 2017 (table 1); time and memory
+are measured; what must wait for what is read off the graph of the gradients.
+"""
+
+import math
+from typing import Any
+
+import torch
+
+from regard.analysis.growth import shares
+from regard.labs import Order, Say, Show
+from regard.labs.complexity.fits import Crossing, Fit, cross, fit, rounded
+from regard.labs.complexity.layers import LAYERS
+from regard.labs.complexity.measures import (
+    CHAINS,
+    PATHS,
+    ComplexitySettings,
+    Measured,
+    measure,
+)
+from regard.labs.complexity.report import sections
+from regard.labs.finding import Finding, claim, conclude, settings_for
+
+Claims = list[dict[str, Any]]
+TOLERANCE = 0.05
+#: Who is asked to undercut whom.
+PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
+
+
+def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+    """Count, measure, compare; the JSON object.
+
+    Errors: settings that do not fit; a width that does not divide into the heads.
+    """
+    settings = settings_for(order, ComplexitySettings)
+    settings.check()
+    measured = measure(settings, lambda done, what: show(round(100 * done), 100, what))
+    fits = {name: fit(measured, name) for name in LAYERS}
+    crossings = [cross(measured, *pair) for pair in PAIRS]
+    follows = "regard lab complexity d=256 lengths=128,512,2048 batch=4"
+    finding = Finding(
+        answer(measured, fits, crossings),
+        sections(measured, fits, crossings),
+        claims(measured, fits),
+        follows if not order.overrides else "regard bench attention --quick",
+    )
+    return conclude("complexity", order, finding, say)
+
+
+def claims(measured: Measured, fits: dict[str, Fit]) -> Claims:
+    """What to look for; all of it counted, so that it is the same on every machine."""
+    return [*orders(fits), *whole_layer(measured), *chains(measured), *paths(measured)]
+
+
+def orders(fits: dict[str, Fit]) -> Claims:
+    """Each layer's exponents beside the table's."""
+    found = []
+    for name, fitted in fits.items():
+        if not math.isfinite(fitted.counted[0]):
+            continue
+        where = f" (from n = {fitted.lengths[0]:,} on)" if name == "window" else ""
+        off = fitted.off
+        says = f"{name}: counted operations grow as {fitted.says}{where}; {fitted.order} says "
+        says += f"{fitted.table_says}: at most {off:.3f} apart"
+        found.append(claim(says, off, off <= TOLERANCE))
+    return found
+
+
+def whole_layer(measured: Measured) -> Claims:
+    """The layer with its projections is 4nd² + 2n²d: its coefficients, fitted."""
+    settings, (over_n, over_d) = measured.settings, measured.counted.whole
+    sizes = [(n, settings.d) for n in settings.lengths]
+    sizes += [(settings.middle, d) for d in settings.widths]
+    terms = [[n * d**2 for n, d in sizes], [n**2 * d for n, d in sizes]]
+    a, b = shares(terms, [*over_n, *over_d])
+    says = f"self-attention with its four projections counts {a:.2f}·nd² + {b:.2f}·n²d "
+    says += "multiplications with their additions: 4nd² + 2n²d, so that the projections are "
+    says += f"the larger part below n = 2d = {2 * settings.d}"
+    off = max(abs(a - 4), abs(b - 2))
+    return [claim(says, a, off <= TOLERANCE)]
+
+
+def chains(measured: Measured) -> Claims:
+    """What must wait: the RNN's chain grows with n, the others' do not."""
+    found, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
+    per_step = {name: (chain[-1] - chain[0]) / span for name, chain in found.items()}
+    others = max(value for name, value in per_step.items() if name != "rnn")
+    return [
+        claim(
+            f"rnn: every position adds {per_step['rnn']:.2f} operations that must wait for the one "
+            f"before ({found['rnn'][-1]} in a row at n = {CHAINS[-1]}): O(n)",
+            per_step["rnn"],
+            per_step["rnn"] >= 1,
+        ),
+        claim(
+            f"all others: a position adds {others:.2f} (at every n: "
+            + ", ".join(f"{name} {found[name][-1]}" for name in found if name != "rnn")
+            + "): O(1)",
+            others,
+            others == 0,
+        ),
+    ]
+
+
+def paths(measured: Measured) -> Claims:
+    """Layers or steps between the two ends."""
+    found, settings = measured.waiting.paths, measured.settings
+    n, far, kernel = PATHS[-1], PATHS[-1] - 1, settings.kernel
+    reach = kernel // 2
+    expected = {
+        "cnn": math.ceil(far / reach),
+        "dilated cnn": layers_of(kernel, n),
+        "rnn": n,
+        "self-attention": 1,
+        "linformer": 1,
+        "window": math.ceil(far / settings.window),
+    }
+    formula = {
+        "cnn": f"layers, (n − 1)/{reach} rounded up: O(n/k)",
+        "dilated cnn": f"layers, log of n to the base {kernel} rounded up: O(log_k n)",
+        "rnn": "steps, n: O(n)",
+        "self-attention": "layer: O(1)",
+        "linformer": "layer: O(1)",
+        "window": f"layers, (n − 1)/{settings.window} rounded up: O(n/w)",
+    }
+    return [
+        claim(
+            f"{name}: the last output of {n} sees the first input after {value[-1]:g} "
+            f"{formula[name]}",
+            value[-1],
+            value[-1] == expected[name],
+        )
+        for name, value in found.items()
+    ]
+
+
+def layers_of(kernel: int, n: int) -> int:
+    """Causal layers whose dilation grows ``kernel``-fold until they reach n places."""
+    count = 0
+    while kernel**count < n:
+        count += 1
+    return count
+
+
+def answer(measured: Measured, fits: dict[str, Fit], crossings: list[Crossing]) -> str:
+    """The result in a few sentences."""
+    settings, how = measured.settings, measured.last
+    said = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in crossings)
+    off = max(fitted.off for fitted in fits.values())
+    threads = torch.get_num_threads()
+    top = settings.lengths[-1]
+    faster = ", ".join(
+        f"{name} {rounded(1 / measured.ratios(how, name, 'self-attention')[-1].median)}"
+        for name in LAYERS
+        if name != "self-attention"
+    )
+    whole = "with its projections" if settings.projections else "without projections"
+    return (
+        f"Here ({threads} thread{'s' * (threads > 1)}, float32, d = {settings.d}, batch "
+        f"{settings.batch}, {how}, attention {whole}), each is faster than self-attention: {said}. "
+        f"How many times as fast at n = {top:,}: {faster}. Counted operations grow as the "
+        f"table says, exponents at most {off:.3f} apart."
+    )

@@ -1,0 +1,1 @@
+"""What one head can do, and what two add."""

@@ -1,0 +1,1 @@
+"""How wide should a kernel look, and can attention learn it?"""

@@ -1,0 +1,287 @@
+"""Kernel regression: attention with one number to learn, on a noisy sine or a table of one's own.
+
+f(x) = Σᵢ K(x, xᵢ) yᵢ / Σᵢ K(x, xᵢ), Nadaraya 1964, Watson 1964: x asks, the xᵢ that were seen are
+the keys, their yᵢ the values. The settings of the built-in points are those of Dive into Deep
+Learning, section 11.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from regard.labs import Order, Say, Show
+from regard.labs.finding import Finding, claim, conclude, settings_for
+from regard.labs.kernel_regression import memory as kernel_memory
+from regard.labs.kernel_regression import pictures as kernel_pictures
+from regard.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab, compute
+from regard.labs.kernel_regression.points import KernelRegressionSettings, load
+from regard.models.kernel_regression import KERNELS
+from regard.reports.findings import Cell, Section, Table
+from regard.reports.scales import duration, number
+from regard.studies.statistics import Difference, arm_interval, judge
+
+NAME = "kernel-regression"
+LOOP = 40  # held-out points of the double loop
+
+
+def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+    """Fit every arm, search, count a million keys, write the report; the JSON object."""
+    how = settings_for(order, KernelRegressionSettings)
+    points = load(how)
+    rows, held = len(points.x), len(points.new_x)
+    say(f"{rows:,} points to learn from, {held:,} held out; {', '.join(points.names)} → "
+        f"{points.target}")  # fmt: skip
+    for note in points.notes:
+        say(f"note: {note}")
+    lab = compute(points, how, show)
+    table = judged(lab)
+    sections = [first_section(lab, table), learning_section(lab)]
+    claims = [parity(lab), *claims_of(lab)]
+    if points.x.shape[1] > 1:
+        sections.append(columns_section(lab))
+    sections.append(kernels_section(lab))
+    if how.keys:
+        show(1, 1, f"{how.keys:,} keys")
+        section, found = many_keys(how.keys)
+        sections.append(section)
+        claims.append(found)
+    return conclude(NAME, order, finding(lab, table, sections, claims), say)
+
+
+def parity(lab: Lab) -> dict[str, Any]:
+    """Row K2: the Gaussian by attention beside a double loop in float64."""
+    points, said = lab.points, lab.fitted[lab.fixed].said[:LOOP]
+    worst = 0.0
+    for x, found in zip(points.new_x[:LOOP], said, strict=True):
+        scores = [-sum(((a - b) / h) ** 2 for a, b, h in zip(x, key, points.unit, strict=True)) / 2
+                  for key in points.x.tolist()]  # fmt: skip
+        top = max(scores)
+        weights = [np.exp(score - top) for score in scores]
+        total = sum(w * y for w, y in zip(weights, points.y.tolist(), strict=True))
+        worst = max(worst, abs(total / sum(weights) - found))
+    relative = worst / (float(np.abs(points.y).max()) or 1.0)
+    exact = "differs from a double loop in float64 by at most"
+    return claim(f"attention with the Gaussian score {exact} {worst:.1e}", worst, relative <= 1e-6)
+
+
+def claims_of(lab: Lab) -> list[dict[str, Any]]:
+    """Row K3, and what leaving one out is for."""
+    (difference,) = compared(lab, [(LEARNED, lab.fixed)])
+    found = [claim(
+        f"the learned w beats w = {lab.how.w:g} on what was held out: {percent(lab, LEARNED)} % of "
+        f"the variance of {lab.points.target} is left, not {percent(lab, lab.fixed)} %",
+        difference.mean, difference.low > 0,
+    )]  # fmt: skip
+    if len(lab.w) == 1:
+        ratio = lab.w[0] / lab.grid.best[0]
+        found.append(claim(
+            f"the learned w is within 10 % of the best of {len(lab.grid.tried)} on a grid: "
+            f"{lab.w[0]:.3g} beside {lab.grid.best[0]:.3g}, {ratio - 1:+.1%}".replace("-", "−"),
+            ratio, 1 / 1.1 <= ratio <= 1.1,
+        ))  # fmt: skip
+    else:
+        found.append(claim(
+            f"the leave-one-out error of the learned w is within 2 % of the best of "
+            f"{len(lab.grid.tried)} on a grid: {lab.grid.ratio:.3f} times it",
+            lab.grid.ratio, lab.grid.ratio <= 1.02,
+        ))  # fmt: skip
+    return found
+
+
+def many_keys(keys: int) -> tuple[Section, dict[str, Any]]:
+    """A million keys: seconds and memory, and a quarter of them beside it."""
+    costs = [kernel_memory.measure(count) for count in (max(1, keys // 4), keys)]
+    few, many = costs
+    growth = float(np.log(max(many.extra_mb, 1e-9) / max(few.extra_mb, 1e-9)))
+    growth /= float(np.log(many.keys / few.keys)) or 1.0
+    rows: list[list[Cell]] = [
+        [f"{c.keys:,}", c.seconds, c.extra_mb, 1e6 * c.extra_mb / c.keys] for c in costs
+    ]
+    whole = 4e-6 * kernel_memory.QUERIES * keys
+    table = Table(
+        f"{kernel_memory.QUERIES:,} queries at once",
+        ["keys", "seconds", "MB beside the inputs", "bytes a key"],
+        rows,
+        f"The table of weights alone would take {number(whole)} MB.",
+    )
+    says = (
+        "Each query looks at every key, but the weights are never all there: torch's fused kernel "
+        "goes over the keys block by block. So memory grows with the keys, not with the pairs."
+    )
+    found = claim(
+        f"{many.keys:,} keys fit in O(n) memory: {many.seconds:.2g} s and {many.extra_mb:.0f} MB "
+        f"beside the inputs, growing with the keys to the power {growth:.2f}",
+        many.extra_mb, growth <= 1.1,
+    )  # fmt: skip
+    return Section("Many keys", [says], tables=[table]), found
+
+
+def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
+    """Pairs of arms, by what they leave unexplained at each held-out point; a positive mean is
+    the first one's lead."""
+    gains = {name: -lab.errors(name)[None] for pair in pairs for name in pair}
+    return [replace(found, unit="of the variance") for found in judge(gains, pairs)]
+
+
+def percent(lab: Lab, name: str) -> str:
+    """What an arm leaves of y's variance, in percent."""
+    return f"{100 * lab.errors(name).mean():.1f}"
+
+
+def judged(lab: Lab) -> Table:
+    """Every arm with its error and interval, the least first."""
+    rows: list[list[Cell]] = []
+    several = lab.points.x.shape[1] > 1
+    for name, fitted in lab.fitted.items():
+        mean, low, high = arm_interval(lab.errors(name)[None])
+        widthless = name in (AVERAGE, "cosine", "k-nearest")
+        widths = [] if widthless else getattr(fitted.model, "widths_", [])
+        w = [1 / float(h) for h in widths] or [np.nan]
+        said: Cell = ", ".join(map(number, w)) if several else w[0]
+        cells: list[Cell] = [
+            100 * mean,
+            100 * low,
+            100 * high,
+            said,
+            fitted.seconds,
+            fitted.arm.chosen,
+        ]
+        rows.append([name, *cells])
+    rows.sort(key=lambda row: float(row[1]))
+    return Table(
+        f"What is left of the variance of {lab.points.target} at {len(lab.points.new_y):,} "
+        "held-out points, %",
+        ["arm", "left %", "low", "high", "w", "seconds", "chosen"],
+        rows,
+        "Mean square error over the variance of y; 95 % intervals from t over the held-out points. "
+        "w is one over the width, one a column, in the columns' own units.",
+    )
+
+
+def first_section(lab: Lab, table: Table) -> Section:
+    """The fits, the errors."""
+    says = [
+        "A kernel regression answers with a mean of the y that were seen, each weighed by how near "
+        "its x is: f(x) = Σ K(x, xᵢ) yᵢ / Σ K(x, xᵢ) (Nadaraya 1964; Watson 1964). It is "
+        "attention: x is the query, the xᵢ are keys, the yᵢ values. With the Gaussian kernel the "
+        "weights are softmax(−(w (x − xᵢ))² / 2), where w is one over the width.",
+        *lab.points.notes,
+    ]
+    if not lab.points.built_in and lab.how.standardize is not False:
+        says.append(
+            f"Columns differ in their units, so w = {lab.how.w:g} is per standard deviation."
+        )
+    if not lab.points.small:
+        says.append(
+            f"With {len(lab.points.x):,} points not every arm may ask everything: "
+            f"{len(lab.points.new_x):,} points are held out, {lab.grid.rows:,} ask in the grid "
+            "search, bounded kernels take the width that the Gaussian has learned, and "
+            "scikit-learn's ridge learns from a share."
+        )
+    return Section("Who predicts best", says, kernel_pictures.fits(lab, table), [table])
+
+
+def learning_section(lab: Lab) -> Section:
+    """How w was learned, and why one is left out."""
+    says = [
+        "w is learned by gradient on the squared error of each point as all the others predict it. "
+        "A point that may ask itself is its own nearest neighbour: the error then falls to 0 as w "
+        "grows, and nothing is learned.",
+    ]
+    return Section("Learning w", says, kernel_pictures.learning(lab))
+
+
+def columns_section(lab: Lab) -> Section:
+    """Which column matters."""
+    base = float(lab.errors(LEARNED).mean())
+    rows = [
+        [name, w, float(h), w * s, 100 * base, 100 * without]
+        for name, w, h, s, without in zip(
+            lab.points.names, lab.w, lab.learned.widths_, lab.points.scale, lab.without, strict=True
+        )
+    ]
+    table = Table(
+        "Columns",
+        ["column", "w", "width", "w per standard deviation", "left %", "left % without it"],
+        rows,
+        "w and width in the column's own units. Without it: its w at 0, the others as they are.",
+    )
+    says = (
+        f"{matters(lab)} A column with a large w per standard deviation decides who counts as "
+        "near; one whose w goes to 0 has no say."
+    )
+    return Section("Which column matters", [says], kernel_pictures.columns(lab), [table])
+
+
+def matters(lab: Lab) -> str:
+    """The sentence about the column that the prediction rests on."""
+    base = 100 * float(lab.errors(LEARNED).mean())
+    place = int(np.argmax(lab.without))
+    least = int(np.argmin(lab.without))
+    return (
+        f"{lab.points.names[place]} matters most: without it {100 * lab.without[place]:.1f} % of "
+        f"the variance is left, not {base:.1f} %; without {lab.points.names[least]} "
+        f"{100 * lab.without[least]:.1f} %."
+    )
+
+
+def kernels_section(lab: Lab) -> Section:
+    """The kernels by formula and by shape."""
+    rows = [[name, kernel.formula] for name, kernel in KERNELS.items()]
+    table = Table("Kernels", ["kernel", "weights"], rows)
+    says = (
+        "The Gaussian never forgets a point; Epanechnikov (1969) and the boxcar end, and where "
+        "nothing is in their reach the answer is the mean of y. The cosine sees the direction of x "
+        "alone, so that in one dimension only its sign counts, and its softmax hardly leaves the "
+        "average. k-nearest reaches as far as it must for k points."
+    )
+    return Section("Kernels", [says], kernel_pictures.shapes(), [table])
+
+
+def finding(
+    lab: Lab, table: Table, sections: Sequence[Section], claims: Sequence[Mapping[str, Any]]
+) -> Finding:
+    """The answer, and the records of arms and verdicts."""
+    w = ", ".join(
+        f"{value:.3g}" + (f" for {name}" if len(lab.w) > 1 else "")
+        for name, value in zip(lab.points.names, lab.w, strict=True)
+    )
+    steps = lab.learned.history_[-1].number
+    answer = (
+        f"By gradient, {steps} steps in {duration(lab.fitted[LEARNED].seconds)}, w becomes {w}; "
+        f"{percent(lab, LEARNED)} % of the variance of {lab.points.target} is left at "
+        f"{len(lab.points.new_y):,} held-out points; w = {lab.how.w:g} leaves "
+        f"{percent(lab, lab.fixed)} %, the average {percent(lab, AVERAGE)} %. Least of all leaves "
+        f"{table.rows[0][0]}: {float(table.rows[0][1]):.1f} %."
+    )
+    if lab.without:
+        answer += f" {matters(lab)}"
+    verdicts = compared(lab, [(LEARNED, name) for name in lab.fitted if name != LEARNED])
+    follows = "regard lab kernel-regression --data FILE.csv --x a,b --y c"
+    if not lab.points.built_in:
+        follows = f"regard lab kernel-regression --data {lab.how.data} seed=1"
+    return Finding(
+        answer,
+        sections,
+        claims,
+        follows,
+        metric="held-out mean square error over the variance of y",
+        arms=[record(lab, name) for name in lab.fitted],
+        verdicts=[
+            {"a": v.a, "b": v.b, "difference": v.mean, "low": v.low, "high": v.high, "p": v.p,
+             "says": v.says}
+            for v in verdicts
+        ],
+    )  # fmt: skip
+
+
+def record(lab: Lab, name: str) -> dict[str, Any]:
+    """An arm for ``--json``."""
+    mean, low, high = arm_interval(lab.errors(name)[None])
+    fitted = lab.fitted[name]
+    return {
+        "name": name, "seeds": 1, "mean": mean, "low": low, "high": high,
+        "seconds": fitted.seconds, "peak_mb": None, "parameters": fitted.arm.parameters,
+    }  # fmt: skip

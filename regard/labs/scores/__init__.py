@@ -1,0 +1,1 @@
+"""Which score and which normaliser matter, and where?"""

@@ -1,0 +1,1 @@
+"""What does each rung of attention add to a mean of word vectors?"""

@@ -1,0 +1,1 @@
+"""Why is q·k divided by √d?"""
