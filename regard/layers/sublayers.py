@@ -1,5 +1,6 @@
 """A transformer's blocks: attention and feed-forward, each with its residual and its norm."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from jaxtyping import Float, Int
@@ -10,6 +11,8 @@ from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
 Norm = Literal["pre", "post"]
+#: Makes a norm of its width: layer norm, or T5's of the root mean square.
+MakeNorm = Callable[[int], nn.Module]
 
 
 class Sublayer(nn.Module):
@@ -19,10 +22,17 @@ class Sublayer(nn.Module):
     begins at zero, so that the stack begins as the identity (Zhang et al. 2019, Fixup).
     """
 
-    def __init__(self, width: int, work: nn.Module, dropout: float, norm: Norm) -> None:
+    def __init__(
+        self,
+        width: int,
+        work: nn.Module,
+        dropout: float,
+        norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
+    ) -> None:
         super().__init__()
         self.norm, self.work, self.dropout, self.before = (
-            nn.LayerNorm(width),
+            make_norm(width),
             work,
             dropout,
             norm == "pre",
@@ -30,7 +40,8 @@ class Sublayer(nn.Module):
         last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
         if self.before and isinstance(last, nn.Linear):
             nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+            if last.bias is not None:
+                nn.init.zeros_(last.bias)
 
     def forward(
         self, x: Float[Tensor, "batch time width"], *given: Any, **named: Any
@@ -44,20 +55,35 @@ class Sublayer(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1."""
+    """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1.
+
+    With a cache and positions, a decoder's block that has no memory to look at: GPT's.
+    """
 
     def __init__(
-        self, width: int, attention: MultiHeadAttention, inner: int, dropout: float, norm: Norm
+        self,
+        width: int,
+        attention: MultiHeadAttention,
+        feedforward: FeedForward,
+        dropout: float,
+        norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
     ) -> None:
         super().__init__()
-        self.attention = Sublayer(width, attention, dropout, norm)
-        self.feedforward = Sublayer(width, FeedForward(width, inner), dropout, norm)
+        self.attention = Sublayer(width, attention, dropout, norm, make_norm)
+        self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
 
     def forward(
-        self, x: Float[Tensor, "batch time width"], mask: Mask
+        self,
+        x: Float[Tensor, "batch time width"],
+        mask: Mask | None,
+        *,
+        where: Int[Tensor, "... time"] | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch time width"]:
-        """The next layer's representation."""
-        seen: Tensor = self.feedforward(self.attention(x, mask=mask))
+        """The next layer's representation; ``where``: positions, if they are not 0, 1, 2, …"""
+        x = self.attention(x, mask=mask, query_positions=where, key_positions=where, cache=cache)
+        seen: Tensor = self.feedforward(x)
         return seen
 
 
@@ -69,14 +95,15 @@ class DecoderBlock(nn.Module):
         width: int,
         attention: MultiHeadAttention,
         memory_attention: MultiHeadAttention,
-        inner: int,
+        feedforward: FeedForward,
         dropout: float,
         norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
     ) -> None:
         super().__init__()
-        self.attention = Sublayer(width, attention, dropout, norm)
-        self.memory_attention = Sublayer(width, memory_attention, dropout, norm)
-        self.feedforward = Sublayer(width, FeedForward(width, inner), dropout, norm)
+        self.attention = Sublayer(width, attention, dropout, norm, make_norm)
+        self.memory_attention = Sublayer(width, memory_attention, dropout, norm, make_norm)
+        self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
 
     def forward(
         self,

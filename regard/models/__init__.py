@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.models.settings import (
+    BERTSettings,
     ConvolutionalSettings,
+    GPTSettings,
     NaiveBayesSVMSettings,
     RecurrentSettings,
     Seq2SeqSettings,
+    T5Settings,
     TextClassifierSettings,
     TfidfSettings,
     TransformerSettings,
@@ -22,7 +25,7 @@ from regard.settings import build as build_settings
 if TYPE_CHECKING:
     from regard.layers.embedding import Vectors
 
-__all__ = ["MODELS", "MODELS_FOR", "WRITERS", "ModelEntry"]
+__all__ = ["DECODERS", "ENCODERS", "MODELS", "MODELS_FOR", "WRITERS", "ModelEntry"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,24 @@ def _transformer(
     from regard.models.transformer import Transformer
 
     return Transformer(settings, vocabulary, vocabulary)
+
+
+def _gpt(settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.models.gpt import GPT
+
+    return GPT(settings, vocabulary)
+
+
+def _bert(settings: BERTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.models.bert import BERT
+
+    return BERT(settings, vocabulary)
+
+
+def _t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.models.t5 import T5
+
+    return T5(settings, vocabulary)
 
 
 def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
@@ -244,8 +265,38 @@ _WRITING = [
         TransformerSettings,
         _transformer,
     ),
+    ModelEntry(
+        "t5",
+        "an encoder and a decoder that share one bias of distances. Raffel et al. 2020",
+        T5Settings,
+        _t5,
+    ),
 ]
 
 WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
+#: Models that say what comes next.
+DECODERS: dict[str, ModelEntry] = {
+    "gpt": ModelEntry(
+        "gpt",
+        "a decoder alone: pre-norm blocks of causal self-attention. Radford et al. 2019",
+        GPTSettings,
+        _gpt,
+    )
+}
+#: Models that say what stands where a word was hidden.
+ENCODERS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(
+        "bert",
+        "an encoder alone: words, positions and types; masked words. Devlin et al. 2019",
+        BERTSettings,
+        _bert,
+    )
+}
 #: The models that a kind of task takes.
-MODELS_FOR: dict[str, dict[str, ModelEntry]] = {"classification": MODELS, "sequences": WRITERS}
+MODELS_FOR: dict[str, dict[str, ModelEntry]] = {
+    "classification": MODELS,
+    "sequences": WRITERS,
+    "language-modeling": DECODERS,
+    "masked-modeling": ENCODERS,
+    "span-corruption": {"t5": WRITERS["t5"], "transformer": WRITERS["transformer"]},
+}

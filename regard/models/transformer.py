@@ -17,6 +17,7 @@ from regard.attention import (
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding
+from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.models.settings import TransformerSettings
 
@@ -64,12 +65,15 @@ class Transformer(nn.Module):
                 length=settings.length,
             )
 
-        rest = (settings.feedforward, settings.dropout, settings.norm)
+        def feedforward() -> FeedForward:
+            return FeedForward(width, settings.feedforward, settings.activation)
+
+        rest = (settings.dropout, settings.norm)
         self.encoder = nn.ModuleList(
-            EncoderBlock(width, attention(), *rest) for _ in range(settings.layers)
+            EncoderBlock(width, attention(), feedforward(), *rest) for _ in range(settings.layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderBlock(width, attention(), attention(to_memory=True), *rest)
+            DecoderBlock(width, attention(), attention(to_memory=True), feedforward(), *rest)
             for _ in range(settings.decoder_layers or settings.layers)
         )
         pre = settings.norm == "pre"

@@ -1,0 +1,116 @@
+"""BERT: an encoder alone, which says what stood where a word was hidden. Devlin et al. 2019."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Mask, MultiHeadAttention, input_positions, named_mask
+from regard.attention import lengths as up_to
+from regard.layers.dropout import drop
+from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
+from regard.layers.sublayers import EncoderBlock
+from regard.models.settings import BERTSettings
+
+SPREAD = 0.02  # standard deviation of the first word vectors, as BERT's
+
+
+class BERT(nn.Module):
+    """LayerNorm(words + positions + types) → blocks of self-attention → one vector a word.
+
+    Devlin et al. 2019, section 3, post-norm as there or ``norm="pre"``. Of a word's state
+    `to_logits` says which word stands there (masked words; products with the words' own vectors),
+    and of the first state `next_sentence` says whether the second sentence follows the first.
+    Score, position, pattern and normaliser by name.
+
+    >>> model = BERT(BERTSettings(width=8, heads=2, layers=1, feedforward=16, length=6), 11)
+    >>> tokens, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+    >>> states = model(tokens, lengths, torch.tensor([[0, 0, 1], [0, 1, 1]]))
+    >>> model.to_logits(states).shape, model.next_sentence(states).shape
+    (torch.Size([2, 3, 11]), torch.Size([2, 2]))
+    """
+
+    def __init__(self, settings: BERTSettings, vocabulary: int) -> None:
+        super().__init__()
+        width = settings.width
+        self.dropout = settings.dropout
+        make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.types = nn.Embedding(settings.types, width) if settings.types else None
+        self.positions = input_positions(settings.position, width, length=settings.length)
+        self.embedding_norm = make_norm(width)
+        for table in (self.embedding, self.types):
+            if table is not None:
+                nn.init.normal_(table.weight, std=SPREAD)
+        self.pattern = named_mask(settings.pattern, settings.length)
+
+        def block() -> EncoderBlock:
+            attention = MultiHeadAttention(
+                width,
+                settings.heads,
+                score=settings.score,
+                position=settings.position if self.positions is None else "none",
+                normalize=settings.normalize,
+                dropout=settings.attention_dropout,
+                key_value_heads=settings.key_value_heads or None,
+                length=settings.length,
+            )
+            inner = FeedForward(width, settings.feedforward, settings.activation)
+            return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
+
+        self.blocks = nn.ModuleList(block() for _ in range(settings.layers))
+        self.norm = make_norm(width) if settings.norm == "pre" else nn.Identity()
+        self.head, self.head_norm = nn.Linear(width, width), make_norm(width)
+        self.head_bias = nn.Parameter(torch.zeros(vocabulary))
+        self.bend = ACTIVATIONS[settings.activation.removeprefix(GATED)]
+        self.pool, self.follows = nn.Linear(width, width), nn.Linear(width, 2)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"] | None = None,
+        types: Int[Tensor, "batch time"] | None = None,
+        *,
+        mask: Mask | None = None,
+        where: Int[Tensor, "... time"] | None = None,
+    ) -> Float[Tensor, "batch time width"]:
+        """A state of every word; each sees all of its text.
+
+        ``types``: which sentence a word is of, 0 (all, by default) or 1. ``mask`` hides more:
+        ``documents(...)`` keeps texts apart that are packed into one row, whose positions may then
+        be given as ``where``. Without ``lengths`` there is no padding.
+        """
+        parts = [x for x in (self.pattern, mask) if x is not None]
+        seen = None if lengths is None else up_to(lengths)
+        for part in parts:
+            seen = part if seen is None else seen & part
+        x = self.embedding(tokens)
+        if self.types is not None:
+            x = x + (self.types.weight[0] if types is None else self.types(types))
+        if self.positions is not None:
+            x = self.positions(x, where)
+        x = drop(self.embedding_norm(x), self.dropout, self.training)
+        for block in self.blocks:
+            x = block(x, seen, where=where)
+        states: Tensor = self.norm(x)
+        return states
+
+    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+        """Logits of the words that stand there: E LayerNorm(f(W h + b)) + c, E the words' vectors.
+
+        Devlin et al.'s code, get_masked_lm_output.
+        """
+        transformed = self.head_norm(self.bend(self.head(states)))
+        return F.linear(transformed, self.embedding.weight, self.head_bias)
+
+    def pooled(self, states: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch width"]:
+        """tanh(W h₁ + b): a vector of the text, of its first word's state."""
+        first: Tensor = self.pool(states[:, 0])
+        return first.tanh()
+
+    def next_sentence(self, states: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch 2"]:
+        """Logits of "the second sentence follows the first" (0) and "it is from elsewhere" (1)."""
+        logits: Tensor = self.follows(self.pooled(states))
+        return logits

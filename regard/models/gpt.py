@@ -1,0 +1,171 @@
+"""GPT: a decoder alone, which reads a text and says what comes next. Radford et al. 2018, 2019."""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import (
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    causal,
+    input_positions,
+    named_mask,
+)
+from regard.attention import lengths as up_to
+from regard.layers.dropout import drop
+from regard.layers.embedding import inside
+from regard.layers.feedforward import FeedForward
+from regard.layers.past import Past
+from regard.layers.sublayers import EncoderBlock
+from regard.models.settings import GPTSettings
+
+SPREAD = 0.02  # standard deviation of the first word vectors, as GPT-2's
+
+
+class GPT(nn.Module):
+    """Words (+ positions) → pre-norm blocks of causal self-attention → norm → the next word.
+
+    Radford et al. 2019, section 2.3; with the default settings and ``position=learned`` GPT-2's own
+    shape. Score, position, pattern and normaliser by name. With ``tie`` the logits are products
+    with the words' own vectors (Press & Wolf 2017), else with others; neither has a bias.
+
+    >>> settings = GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6)
+    >>> model = GPT(settings, 11)
+    >>> model.to_logits(model(torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2]))).shape
+    torch.Size([2, 3, 11])
+    """
+
+    def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
+        super().__init__()
+        width = settings.width
+        self.dropout = settings.dropout
+        self.embedding = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.embedding.weight, std=SPREAD)
+        self.positions = input_positions(settings.position, width, length=settings.length)
+        self.pattern = named_mask(settings.pattern, settings.length)
+        make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
+
+        def block() -> EncoderBlock:
+            attention = MultiHeadAttention(
+                width,
+                settings.heads,
+                score=settings.score,
+                position=settings.position if self.positions is None else "none",
+                normalize=settings.normalize,
+                dropout=settings.attention_dropout,
+                key_value_heads=settings.key_value_heads or None,
+                length=settings.length,
+            )
+            inner = FeedForward(width, settings.feedforward, settings.activation)
+            return EncoderBlock(width, attention, inner, settings.dropout, "pre", make_norm)
+
+        self.blocks = nn.ModuleList(block() for _ in range(settings.layers))
+        self.norm = make_norm(width)
+        self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"] | None = None,
+        *,
+        prefix: Int[Tensor, " batch"] | None = None,
+        mask: Mask | None = None,
+        where: Int[Tensor, "... time"] | None = None,
+    ) -> Float[Tensor, "batch time width"]:
+        """What the word after each word is read out of (`to_logits`), given all up to it.
+
+        The words of a text's ``prefix`` see each other (Raffel et al. 2020, figure 4). ``mask``
+        hides more still: ``documents(...)`` keeps texts apart that are packed into one row, whose
+        positions may then be given as ``where``. Padding follows a text, so that no word sees it,
+        and what comes out there means nothing; ``lengths`` is asked for by a prefix longer than
+        its text alone.
+        """
+        seen = causal()
+        if prefix is not None:
+            inner = prefix if lengths is None else torch.minimum(prefix, lengths)
+            seen = seen | up_to(inner)
+        if self.pattern is not None:
+            seen = seen & self.pattern
+        if mask is not None:
+            seen = seen & mask
+        x = self.embed(tokens, where)
+        for block in self.blocks:
+            x = block(x, seen, where=where)
+        states: Tensor = self.norm(x)
+        return states
+
+    def embed(
+        self, tokens: Int[Tensor, "batch time"], where: Int[Tensor, "... time"] | None = None
+    ) -> Float[Tensor, "batch time width"]:
+        """Vectors of words, with their positions where those are added to the input."""
+        x: Tensor = self.embedding(tokens)
+        if self.positions is not None:
+            x = self.positions(x, where)
+        return drop(x, self.dropout, self.training)
+
+    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+        """Logits of the words; with ``tie`` by the embedding's own rows."""
+        if self.output is None:
+            return states @ self.embedding.weight.T
+        logits: Tensor = self.output(states)
+        return logits
+
+    def start(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> "Writing":
+        """Read the beginnings of texts; what then writes goes on from them.
+
+        The symbol that the first step is given stands for the beginning, and is read itself only
+        where a beginning has no word at all.
+        """
+        return Writing(self, source, source_lengths)
+
+
+class Writing:
+    """A batch of texts being written: the first step says what follows each beginning."""
+
+    def __init__(self, model: GPT, source: Tensor, lengths: Tensor) -> None:
+        self.model, self.caches = model, [KeyValueCache() for _ in model.blocks]
+        self.lengths, self.steps = lengths.clamp(min=1), 0
+        time = max(source.shape[1], 1)
+        if not source.shape[1]:
+            source = source.new_zeros(len(source), 1)
+        read = source.masked_fill(~inside(lengths, time), 0)  # 0: the symbol of the beginning
+        # All positions that a cache keeps have one shape: a row for each text.
+        where = torch.arange(time, device=source.device).expand(len(source), -1)
+        states = self._read(read, where, causal() & up_to(self.lengths))
+        self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
+        self.past = Past(inside(self.lengths, time))
+
+    def step(
+        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
+    ) -> Float[Tensor, "batch rows vocabulary"]:
+        """Logits of the words after these. ``parents``: the row of the step before of each row."""
+        if not self.steps:
+            states = self.first[:, None].expand(-1, tokens.shape[1], -1)
+        else:
+            where = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
+            if self.steps == 1:  # rows of the first step were not read: all go on from the text
+                parents = None
+            states = self._read(tokens, where, self.past.step(tokens, parents))
+        self.steps += 1
+        return self.model.to_logits(states)
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these texts alone."""
+        self.lengths, self.first = self.lengths[rows], self.first[rows]
+        self.past.keep(rows)
+        for cache in self.caches:
+            cache.keep(rows)
+
+    def _read(self, tokens: Tensor, where: Tensor, mask: Mask | None) -> Tensor:
+        model, x = self.model, self.model.embed(tokens, where)
+        if model.pattern is not None:
+            mask = model.pattern if mask is None else mask & model.pattern
+        for block, cache in zip(model.blocks, self.caches, strict=True):
+            x = block(x, mask, where=where, cache=cache)
+        states: Tensor = model.norm(x)
+        return states

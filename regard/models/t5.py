@@ -1,0 +1,186 @@
+"""T5: texts to texts, positions as a bias that all layers share. Raffel et al. 2020."""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import (
+    KeyValueCache,
+    MultiHeadAttention,
+    Score,
+    causal,
+    input_positions,
+    make_score,
+)
+from regard.attention import lengths as up_to
+from regard.attention.positions import RelativeBias
+from regard.layers.dropout import drop
+from regard.layers.feedforward import FeedForward
+from regard.layers.past import Past
+from regard.layers.sublayers import DecoderBlock, EncoderBlock, Norm
+from regard.models.settings import T5Settings
+
+
+class T5(nn.Module):
+    """An encoder and a decoder without biases: pre-norm by the root mean square, scores unscaled.
+
+    Raffel et al. 2020, section 2.1. With ``position=t5-bias`` b[bucket(j − i)] is added to every
+    score, and all layers of a stack share the b of each head. With ``tie`` the words' vectors are
+    shared by all three places and the states are divided by √width before the last (T5); without,
+    the output has a matrix of its own and nothing is divided (T5 1.1). Score, position and
+    normaliser by name; the attention to the memory has no positions.
+
+    >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
+    >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+    >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
+    torch.Size([2, 2, 11])
+    """
+
+    def __init__(self, settings: T5Settings, vocabulary: int) -> None:
+        super().__init__()
+        width = settings.width
+        self.dropout, self.settings = settings.dropout, settings
+        self.embedding = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.embedding.weight, std=settings.spread)
+        self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
+        self.scale = width**-0.5 if settings.tie else 1.0
+        self.positions = input_positions(settings.position, width, length=settings.length)
+        make_norm = partial(nn.RMSNorm, eps=settings.epsilon)
+        pre: Norm = "pre"
+        rest = (settings.dropout, pre, make_norm)
+
+        def feedforward() -> FeedForward:
+            return FeedForward(width, settings.feedforward, settings.activation, bias=False)
+
+        readers = [attention(settings, x) for x in self._scores(settings.layers, both=True)]
+        self.encoder = nn.ModuleList(EncoderBlock(width, x, feedforward(), *rest) for x in readers)
+        count = settings.decoder_layers or settings.layers
+        writers = [attention(settings, x) for x in self._scores(count, both=False)]
+        self.decoder = nn.ModuleList(
+            DecoderBlock(width, x, attention(settings, score(settings)), feedforward(), *rest)
+            for x in writers
+        )
+        self.encoder_norm, self.decoder_norm = make_norm(width), make_norm(width)
+
+    def _scores(self, layers: int, *, both: bool) -> list[Score]:
+        """The scores of a stack's self-attentions; T5's bias is one for all of them.
+
+        ``both``: with distances in both directions, for an encoder.
+        """
+        asked = self.settings
+        if asked.position != "t5-bias":
+            in_score = "none" if self.positions is not None else asked.position
+            return [score(asked, in_score) for _ in range(layers)]
+        made = [
+            RelativeBias(
+                score(asked),
+                buckets=asked.buckets,
+                farthest=asked.farthest,
+                bidirectional=both,
+            )
+            for _ in range(layers)
+        ]
+        for other in made[1:]:
+            other.bias = made[0].bias
+        return [*made]
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch read"],
+        source_lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch written"],
+    ) -> Float[Tensor, "batch written width"]:
+        """What each word is read out of (`to_logits`), given the source and the words before it.
+
+        ``target`` begins with the start symbol (0) and ends before the last word.
+        """
+        memory, seen = self.encode(source, source_lengths), up_to(source_lengths)
+        x, where = self.embed(target), torch.arange(target.shape[1], device=target.device)
+        for block in self.decoder:
+            x = block(x, memory, causal(), seen, where=where)
+        return drop(self.decoder_norm(x), self.dropout, self.training)
+
+    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+        """Logits of the words."""
+        if self.output is None:
+            return (states * self.scale) @ self.embedding.weight.T
+        logits: Tensor = self.output(states)
+        return logits
+
+    def encode(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch read width"]:
+        """The memory: what the encoder makes of the source."""
+        x, mask = self.embed(source), up_to(source_lengths)
+        for block in self.encoder:
+            x = block(x, mask)
+        return drop(self.encoder_norm(x), self.dropout, self.training)
+
+    def embed(
+        self, tokens: Int[Tensor, "batch time"], where: Int[Tensor, "... time"] | None = None
+    ) -> Float[Tensor, "batch time width"]:
+        """Vectors of words, with their positions where those are added to the input."""
+        x: Tensor = self.embedding(tokens)
+        if self.positions is not None:
+            x = self.positions(x, where)
+        return drop(x, self.dropout, self.training)
+
+    def start(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> "Writing":
+        """Read the source; what then writes, step by step, shares its memory among beams."""
+        return Writing(self, self.encode(source, source_lengths), source_lengths)
+
+
+class Writing:
+    """A batch of texts being written: each step reads the words chosen last."""
+
+    def __init__(self, model: T5, memory: Tensor, lengths: Tensor) -> None:
+        self.model, self.memory, self.lengths = model, memory, lengths
+        self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
+        self.past, self.steps = Past(), 0
+
+    def step(
+        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
+    ) -> Float[Tensor, "batch rows vocabulary"]:
+        """Logits of the words after these. ``parents``: the row of the step before of each row."""
+        model, mask, seen = self.model, self.past.step(tokens, parents), up_to(self.lengths)
+        where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
+        x = model.embed(tokens, where)
+        for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
+            x = block(x, self.memory, mask, seen, where=where, cache=past, memory_cache=memory)
+        self.steps += 1
+        return model.to_logits(model.decoder_norm(x))
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these texts alone."""
+        self.memory, self.lengths = self.memory[rows], self.lengths[rows]
+        self.past.keep(rows)
+        for past, memory in self.caches:
+            past.keep(rows)
+            memory.keep(rows)
+
+
+def score(settings: T5Settings, position: str = "none") -> Score:
+    """A score for one layer, wrapped in positions by name where those are part of it."""
+    width, heads = settings.each_head, settings.heads
+    return make_score(settings.score, position, width, width, heads=heads, length=settings.length)
+
+
+def attention(settings: T5Settings, score: Score) -> MultiHeadAttention:
+    """Attention without biases; what makes queries begins smaller, as their products stay."""
+    made = MultiHeadAttention(
+        settings.width,
+        settings.heads,
+        score=score,
+        normalize=settings.normalize,
+        dropout=settings.attention_dropout,
+        head_width=settings.each_head,
+        bias=False,
+    )
+    if settings.score == "dot":
+        with torch.no_grad():
+            made.project.weight[: made.sizes[0]] *= settings.each_head**-0.5
+    return made
