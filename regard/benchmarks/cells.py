@@ -238,7 +238,7 @@ def training(score: str, normalize: str, n: int) -> memory.Memory:
 
         def work() -> object:
             output = attend(q, k, v, scorer, normalize=normalizer).output
-            return torch.autograd.grad(output, [q, k, v, *of], upstream)
+            return torch.autograd.grad(output, [q, k, v, *of], upstream, allow_unused=True)
 
         return work
 

@@ -49,12 +49,12 @@ def bench(
         return
     module = importlib.import_module(row.module)
     cases: list[dict[str, Any]] = []
+    result = {"machine": machine(), "cases": cases}
     for case in module.cases(quick=quick, settings=settings or []):
         cases.append(case)
         say(f"{len(cases)}. {case['name']}: {brief(case)}", quiet=True)
-    result = {"machine": machine(), "cases": cases}
-    if folder is not None:
-        write(folder, name, result, figure=row.kind == "speed")
+        if folder is not None:  # what was measured stays, whatever comes after
+            write(folder, name, result, figure=row.kind == "speed")
     if json:
         emit_json(result)
     elif row.kind == "cells":

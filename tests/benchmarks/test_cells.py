@@ -85,3 +85,8 @@ def test_rows_come_from_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) 
     assert row["memory_exponent"] is None
     with pytest.raises(RegardError, match="no score is called"):
         cells.cases(settings=["score=dott"])
+
+
+@pytest.mark.parametrize("score", list(SCORES))
+def test_the_memory_of_every_score_can_be_measured(score: str) -> None:
+    assert cells.training(score, "softmax", 64).total_mb > 0

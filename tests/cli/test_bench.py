@@ -1,6 +1,7 @@
 """``regard bench``: a list, a benchmark by name, JSON of the promised shape, a figure."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -83,6 +84,19 @@ def test_out_holds_the_json_and_a_figure(tmp_path: Path) -> None:
     root = ElementTree.fromstring(text)
     assert root.tag.endswith("svg")
     assert "dot causal n=64 forward / SDPA" in text
+
+
+def test_what_was_measured_stays_when_a_later_case_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cases(**how: object) -> Iterator[dict[str, object]]:
+        yield CASE
+        raise RegardError("a peer fell over")
+
+    monkeypatch.setattr(text_training, "cases", cases)
+    words = ["bench", "text-training", "--out", str(tmp_path)]
+    assert isinstance(CliRunner().invoke(app, words).exception, RegardError)
+    assert json.loads((tmp_path / "text-training.json").read_text())["cases"] == [CASE]
 
 
 def test_cells_are_counted_and_failures_end_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
