@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 import regard
-from regard.cli import bench, check, compare, data, doctor, evaluate, lab, predict, show, train
+from regard.cli import (
+    bench,
+    check,
+    compare,
+    data,
+    doctor,
+    evaluate,
+    lab,
+    predict,
+    serve,
+    show,
+    train,
+)
 from regard.cli.console import err
 from regard.errors import RegardError
 
@@ -22,7 +34,7 @@ app = typer.Typer(
 STOPPED = 130  # as shells say of a program that Ctrl-C ended
 COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Experiments": [lab.lab, compare.compare, check.check],
-    "One run": [train.train, evaluate.evaluate, predict.predict, show.show],
+    "One run": [train.train, evaluate.evaluate, predict.predict, show.show, serve.serve],
     "This machine": [bench.bench, doctor.doctor],
 }
 for panel, commands in COMMANDS.items():

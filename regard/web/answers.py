@@ -1,0 +1,158 @@
+"""What the models' thread does for each kind of question."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.errors import RegardError
+from regard.reports.packed import ROLLOUT, matrix, pack, with_rollout
+from regard.runs import Looked
+from regard.web.limits import Limits
+from regard.web.refusal import over
+from regard.web.shelf import Shelf
+from regard.web.subject import Drawing
+
+SHOWN = 60  # texts on which two runs disagree
+HELD = 400_000_000  # bytes of weights that are kept for the next question
+
+
+class Answers:
+    """Questions to the runs of a shelf. Its methods run in one thread, that of the models."""
+
+    def __init__(self, shelf: Shelf, limits: Limits) -> None:
+        self.shelf, self.limits = shelf, limits
+        self._looks: OrderedDict[tuple[str, str], tuple[dict[str, Any], list[Looked]]] = (
+            OrderedDict()
+        )
+
+    def predict(self, name: str, several: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
+        """Answers to the texts of several requests, in one call of the model."""
+        return self._best(name, several, 1)
+
+    def translate(
+        self, name: str, several: Sequence[Sequence[str]], best: int
+    ) -> list[list[dict[str, Any]]]:
+        """What a run writes for the texts of several requests. Errors: it labels texts."""
+        if self.shelf.subject(name).kind != "sequences":
+            raise RegardError(f"{name} labels texts and writes none; ask /predict")
+        return self._best(name, several, best)
+
+    def _best(
+        self, name: str, several: Sequence[Sequence[str]], best: int
+    ) -> list[list[dict[str, Any]]]:
+        subject = self.shelf.subject(name)
+        for text in (text for texts in several for text in texts):
+            self._short(subject.count(text))
+        found = iter(subject.predict([text for texts in several for text in texts], best))
+        return [[next(found) for _ in texts] for texts in several]
+
+    def attention(
+        self, name: str, text: str, layer: int | None, head: int | None
+    ) -> list[dict[str, Any]]:
+        """The weights of layers and heads as plain numbers. Errors: no such layer; too many."""
+        _, layers = self._seen(name, text)
+        own = [seen for seen in layers if seen.layer != ROLLOUT]
+        chosen = [
+            (number, _one_head(seen, head))
+            for number, seen in enumerate(own, 1)
+            if layer in (None, number)
+        ]
+        if layer is not None and not chosen:
+            raise RegardError(f"layer {layer}: this model has attention layers 1 to {len(own)}")
+        size = sum(seen.weights.size for _, seen in chosen)
+        if size > self.limits.numbers:
+            raise over("numbers", self.limits.numbers, size)
+        return [_plain(number, seen) for number, seen in chosen]
+
+    def look(self, name: str, text: str) -> dict[str, Any]:
+        """The answer to a text and its attention, packed for the page."""
+        answer, layers = self._seen(name, text)
+        return {"run": name, "text": text, "answer": answer, **pack(layers)}
+
+    def matrix(self, name: str, text: str, layer: int, head: int) -> bytes:
+        """One head of a look, packed. Errors: no such layer or head."""
+        _, layers = self._seen(name, text)
+        if layer > len(layers):
+            raise RegardError(f"layer {layer}: this model has 1 to {len(layers)}")
+        return matrix(_one_head(layers[layer - 1], head).weights[0])
+
+    def write(self, name: str, text: str, drawing: Drawing) -> Iterator[dict[str, Any]]:
+        """A text token by token."""
+        subject = self.shelf.subject(name)
+        self._short(subject.count(text))
+        for piece in subject.write(text, drawing):
+            yield piece._asdict()
+
+    def disagreements(self, a: str, b: str) -> dict[str, Any]:
+        """How two runs answered the test split: counts, and texts that one of them got wrong."""
+        from regard.runs import load
+
+        first, second = (load(self.shelf.runs[name]).evaluate() for name in (a, b))
+        ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
+        texts = [[example.text for example in found.examples] for found in (first, second)]
+        if texts[0] != texts[1]:
+            raise RegardError(f"{a} and {b} were not judged on the same texts")
+        places = np.flatnonzero(ours != theirs)
+        counts = [int((ours & theirs).sum()), int((ours & ~theirs).sum())]
+        counts += [int((~ours & theirs).sum()), int((~ours & ~theirs).sum())]
+        said = [_said(found) for found in (first, second)]
+        shown = [
+            {"text": texts[0][i], "truth": first.examples[i].label, "a": said[0][i],
+             "b": said[1][i], "right": "a" if ours[i] else "b"}
+            for i in sorted(places, key=lambda i: (len(texts[0][i]), i))[:SHOWN]
+        ]  # fmt: skip
+        keys = ("both", "a", "b", "neither")
+        return {"a": a, "b": b, "right": dict(zip(keys, counts, strict=True)), "shown": shown}
+
+    def _seen(self, name: str, text: str) -> tuple[dict[str, Any], list[Looked]]:
+        """The answer and the attention of a text, kept for the next question about them."""
+        key = name, text
+        if key not in self._looks:
+            subject = self.shelf.subject(name)
+            self._short(subject.count(text))
+            answer = subject.predict([text])[0]
+            layers = with_rollout(subject.attention(text), subject.residual)
+            self._looks[key] = answer, layers
+        self._looks.move_to_end(key)
+        while len(self._looks) > 1 and (
+            len(self._looks) > self.limits.looks or self._held() > HELD
+        ):
+            self._looks.popitem(last=False)
+        return self._looks[key]
+
+    def _held(self) -> int:
+        return sum(seen.weights.nbytes for _, layers in self._looks.values() for seen in layers)
+
+    def _short(self, tokens: int) -> None:
+        if tokens > self.limits.tokens:
+            raise over("tokens", self.limits.tokens, tokens)
+
+
+def _one_head(seen: Looked, head: int | None) -> Looked:
+    if head is None:
+        return seen
+    if head > len(seen.weights):
+        raise RegardError(f"head {head}: {seen.layer} has heads 1 to {len(seen.weights)}")
+    return seen._replace(weights=seen.weights[head - 1 : head])
+
+
+def _plain(number: int, seen: Looked) -> dict[str, Any]:
+    asking = {} if seen.asking is None else {"asking": seen.asking}
+    weights = np.nan_to_num(seen.weights)
+    return {
+        "layer": number,
+        "name": seen.layer,
+        "tokens": seen.tokens,
+        **asking,
+        "received": weights.mean((0, 1)).tolist(),
+        "weights": weights.tolist(),
+    }
+
+
+def _said(found: Any) -> list[str]:
+    """What a run said to each text of its test split."""
+    if hasattr(found, "written"):
+        return [text.text for text in found.written]
+    return [found.labels[int(i)] for i in found.probabilities.argmax(-1)]

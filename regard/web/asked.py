@@ -1,0 +1,76 @@
+"""The bodies of requests. What is too much is refused by the limit's name, not here."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from regard.web.limits import Limits
+from regard.web.refusal import over
+
+
+def _sound(value: Any) -> Any:
+    """A text without half surrogate pairs, which JSON may carry and no answer could."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_sound)]
+Name = Annotated[Text, Field(description="A run, as /runs names it.", max_length=4096)]
+
+
+class Asked(BaseModel):
+    """A request about a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    run: Name
+
+
+class AskedTexts(Asked):
+    """One text, or several."""
+
+    text: Text | None = None
+    texts: list[Text] | None = None
+
+    def all(self, limits: Limits) -> list[str]:
+        """The texts. Errors: none, both ways of giving them, too many."""
+        if (self.text is None) == (self.texts is None):
+            raise ValueError("give text or texts")
+        found = [self.text] if self.text is not None else list(self.texts or [])
+        if len(found) > limits.texts:
+            raise over("texts", limits.texts, len(found))
+        return found
+
+
+class AskedTranslation(AskedTexts):
+    """One text, or several, and how many answers to each."""
+
+    best: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class AskedText(Asked):
+    """One text."""
+
+    text: Text
+
+
+class AskedAttention(AskedText):
+    """One text; one layer or all; one head or all. Both are counted from 1."""
+
+    layer: int | None = Field(default=None, ge=1, le=1_000_000)
+    head: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
+class AskedMatrix(AskedText):
+    """One head of one layer, counted from 1, as /look lists them."""
+
+    layer: int = Field(ge=1, le=1_000_000)
+    head: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class AskedWriting(AskedText):
+    """A text to write from, and how: at temperature 0 the likeliest token, else drawn."""
+
+    new_tokens: int = Field(default=64, ge=1, le=1_000_000_000)
+    temperature: float = Field(default=0.0, ge=0, le=100)
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int = Field(default=0, ge=0, le=2**32)

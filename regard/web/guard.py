@@ -1,0 +1,146 @@
+"""What stands before every request: whose host it names, how large it is, what its answer allows.
+
+Plain ASGI. A page of another site cannot read or ask anything here: names of hosts are compared
+(DNS rebinding), requests from other origins are refused, and nothing may frame a page.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from regard.web.limits import Limits
+from regard.web.metrics import Metrics
+from regard.web.refusal import RefusedError, over
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+SLOW = 10.0  # seconds that a request's body may take
+
+
+class Guard:
+    """Refuses what the server does not take, counts what comes, and signs every answer."""
+
+    def __init__(
+        self, app: App, limits: Limits, metrics: Metrics, hosts: Collection[str] = LOCAL
+    ) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self.hosts = {host.lower() for host in hosts}
+        self.open = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            await self.app(scope, receive, send)
+            return
+        begun, status = time.monotonic(), 0
+
+        async def signed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {key.lower() for key, _ in message.get("headers", [])}
+                message = {**message, "headers": list(message.get("headers", []))}
+                message["headers"] += [
+                    (key.encode(), value.encode())
+                    for key, value in {**HEADERS, "cache-control": "no-store"}.items()
+                    if key.encode() not in own
+                ]
+            await send(message)
+
+        self.open += 1
+        try:
+            self._check(scope)
+            await self.app(scope, _bounded(receive, scope, self.limits.body), signed)
+        except RefusedError as refused:
+            if status == 0:
+                await refuse(refused, signed)
+        finally:
+            self.open -= 1
+            route = scope.get("route")
+            path = getattr(route, "path", "") if status != 404 else ""
+            self.metrics.add(path or "other", status or 499, time.monotonic() - begun)
+
+    def _check(self, scope: Message) -> None:
+        if self.open > self.limits.connections:
+            most = self.limits.connections
+            raise RefusedError(503, f"connections: {most} are open already", {"Retry-After": "1"})
+        headers = [(key.lower(), value) for key, value in scope["headers"]]
+        named = [value.decode("latin-1") for key, value in headers if key == b"host"]
+        if len(named) != 1 or _bare(named[0]) not in self.hosts:
+            what = "regard serve --allow NAME adds one"
+            raise RefusedError(421, f"this server does not answer to that host's name; {what}")
+        given = dict(headers)
+        origin = given.get(b"origin", b"").decode("latin-1")
+        if origin and origin.partition("://")[2].lower() != named[0].lower():
+            raise RefusedError(403, "requests from pages of other sites are not answered")
+        if given.get(b"sec-fetch-site", b"") in (b"cross-site", b"same-site"):
+            raise RefusedError(403, "requests from pages of other sites are not answered")
+        length = given.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise RefusedError(400, "content-length is a number of bytes")
+        if len(length) > 18 or int(length) > self.limits.body:
+            raise over("body", self.limits.body, int(length[:18]), 413)
+
+
+def _bare(host: str) -> str:
+    """A host's name without its port.
+
+    >>> _bare("LocalHost:80"), _bare("[::1]:80"), _bare("[::1]")
+    ('localhost', '[::1]', '[::1]')
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdigit() and not host.endswith("]") else host.lower()
+
+
+def _bounded(receive: Receive, scope: Message, most: int) -> Receive:
+    """The request, refused once it is over the limit or slow to come."""
+    came, whole = 0, False
+
+    async def bounded() -> Message:
+        nonlocal came, whole
+        if whole:  # what comes now is that the asker leaves
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), SLOW)
+        except TimeoutError:
+            raise RefusedError(408, f"the request did not come within {SLOW:g} s") from None
+        came += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        if came > most:
+            raise over("body", most, came, 413)
+        return message
+
+    return bounded
+
+
+async def refuse(refused: RefusedError, send: Send) -> None:
+    """Send a refusal as one JSON object."""
+    body = json.dumps({"error": refused.says}, ensure_ascii=False).encode(errors="replace")
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    headers |= {key.lower(): value for key, value in refused.headers.items()}
+    if refused.status in (408, 413):
+        headers["connection"] = "close"
+    start = [(key.encode(), value.encode()) for key, value in headers.items()]
+    await send({"type": "http.response.start", "status": refused.status, "headers": start})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,44 @@
+"""The page's files: known names out of the package, and nothing else."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+
+KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+
+
+def add_page(app: FastAPI) -> None:
+    """The page at ``/`` and its files below ``/static/``."""
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return _file(request, "index.html", "text/html")
+
+    @app.get("/static/{name:path}", include_in_schema=False)
+    async def static(name: str, request: Request) -> Response:
+        if name not in modules():
+            return Response(status_code=404, content='{"error":"not found"}')
+        return _file(request, name, KINDS[name.rsplit(".", 1)[1]])
+
+
+@cache
+def modules() -> dict[str, bytes]:
+    """Every file of the page by its name."""
+    folder = files("regard.reports").joinpath("static")
+    return {
+        file.name: file.read_bytes()
+        for file in folder.iterdir()
+        if file.is_file() and file.name.rsplit(".", 1)[-1] in (*KINDS, "html")
+    }
+
+
+def _file(request: Request, name: str, kind: str) -> Response:
+    content = modules()[name]
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers: dict[str, Any] = {"cache-control": "no-cache", "etag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=f"{kind}; charset=utf-8")

@@ -1,0 +1,177 @@
+"""The runs and comparisons that a server shows, by name; models are loaded when they are asked."""
+
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.durable import MANIFEST
+from regard.errors import RegardError, look_up
+from regard.runs.config import CONFIG
+from regard.web.subject import Open, Subject, opened
+
+MOST = 500  # runs that are found below the folders named
+DEEP = 5  # folders below one that is named
+COMPARISON = "comparison.json"
+LARGEST = 20_000_000  # bytes of a comparison that is read
+
+
+@dataclass
+class Shelf:
+    """Runs and comparisons by name, and the few models that are in memory."""
+
+    runs: dict[str, Path]
+    comparisons: dict[str, Path] = field(default_factory=dict)
+    keep: int = 4
+    open: Open = opened
+    _loaded: "OrderedDict[str, Subject]" = field(default_factory=OrderedDict)
+
+    @property
+    def loaded(self) -> int:
+        """Models in memory."""
+        return len(self._loaded)
+
+    def check(self, name: str) -> str:
+        """The name of a run that is here. Errors: no such run, with the nearest spellings."""
+        look_up(self.runs, name, "run")
+        return name
+
+    def subject(self, name: str) -> Subject:
+        """A run's model, loaded if need be; the one unused for longest makes room."""
+        if name not in self._loaded:
+            self._loaded[name] = self.open(name, self.runs[self.check(name)])
+        self._loaded.move_to_end(name)
+        while len(self._loaded) > self.keep:
+            self._loaded.popitem(last=False)
+        return self._loaded[name]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Each run in a few plain values, read without loading a model."""
+        return [_told(name, folder) for name, folder in self.runs.items()]
+
+    def comparison(self, name: str) -> dict[str, Any]:
+        """What a comparison found, as ``regard compare --json`` says it. Errors: unreadable."""
+        look_up(self.comparisons, name, "comparison")
+        found = _json(self.comparisons[name] / COMPARISON)
+        if not isinstance(found.get("arms"), list):
+            raise RegardError(f"{name} holds no comparison that this version can read")
+        return {**found, "name": name, "runs": self._runs_of(self.comparisons[name], found)}
+
+    def _runs_of(self, folder: Path, found: dict[str, Any]) -> dict[str, list[str]]:
+        """The runs on this shelf of each arm."""
+        homes: dict[str, list[str]] = {}
+        for arm in found["arms"]:
+            home = folder / str(arm.get("folder") or arm.get("name"))
+            homes[str(arm.get("name"))] = [
+                name for name, path in self.runs.items() if home == path or home in path.parents
+            ]
+        return homes
+
+
+def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
+    """All complete runs and comparisons in these folders and below; without any, in ``runs``.
+
+    Names are paths from the nearest folder that holds them all.
+
+    Errors: no such folder; nothing in it.
+    """
+    asked = list(folders) or [Path("runs")]
+    runs: list[Path] = []
+    comparisons: list[Path] = []
+    for folder in asked:
+        if not folder.is_dir():
+            what = "give the folder of a run" if folders else "train one: regard train sentiment"
+            raise RegardError(f"{folder} is no folder; {what}")
+        _search(folder.resolve(), runs, comparisons, DEEP)
+    if not runs and not comparisons:
+        places = ", ".join(map(str, asked))
+        raise RegardError(f"no complete run in {places}; train one: regard train sentiment")
+    both = list(dict.fromkeys([*runs, *comparisons]))
+    base = _above(both)
+    return Shelf(
+        {_name(path, base): path for path in dict.fromkeys(runs)},
+        {_name(path, base): path for path in dict.fromkeys(comparisons)},
+        keep,
+    )
+
+
+def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int) -> None:
+    if (folder / CONFIG).exists():
+        if (folder / MANIFEST).exists() and len(runs) < MOST:
+            runs.append(folder)
+        return
+    if (folder / COMPARISON).exists():
+        comparisons.append(folder)
+    if depth:
+        for below in sorted(folder.iterdir()):
+            if below.is_dir() and not below.is_symlink() and not below.name.startswith("."):
+                _search(below, runs, comparisons, depth - 1)
+
+
+def _above(paths: Sequence[Path]) -> Path:
+    """The nearest folder that holds all of them, itself none of them."""
+    common = paths[0].parent
+    while not all(common in path.parents for path in paths):
+        common = common.parent
+    return common
+
+
+def _name(path: Path, base: Path) -> str:
+    return path.relative_to(base).as_posix().encode(errors="replace").decode()
+
+
+def _told(name: str, folder: Path) -> dict[str, Any]:
+    from regard.runs.config import Config
+
+    try:
+        config, environment = Config.read(folder), _json(folder / "env.json")
+    except RegardError as error:
+        return {"name": name, "error": str(error)}
+    network = config.network.model_dump()
+    data = environment.get("data", {})
+    return {
+        "name": name,
+        "task": config.task,
+        "model": config.model,
+        "says": config.entry.says,
+        "kind": "sequences" if "labels" not in data else "classification",
+        "data": str(data.get("name", getattr(config.data, "data", ""))),
+        "labels": data.get("labels", []),
+        "attends": config.entry.kind == "network" and _attends(config.model, network),
+        "layers": network.get("layers"),
+        "heads": network.get("heads"),
+        "parameters": environment.get("parameters"),
+        "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
+    }
+
+
+def _attends(model: str, network: dict[str, Any]) -> bool:
+    if "asks" in network:
+        return bool(network["asks"] != "nobody")
+    if "pool" in network:
+        return bool(network["layers"] or network["pool"] in ("attention", "query-from-mean"))
+    return model not in ("rnn", "cnn")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object whose numbers are all finite: those that are not become None."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise RegardError(f"{path.name} is larger than {LARGEST:,} bytes")
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise RegardError(f"{path.name} is not a JSON object")
+    return dict(_finite(found))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,160 @@
+"""What the API answers, and what it refuses by which limit."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import regard
+
+Ask = Callable[..., httpx.Response]
+TEXT = "not a good film at all"
+
+
+def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
+    found = {run["name"]: run for run in client("GET", "/runs").json()["runs"]}
+    assert set(found) == {"labels", "counts", "writes"}
+    assert found["labels"]["kind"] == "classification"
+    assert found["labels"]["attends"] is True
+    assert (found["labels"]["layers"], found["labels"]["heads"]) == (2, 2)
+    assert found["counts"]["attends"] is False
+    assert found["writes"]["kind"] == "sequences"
+    assert "regard_models_loaded 0\n" in client("GET", "/metrics").text
+
+
+@pytest.mark.parametrize("name", ["labels", "counts"])
+def test_predict_says_what_the_run_says(client: Ask, folder: Path, name: str) -> None:
+    run = regard.load(folder / name)
+    one = client("POST", "/predict", {"run": name, "text": TEXT}).json()
+    assert one == {"run": name, "text": TEXT, **run.predict(TEXT).json()}
+    texts = [TEXT, "", "fine"]
+    several = client("POST", "/predict", {"run": name, "texts": texts}).json()["predictions"]
+    assert [row["text"] for row in several] == texts
+    for row, said in zip(several, run.predict(texts), strict=True):
+        assert row["probabilities"] == pytest.approx(said.json()["probabilities"], abs=1e-6)
+
+
+def test_attention_is_that_of_the_run(client: Ask, folder: Path) -> None:
+    layers = client("POST", "/attention", {"run": "labels", "text": TEXT}).json()["layers"]
+    wanted = regard.load(folder / "labels").attention(TEXT)
+    assert [layer["name"] for layer in layers] == [seen.layer for seen in wanted]
+    for layer, seen in zip(layers, wanted, strict=True):
+        assert layer["tokens"] == seen.tokens
+        np.testing.assert_allclose(layer["weights"], seen.weights, atol=1e-7)
+    one = client("POST", "/attention", {"run": "labels", "text": TEXT, "layer": 2, "head": 2})
+    np.testing.assert_allclose(one.json()["layers"][0]["weights"], wanted[1].weights[1:], atol=1e-7)
+    assert client("POST", "/attention", {"run": "counts", "text": TEXT}).json()["layers"] == []
+
+
+def test_a_look_and_a_matrix_are_the_weights_to_a_byte(client: Ask, folder: Path) -> None:
+    look = client("POST", "/look", {"run": "labels", "text": TEXT}).json()
+    wanted = regard.load(folder / "labels").attention(TEXT)
+    assert [layer["kind"] for layer in look["layers"]] == ["self", "self", "pool", "rollout"]
+    packed = zlib.decompress(base64.b64decode(look["layers"][1]["packed"][1]))
+    body = {"run": "labels", "text": TEXT, "layer": 2, "head": 2}
+    assert client("POST", "/matrix", body).content == packed
+    rows, columns = wanted[1].weights[1].shape
+    scales = np.frombuffer(packed, "<f4", rows)
+    steps = np.frombuffer(packed, np.uint8, offset=4 * rows).reshape(rows, columns)
+    weights = scales[:, None] * steps / 255
+    assert np.abs(weights - wanted[1].weights[1]).max() <= scales.max() / 510 + 1e-7
+
+
+def test_translate_and_generate_write_what_the_run_writes(client: Ask, folder: Path) -> None:
+    run = regard.load(folder / "writes")
+    said = client("POST", "/translate", {"run": "writes", "text": "ABCD"}).json()
+    assert said["written"] == run.predict("ABCD").text
+    best = client("POST", "/translate", {"run": "writes", "text": "ABCD", "best": 3}).json()["best"]
+    assert [text["written"] for text in best] == [t.text for t in run.best(["ABCD"], 3)[0]]
+    answer = client("POST", "/generate", {"run": "writes", "text": "ABCD"})
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines[-1] == {"done": True}
+    assert lines[-2]["text"] == said["written"]
+    assert all(0 < line["probability"] <= 1 for line in lines[:-1])
+    drawn = [
+        client("POST", "/generate", {"run": "writes", "text": "AB", "temperature": 3, "seed": s})
+        for s in (1, 1, 2)
+    ]
+    assert drawn[0].text == drawn[1].text != drawn[2].text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("/predict", {"run": "labels", "texts": ["a"] * 4}, 422, "texts: at most 3 here, not 4"),
+        ("/predict", {"run": "labels", "text": "a " * 30}, 422, "tokens: at most 20 here, not 30"),
+        ("/look", {"run": "labels", "text": "a " * 30}, 422, "tokens: at most 20 here, not 30"),
+        ("/predict", {"run": "labels", "text": "a" * 3_000}, 413, "body: at most 2,000 here"),
+        ("/generate", {"run": "writes", "text": "A", "new_tokens": 257}, 422, "new_tokens: at"),
+        ("/generate", {"run": "labels", "text": "A"}, 400, "labels texts and writes none"),
+        ("/translate", {"run": "labels", "text": "A"}, 400, "labels texts and writes none"),
+        ("/translate", {"run": "writes", "text": "A", "best": 11}, 422, "best: at most 10"),
+        ("/attention", {"run": "labels", "text": "a " * 12}, 422, "numbers: at most 500 here"),
+        ("/attention", {"run": "labels", "text": "a", "layer": 4}, 400, "attention layers 1 to 3"),
+        ("/attention", {"run": "labels", "text": "a", "head": 3}, 400, "has heads 1 to 2"),
+        ("/matrix", {"run": "labels", "text": "a", "layer": 9}, 400, "layer 9"),
+        ("/predict", {"run": "label", "text": "a"}, 400, "did you mean labels?"),
+        ("/predict", {"run": "labels"}, 422, "give text or texts"),
+        ("/predict", {"run": "labels", "text": "a", "txt": 1}, 422, "txt: "),
+        ("/predict", {"run": "labels", "text": 7}, 422, "text: "),
+        ("/predict", [], 422, "body: "),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_line(
+    client: Ask, path: str, body: object, status: int, says: str
+) -> None:
+    answer = client("POST", path, body)
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert says in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"run": 1e999}', b"[" * 900, b"1" * 1900])
+def test_bytes_that_are_no_request(client: Ask, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client("POST", "/predict", content=body, headers=headers)
+    assert answer.status_code in (400, 422)
+    assert list(answer.json()) == ["error"]
+
+
+def test_half_surrogates_are_question_marks(client: Ask) -> None:
+    body = b'{"run": "labels", "text": "\\ud800 film"}'
+    answer = client("POST", "/predict", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["text"]) == (200, "? film")
+
+
+def test_disagreements_count_the_test_split(client: Ask, folder: Path) -> None:
+    found = client("GET", "/disagreements", params={"a": "labels", "b": "counts"}).json()
+    ours, theirs = (regard.load(folder / name).evaluate() for name in ("labels", "counts"))
+    assert sum(found["right"].values()) == ours.n
+    assert found["right"]["a"] == int((ours.correct & ~theirs.correct).sum())
+    assert len(found["shown"]) == min(60, int((ours.correct != theirs.correct).sum()))
+    assert all(row["a"] != row["b"] for row in found["shown"])
+    refused = client("GET", "/disagreements", params={"a": "labels", "b": "writes"})
+    assert (refused.status_code, "same texts" in refused.json()["error"]) == (400, True)
+
+
+def test_metrics_count_every_request(client: Ask) -> None:
+    client("POST", "/predict", {"run": "labels", "text": "a"})
+    client("POST", "/predict", {"run": "labels"})
+    client("GET", "/nowhere")
+    text = client("GET", "/metrics").text
+    assert 'regard_requests_total{path="/predict",status="200"} 1\n' in text
+    assert 'regard_requests_total{path="/predict",status="422"} 1\n' in text
+    assert 'regard_requests_total{path="other",status="404"} 1\n' in text
+    assert 'regard_request_seconds_count{path="/predict"} 2\n' in text
+    assert "regard_queue_length 0\n" in text
+
+
+def test_the_schema_is_there_and_its_pages_are_not(client: Ask) -> None:
+    schema = client("GET", "/openapi.json").json()
+    assert set(schema["paths"]) == {
+        "/runs", "/comparison", "/disagreements", "/metrics", "/health", "/predict", "/translate",
+        "/generate", "/attention", "/look", "/matrix",
+    }  # fmt: skip
+    assert client("GET", "/docs").status_code == client("GET", "/redoc").status_code == 404

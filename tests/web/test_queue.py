@@ -1,0 +1,125 @@
+"""The line before the models: its bound, its batches, and those who leave it."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from regard.web.limits import Limits
+from regard.web.queue import Job, Queue
+from regard.web.refusal import RefusedError
+
+
+def held(queue: Queue) -> threading.Event:
+    """Keep the thread busy until the event is set."""
+    free, busy = threading.Event(), threading.Event()
+
+    def work(given: list[Any]) -> list[Any]:
+        busy.set()
+        free.wait(5)
+        return given
+
+    queue.put(Job(0, work))
+    assert busy.wait(5)
+    return free
+
+
+def test_equal_work_is_one_call_in_order() -> None:
+    queue, calls = Queue(Limits(batch=4)), []
+
+    def work(given: list[int]) -> list[int]:
+        calls.append(given)
+        return [10 * x for x in given]
+
+    free = held(queue)
+    jobs = [queue.put(Job(i, work, together="same")) for i in range(6)]
+    other = queue.put(Job(9, work, together="other"))
+    free.set()
+    assert [job.answer.result(5) for job in jobs] == [0, 10, 20, 30, 40, 50]
+    assert other.answer.result(5) == 90
+    assert calls == [[0, 1, 2, 3], [4, 5], [9]]
+
+
+def test_one_that_fails_spoils_no_other() -> None:
+    queue = Queue(Limits())
+
+    def work(given: list[int]) -> list[int]:
+        if 1 in given:
+            raise ValueError("one")
+        return given
+
+    free = held(queue)
+    jobs = [queue.put(Job(i, work, together="same")) for i in range(3)]
+    free.set()
+    assert jobs[0].answer.result(5) == 0
+    assert isinstance(jobs[1].answer.exception(5), ValueError)
+    assert jobs[2].answer.result(5) == 2
+
+
+def test_a_full_line_says_when_to_come_again() -> None:
+    queue = Queue(Limits(queue=3))
+    free = held(queue)
+    waiting = [queue.put(Job(i, list)) for i in range(2)]
+    with pytest.raises(RefusedError) as refused:
+        queue.put(Job(3, list))
+    assert refused.value.status == 503
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    queue.leave(waiting[0])
+    queue.put(Job(4, list)).told = None
+    assert queue.length == 3
+    free.set()
+
+
+def test_who_waited_too_long_is_told_and_not_worked_for() -> None:
+    queue, worked = Queue(Limits(deadline=0.05)), []
+    free = held(queue)
+    job = queue.put(Job(1, lambda given: worked.append(given) or given))
+    time.sleep(0.1)
+    free.set()
+    with pytest.raises(RefusedError) as refused:
+        job.answer.result(5)
+    assert refused.value.status == 504
+    assert worked == []
+    assert queue.late == 1
+
+
+def test_pieces_take_turns_with_other_work() -> None:
+    queue, order = Queue(Limits()), []
+    free = held(queue)
+    told = queue.put(Job(None, lambda _: iter("abc"), told=order.append))
+    plain = [queue.put(Job(i, lambda given: [order.append(given[0])])) for i in range(2)]
+    free.set()
+    assert told.answer.result(5) is None
+    assert [job.answer.done() for job in plain] == [True, True]
+    assert order == ["a", 0, 1, "b", "c"]
+
+
+def test_a_told_job_stops_when_its_asker_leaves() -> None:
+    queue, told = Queue(Limits()), []
+
+    def forever(_: Any) -> Any:
+        while True:
+            time.sleep(0.001)
+            yield 1
+
+    job = queue.put(Job(None, forever, told=told.append))
+    time.sleep(0.05)
+    queue.leave(job)
+    time.sleep(0.05)
+    seen = len(told)
+    time.sleep(0.05)
+    assert len(told) == seen > 0
+    assert queue.length == 0
+
+
+def test_a_closed_line_takes_no_more_and_answers_what_it_has() -> None:
+    queue = Queue(Limits())
+    free = held(queue)
+    job = queue.put(Job(7, list))
+    queue.close()
+    with pytest.raises(RefusedError):
+        queue.put(Job(8, list))
+    free.set()
+    queue.join(5)
+    assert job.answer.result(0) == 7
