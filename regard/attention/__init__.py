@@ -21,6 +21,7 @@ from regard.attention.masks import (
 )
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizers import NORMALIZERS, Normalizer
+from regard.attention.packing import Packing
 from regard.attention.patterns import PATTERNS, named_mask
 from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.score import InnerProduct, Score
@@ -42,6 +43,7 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "Normalizer",
+    "Packing",
     "Score",
     "attend",
     "bigbird",

@@ -10,6 +10,7 @@ from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.masks import Mask, as_mask
 from regard.attention.normalizers import Normalizer
+from regard.attention.packing import Packing
 from regard.attention.positions import make_score
 from regard.attention.score import Score
 from regard.errors import RegardError
@@ -91,13 +92,15 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         queries: Float[Tensor, "*batch queries width"],
-        keys: Float[Tensor, "*batch keys key_width"] | None = None,
-        values: Float[Tensor, "*batch keys value_width"] | None = None,
+        keys: Float[Tensor, "*key_batch keys key_width"] | None = None,
+        values: Float[Tensor, "*key_batch keys value_width"] | None = None,
         mask: Mask | Tensor | None = None,
         *,
-        query_positions: Int[Tensor, "... queries"] | None = None,
-        key_positions: Int[Tensor, "... keys"] | None = None,
+        query_positions: Int[Tensor, "... n"] | None = None,
+        key_positions: Int[Tensor, "... m"] | None = None,
         cache: KeyValueCache | None = None,
+        packing: Packing | None = None,
+        key_packing: Packing | None = None,
     ) -> Float[Tensor, "*batch queries _"]:
         """Each query's average of the values, (\\*batch, n, width).
 
@@ -105,13 +108,17 @@ class MultiHeadAttention(nn.Module):
         axes are those of the queries; the head axis is put in here. With a ``cache``, keys and
         values are added to it and the queries attend to all that it holds; a fixed cache that is
         filled is not added to.
+
+        With ``packing`` the queries are rows without padding, (rows, width), and so is what comes
+        out; mask and positions are still those of the padded table. ``key_packing`` says the same
+        of the keys, where they are given; the mask must hide padding from every real query.
         """
         mask = as_mask(mask)
-        if mask is not None and cache is None:
+        if mask is not None and cache is None and packing is None:
             queries, keys, values = without_hidden(
                 mask, queries, keys, values, query_positions, key_positions
             )
-        q, k, v = self._heads(queries, keys, values, cache)
+        q, k, v = self._heads(queries, keys, values, cache, packing, key_packing)
         attended = self.attention(
             q,
             k,
@@ -122,6 +129,8 @@ class MultiHeadAttention(nn.Module):
             cache=cache,
         )
         output: Tensor = attended.output.transpose(-3, -2).flatten(-2)
+        if packing is not None:
+            output = packing.pack(output)
         return output if self.output is None else self.output(output)
 
     def _heads(
@@ -130,25 +139,31 @@ class MultiHeadAttention(nn.Module):
         keys: Tensor | None,
         values: Tensor | None,
         cache: KeyValueCache | None,
+        packing: Packing | None,
+        key_packing: Packing | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Projected queries (\\*batch, heads, n, head_width), keys and values (…, groups, m, …)."""
         if cache is not None and cache.fixed and len(cache):
-            q = self._project(queries, 0, 1)[0]
+            q = self._project(queries, 0, 1, packing)[0]
             none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
             return q, none, none
         if keys is None:
-            keys = queries
+            keys, key_packing = queries, packing
         if values is None:
             values = keys
         if self.packed and queries is keys is values:
-            q, k, v = self._project(queries, 0, 3)
+            q, k, v = self._project(queries, 0, 3, packing)
         elif self.packed and keys is values:
-            q, (k, v) = self._project(queries, 0, 1)[0], self._project(keys, 1, 3)
+            (q,) = self._project(queries, 0, 1, packing)
+            k, v = self._project(keys, 1, 3, key_packing)
         else:
-            q, k, v = (self._project(x, i, i + 1)[0] for i, x in enumerate((queries, keys, values)))
+            given = ((queries, packing), (keys, key_packing), (values, key_packing))
+            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(given))
         return q, k, v
 
-    def _project(self, x: Tensor, first: int, last: int) -> list[Tensor]:
+    def _project(
+        self, x: Tensor, first: int, last: int, packing: Packing | None = None
+    ) -> list[Tensor]:
         """Queries (0), keys (1), values (2): those from first to last, by one product."""
         sizes = self.sizes[first:last]
         if self.packed:
@@ -162,6 +177,8 @@ class MultiHeadAttention(nn.Module):
         else:
             linear = (self.project_queries, self.project_keys, self.project_values)[first]
             projected = linear(x)
+        if packing is not None:
+            projected = packing.unpack(projected)
         heads = projected.unflatten(-1, (-1, self.head_width))
         # Split by heads and not by columns: the gradients then meet in one copy, not in two.
         parts = heads.split([size // self.head_width for size in sizes], -2)

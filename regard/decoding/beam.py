@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.greedy import LEAVE
-from regard.decoding.stepwise import Limits, Writer, Written, begun, without
+from regard.decoding.stepwise import Limits, Writer, Written, begun, likeliest
 from regard.errors import RegardError
 
 
@@ -44,10 +44,12 @@ def beam(
     parents: Tensor | None = None
     sums = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)
     while texts:
-        chances = without(writing.step(tokens, parents), end, step < limits.least)
-        sums, parents, tokens = further(sums, chances, end, size, [hopes[t] for t in texts])
+        logits = writing.step(tokens, parents)
+        kept = likeliest(logits, end, step < limits.least, min(2 * size, logits.shape[-1]))
+        sums, parents, tokens = further(sums, *kept, end, size, [hopes[t] for t in texts])
         step += 1
-        going = [row for row, text in enumerate(texts) if not hopes[text].done(sums[row], step)]
+        rows_left = enumerate(zip(texts, sums.tolist(), strict=True))
+        going = [row for row, (text, totals) in rows_left if not hopes[text].done(totals, step)]
         if len(going) <= LEAVE * len(texts) or not going:
             rows = torch.tensor(going, dtype=torch.long, device=source.device)
             writing.keep(rows)
@@ -80,12 +82,12 @@ class Hope:
         self.ended.sort(key=lambda text: -text.score)
         del self.ended[self.size :]
 
-    def done(self, sums: Tensor, step: int) -> bool:
+    def done(self, sums: list[float], step: int) -> bool:
         """Whether no row can still become one of the best; closes the beam at its limit."""
         if self.closed:
             return True
         if step >= self.limit:
-            for words, total in zip(self.rows, sums.tolist(), strict=True):
+            for words, total in zip(self.rows, sums, strict=True):
                 if total > -torch.inf:
                     score = self.score(total, len(words))
                     self.ended.append(Written(words, total, score, False))
@@ -93,8 +95,7 @@ class Hope:
             self.closed = True
         elif len(self.ended) == self.size:
             # What goes on only loses probability; its penalty is at best that of the limit.
-            top = float(sums.max())
-            self.closed = self.score(top, self.limit + 1) <= self.ended[-1].score
+            self.closed = self.score(max(sums), self.limit + 1) <= self.ended[-1].score
         return self.closed
 
     def best(self, count: int) -> list[Written]:
@@ -104,28 +105,28 @@ class Hope:
 
 def further(
     sums: Float[Tensor, "texts rows"],
-    chances: Float[Tensor, "texts rows words"],
+    chances: Float[Tensor, "texts rows kept"],
+    words: Int[Tensor, "texts rows kept"],
     end: int,
     size: int,
     hopes: list[Hope],
 ) -> tuple[Float[Tensor, "texts size"], Int[Tensor, "texts size"], Int[Tensor, "texts size"]]:
     """The best ``size`` ways on that do not end: their sums, parents and words.
 
-    Of the 2 × size best ways at most size end. A row that there is no way for gets −inf.
+    ``words`` are the 2 × size likeliest of each row (all, if there are fewer), ``chances`` their
+    log probabilities. Of the 2 × size best ways at most size end. A row that there is no way for
+    gets −inf.
     """
-    count, _, words = chances.shape
-    # The best of each row first: few words are then compared in float64.
-    kept = min(2 * size, words)
-    top, which = chances.topk(kept, -1)
-    total = (sums[..., None] + top.double()).reshape(count, -1)
+    count, _, kept = chances.shape
+    total = (sums[..., None] + chances.double()).reshape(count, -1)
     best, place = total.topk(min(2 * size, total.shape[1]), -1)
-    parent, word = place // kept, which.reshape(count, -1).gather(1, place)
+    parent, word = place // kept, words.reshape(count, -1).gather(1, place)
     ends = word == end
-    for text in range(count):
-        if bool(ends[text].any()):
-            for column in ends[text].nonzero()[:, 0].tolist():
-                if column < size and best[text, column] > -torch.inf:
-                    hopes[text].end(int(parent[text, column]), float(best[text, column]))
+    ending = (ends & (best > -torch.inf))[:, :size].nonzero(as_tuple=True)
+    for text, row, reached in zip(
+        ending[0].tolist(), parent[ending].tolist(), best[ending].tolist(), strict=True
+    ):
+        hopes[text].end(row, reached)
     order = torch.where(ends, 1, 0).argsort(dim=1, stable=True)[:, :size]
     new = best.masked_fill(ends, -torch.inf).gather(1, order)
     parent, word = parent.gather(1, order), word.gather(1, order)

@@ -88,8 +88,31 @@ def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 
 
 def without(logits: Tensor, end: int, forbidden: bool) -> Tensor:
     """Log probabilities in float32; the padding is never written, nor the end while forbidden."""
-    found = logits.float()
-    found[..., BEGIN] = -torch.inf
+    return _allowed(logits.float(), end, forbidden).log_softmax(-1)
+
+
+def likeliest(
+    logits: Float[Tensor, "*rows words"], end: int, forbidden: bool, count: int
+) -> tuple[Float[Tensor, "*rows {count}"], Int[Tensor, "*rows {count}"]]:
+    """The ``count`` likeliest words and their log probabilities: the best of `without`.
+
+    Ranks are those of the logits, so that only what is chosen needs a logarithm.
+
+    >>> chances, words = likeliest(torch.tensor([[9.0, 2.0, 6.0, 1.0]]).log(), 3, False, 2)
+    >>> [round(chance, 3) for chance in chances[0].exp().tolist()], words[0].tolist()
+    ([0.667, 0.222], [2, 1])
+    """
+    allowed = _allowed(logits, end, forbidden)
+    best, words = allowed.topk(count, -1)
+    shares = allowed.softmax(-1, dtype=torch.float32)
+    # Of the likeliest: its share is never so small that its logarithm is lost.
+    first = shares.gather(-1, words[..., :1]).log()
+    return best.float() - best[..., :1].float() + first, words
+
+
+def _allowed(logits: Tensor, end: int, forbidden: bool) -> Tensor:
+    """The logits themselves, those of words that may not be written −∞."""
+    logits[..., BEGIN] = -torch.inf
     if forbidden:
-        found[..., end] = -torch.inf
-    return found.log_softmax(-1)
+        logits[..., end] = -torch.inf
+    return logits

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import KeyValueCache, Mask, MultiHeadAttention
+from regard.attention import KeyValueCache, Mask, MultiHeadAttention, Packing
 from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
@@ -44,8 +44,8 @@ class Sublayer(nn.Module):
                 nn.init.zeros_(last.bias)
 
     def forward(
-        self, x: Float[Tensor, "batch time width"], *given: Any, **named: Any
-    ) -> Float[Tensor, "batch time width"]:
+        self, x: Float[Tensor, "*batch width"], *given: Any, **named: Any
+    ) -> Float[Tensor, "*batch width"]:
         """The next x; what else is given goes to f."""
         if self.before:
             return x + drop(self.work(self.norm(x), *given, **named), self.dropout, self.training)
@@ -75,14 +75,25 @@ class EncoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch time width"],
+        x: Float[Tensor, "*batch time width"],
         mask: Mask | None,
         *,
-        where: Int[Tensor, "... time"] | None = None,
+        where: Int[Tensor, "... places"] | None = None,
         cache: KeyValueCache | None = None,
-    ) -> Float[Tensor, "batch time width"]:
-        """The next layer's representation; ``where``: positions, if they are not 0, 1, 2, …"""
-        x = self.attention(x, mask=mask, query_positions=where, key_positions=where, cache=cache)
+        packing: Packing | None = None,
+    ) -> Float[Tensor, "*batch time width"]:
+        """The next layer's representation; ``where``: positions, if they are not 0, 1, 2, …
+
+        With ``packing`` x is rows without padding, (rows, width).
+        """
+        x = self.attention(
+            x,
+            mask=mask,
+            query_positions=where,
+            key_positions=where,
+            cache=cache,
+            packing=packing,
+        )
         seen: Tensor = self.feedforward(x)
         return seen
 
@@ -107,19 +118,37 @@ class DecoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch written width"],
-        memory: Float[Tensor, "batch read width"],
+        x: Float[Tensor, "*batch written width"],
+        memory: Float[Tensor, "*memory_batch read width"],
         mask: Mask | None,
         memory_mask: Mask,
         *,
-        where: Int[Tensor, " written"],
+        where: Int[Tensor, "... places"],
         cache: KeyValueCache | None = None,
         memory_cache: KeyValueCache | None = None,
-    ) -> Float[Tensor, "batch written width"]:
-        """The next layer's representation; the caches hold the past and the memory's keys."""
-        x = self.attention(x, mask=mask, query_positions=where, key_positions=where, cache=cache)
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+    ) -> Float[Tensor, "*batch written width"]:
+        """The next layer's representation; the caches hold the past and the memory's keys.
+
+        Packed, x and memory are rows without padding, (rows, width).
+        """
+        x = self.attention(
+            x,
+            mask=mask,
+            query_positions=where,
+            key_positions=where,
+            cache=cache,
+            packing=packing,
+        )
         x = self.memory_attention(
-            x, memory, mask=memory_mask, query_positions=where, cache=memory_cache
+            x,
+            memory,
+            mask=memory_mask,
+            query_positions=where,
+            cache=memory_cache,
+            packing=packing,
+            key_packing=memory_packing,
         )
         seen: Tensor = self.feedforward(x)
         return seen

@@ -68,13 +68,23 @@ class Seq2Seq(nn.Module):
         source: Int[Tensor, "batch read"],
         source_lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch written"],
-    ) -> Float[Tensor, "batch written hidden"]:
+        target_lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "*batch_written hidden"]:
         """What each word is read out of (`to_logits`), given the true words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word.
+        ``target`` begins with the start symbol (0) and ends before the last word. Given its
+        lengths, the states of the real words alone, one text behind the other: (words, hidden).
         """
-        writing = self.start(source, source_lengths)
-        return writing.read(target, None)
+        states = self.start(source, source_lengths).read(target, None)
+        if target_lengths is None:
+            return states
+        return states[inside(target_lengths, target.shape[1])]
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch hidden"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """States, matrix (words, hidden) and bias with logits = states @ matrixᵀ + bias."""
+        return states, self.to_logits.weight, self.to_logits.bias
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -3,6 +3,7 @@
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from regard.attention import (
 from regard.attention import lengths as up_to
 from regard.attention.positions import RelativeBias
 from regard.layers.dropout import drop
+from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
 from regard.layers.past import Past
 from regard.layers.sublayers import DecoderBlock, EncoderBlock, Norm
@@ -91,23 +93,31 @@ class T5(nn.Module):
         source: Int[Tensor, "batch read"],
         source_lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch written"],
-    ) -> Float[Tensor, "batch written width"]:
+        target_lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "*batch_written width"]:
         """What each word is read out of (`to_logits`), given the source and the words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word.
+        ``target`` begins with the start symbol (0) and ends before the last word. Given its
+        lengths, the states of the real words alone, one text behind the other: (words, width).
         """
         memory, seen = self.encode(source, source_lengths), up_to(source_lengths)
         x, where = self.embed(target), torch.arange(target.shape[1], device=target.device)
         for block in self.decoder:
             x = block(x, memory, causal(), seen, where=where)
-        return drop(self.decoder_norm(x), self.dropout, self.training)
+        states = drop(self.decoder_norm(x), self.dropout, self.training)
+        return states if target_lengths is None else states[inside(target_lengths, len(where))]
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
         """Logits of the words."""
+        return F.linear(*self.logit_parts(states))
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch width"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
         if self.output is None:
-            return (states * self.scale) @ self.embedding.weight.T
-        logits: Tensor = self.output(states)
-        return logits
+            return states * self.scale, self.embedding.weight, None
+        return states, self.output.weight, self.output.bias
 
     def encode(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -10,6 +11,7 @@ from regard.attention import (
     KeyValueCache,
     Mask,
     MultiHeadAttention,
+    Packing,
     causal,
     dense,
     input_positions,
@@ -85,43 +87,64 @@ class Transformer(nn.Module):
         source: Int[Tensor, "batch read"],
         source_lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch written"],
-    ) -> Float[Tensor, "batch written width"]:
+        target_lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "*batch_written width"]:
         """What each word is read out of (`to_logits`), given the true words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word.
+        ``target`` begins with the start symbol (0) and ends before the last word. Given its
+        lengths, the states of the real words alone, one text behind the other: (words, width).
+        Nothing is computed for padding but the attention's own products.
         """
-        memory = self.encode(source, source_lengths)
+        read, written = (
+            padding(*side) for side in ((source, source_lengths), (target, target_lengths))
+        )
+        memory = self._read(source, source_lengths, read)
         where = torch.arange(target.shape[1], device=target.device)
-        x, seen = self.embed(self.target, target, where), up_to(source_lengths)
+        x, seen = self.embed(self.target, target, where, written), up_to(source_lengths)
         for block in self.decoder:
-            x = block(x, memory, causal(), seen, where=where)
+            x = block(x, memory, causal(), seen, where=where, packing=written, memory_packing=read)
         states: Tensor = self.decoder_norm(x)
-        return states
+        return states if written or target_lengths is None else states.flatten(0, 1)
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
         """Logits of the words; with ``tie`` the embedding's own rows."""
+        return F.linear(*self.logit_parts(states))
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch width"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
         if self.output is None:
-            return states @ self.target.weight.T
-        logits: Tensor = self.output(states)
-        return logits
+            return states, self.target.weight, None
+        return states, self.output.weight, self.output.bias
 
     def encode(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch read width"]:
-        """The memory: what the encoder makes of the source."""
+        """The memory: what the encoder makes of the source. Its padding holds anything finite."""
+        packing = padding(source, source_lengths)
+        memory = self._read(source, source_lengths, packing)
+        return memory if packing is None else packing.unpack(memory)
+
+    def _read(self, source: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
+        """The memory, packed where there is padding to leave out."""
         where = torch.arange(source.shape[1], device=source.device)
-        x, mask = self.embed(self.source, source, where), up_to(source_lengths)
+        x, mask = self.embed(self.source, source, where, packing), up_to(lengths)
         for block in self.encoder:
-            x = block(x, mask)
+            x = block(x, mask, packing=packing)
         memory: Tensor = self.encoder_norm(x)
         return memory
 
-    def embed(self, words: WordEmbedding, tokens: Tensor, where: Tensor) -> Tensor:
+    def embed(
+        self, words: WordEmbedding, tokens: Tensor, where: Tensor, packing: Packing | None = None
+    ) -> Tensor:
         """Scaled vectors of words, with their positions where those are added to the input."""
         every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         x = words(tokens, every) * self.scale
         if self.positions is not None:
             x = self.positions(x, where)
+        if packing is not None:
+            x = packing.pack(x)
         return drop(x, self.dropout, self.training)
 
     def start(
@@ -129,6 +152,15 @@ class Transformer(nn.Module):
     ) -> "Writing":
         """Read the source; what then writes, step by step, shares its memory among beams."""
         return Writing(self, self.encode(source, source_lengths), source_lengths)
+
+
+def padding(
+    tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"] | None
+) -> Packing | None:
+    """How to leave out what lies behind the texts; None where all fill the table."""
+    if lengths is None or bool((lengths == tokens.shape[1]).all()):
+        return None
+    return Packing(lengths, tokens.shape[1])
 
 
 class Writing:

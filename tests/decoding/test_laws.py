@@ -25,6 +25,23 @@ def test_steps_are_the_full_pass(name):
 
 
 @pytest.mark.parametrize("name", WRITERS)
+def test_states_of_real_words_alone(name):
+    """Packed or not: the same states, the same gradients."""
+    model, (source, lengths) = make(name), sources()
+    target, written = torch.randint(1, WORDS, (5, 6)), torch.tensor([6, 1, 3, 0, 4])
+    whole = model(source, lengths, target)[torch.arange(6) < written[:, None]]
+    alone = model(source, lengths, target, written)
+    assert_close(alone, whole, atol=1e-12, rtol=1e-12)
+    slope, of = torch.randn_like(whole), list(model.parameters())
+    for a, b in zip(
+        torch.autograd.grad(alone, of, slope, allow_unused=True),
+        torch.autograd.grad(whole, of, slope, allow_unused=True),
+        strict=True,
+    ):
+        assert_close(a, b, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_rows_go_on_from_their_parents(name):
     """Two rows that share a beginning, cross over and split again, against each text alone."""
     model, (source, lengths) = make(name), sources(lengths=(4, 3))
