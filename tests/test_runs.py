@@ -320,7 +320,7 @@ def test_every_network_makes_the_round(model: str, tmp_path: Path) -> None:
     assert loaded.predict("a film").probabilities.keys() == {"negative", "positive"}
     for layer in loaded.attention("a good film"):
         assert layer.weights.shape[-1] == len(layer.tokens)
-        assert len(layer.tokens) == 3 + (model == "+cls")
+        assert len(layer.tokens) == 3 + {"+cls": 1, "gpt": 1, "bert": 2}.get(model, 0)
 
 
 @pytest.mark.parametrize("model", ["tfidf", "nb-svm"])

@@ -19,6 +19,50 @@ Target = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
+@app.command("rows")
+def rows(
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="birthplace, birthplace-pretrain, language-modeling, masked-modeling or "
+            "span-corruption."
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the task.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="A name or a file; else the task's own.")] = "",
+    count: Annotated[int, typer.Option(min=1, max=1_000, help="How many rows.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="What is drawn.")] = 0,
+    json: Json = False,
+) -> None:
+    """Print what a task makes of its data: x is read, y is to be said.
+
+    regard data rows birthplace-pretrain --data birthplaces
+    """
+    from regard.errors import RegardError, look_up
+    from regard.settings import split
+    from regard.tasks import TASKS
+
+    entry = look_up(TASKS, task, "task")
+    given = [*(settings or []), *([f"data={data}"] if data else [])]
+    prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
+    if not hasattr(prepared, "shown"):
+        raise RegardError(f"{task} has no rows to print; regard data check looks through texts")
+    indexes = range(min(count, len(prepared.lengths("train", seed, 0))))
+    found = [prepared.shown("train", (seed, 0, index)) for index in indexes]
+    counted = getattr(prepared.corpus, "counted", "")
+    if json:
+        rows = [{"x": x, "y": y} for x, y in found]
+        emit_json({"task": task, "data": prepared.corpus.name, "counted": counted, "rows": rows})
+        return
+    if counted:
+        say(counted)
+    for x, y in found:
+        say(f"x: {x}")
+        say(f"y: {y}")
+
+
 @app.command("list")
 def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     """Name the data there is, built in and real, and where it lies on this machine."""

@@ -21,7 +21,10 @@ def evaluate(
     label: Annotated[str, typer.Option(help="The file's column of labels, by name.")] = "",
     predictions: Annotated[
         Path | None,
-        typer.Option(help="Write every answer there, one JSON object a line."),
+        typer.Option(
+            help="Write every answer there, one JSON object a line; of questions the answers "
+            "alone, one a line, unless the file is a .jsonl."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -36,7 +39,8 @@ def evaluate(
 
     judged = runs.load(run).evaluate(data, text=text, label=label)
     if predictions is not None:
-        durable.write_bytes(predictions, judged.rows())
+        alone = predictions.suffix != ".jsonl" and isinstance(judged, runs.Answered)
+        durable.write_bytes(predictions, judged.plain() if alone else judged.rows())
     if json:
         emit_json({"run": str(run), "data": str(data) if data else "test split", **judged.json()})
         return

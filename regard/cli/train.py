@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 MODELS_IN_WORDS = (  # written out, so that help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
-    "transformer, rnn, cnn, tfidf, nb-svm"
+    "transformer, gpt, bert, t5, rnn, cnn, tfidf, nb-svm"
 )
 WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer"
-TASKS_IN_WORDS = "sentiment, reverse, dates, translation"
+TASKS_IN_WORDS = (
+    "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
+    "birthplace-pretrain, birthplace"
+)
 
 
 def train(
@@ -49,6 +52,15 @@ def train(
     budget: Annotated[
         str, typer.Option(help="How long: 10m, '500 steps', '3 epochs' or '2M tokens'.")
     ] = "",
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Begin from the weights and the tokens of a complete run, as one of birthplace-"
+            "pretrain, language-modeling, masked-modeling or span-corruption; its network's "
+            "settings hold where none are given.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the run.", show_default="runs/TASK-MODEL"),
@@ -74,8 +86,9 @@ def train(
     from regard.tasks import TASKS
     from regard.training.memory import keep_freed_memory
 
-    model = model or look_up(TASKS, task, "task").model
+    model = model or runs.model_after(init, task) or look_up(TASKS, task, "task").model
     overrides = list(settings or [])
+    overrides += [f"init={init}"] if init else []
     overrides += [f"data={data}"] if data else []
     overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
     if dry_run:
@@ -128,6 +141,8 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     say(f"test {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
+    for note in run.folder.environment().get("data", {}).get("notes", []):
+        say(f"data: {note}")
     say(f"run: {folder}")
     say(f"next: regard predict {folder} 'your text'")
     if run.config.entry.kind == "network":

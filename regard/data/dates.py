@@ -103,11 +103,20 @@ class Combination:
         return clear and date.month not in self.barred
 
 
-def dates(count: int, seed: int = 0, *, split: str = "train", start: int = 0) -> list[DatePair]:
+def dates(
+    count: int,
+    seed: int = 0,
+    *,
+    split: str = "train",
+    start: int = 0,
+    locales: Sequence[str] = (),
+) -> list[DatePair]:
     """Pairs number `start` … of an endless supply: a pure function of (seed, split, number).
 
-    Each draws a combination of locale and format, then a date of the split. The texts are those
-    of the installed Babel.
+    Each draws a combination of locale and format (of all `LOCALES`, or of some), then a date of
+    the split. The texts are those of the installed Babel.
+
+    Errors: another split or locale; locales none of which lends a format to the split "formats".
 
     >>> pair = dates(1, seed=17)[0]
     >>> pair.source, pair.target, pair.locale, pair.format
@@ -120,7 +129,7 @@ def dates(count: int, seed: int = 0, *, split: str = "train", start: int = 0) ->
         raise RegardError(
             f"dates are counted from 0, and so are seeds: not {count} from {start} of seed {seed}"
         )
-    chosen = combinations(held_out=split == "formats")
+    chosen = _of_locales(combinations(held_out=split == "formats"), locales)
     # One block of the counter is four numbers; two of them make a pair.
     random = np.random.Philox(key=[seed, SPLITS.index(split)], counter=start)
     drawn = (random.random_raw(4 * count).reshape(count, 4)[:, :2] >> np.uint64(11)) * 2.0**-53
@@ -149,6 +158,20 @@ def combinations(*, held_out: bool = False) -> tuple[Combination, ...]:
         by_locale[combination.locale].append(combination)
     out = {id(c) for found in by_locale.values() if (c := _lent(found)) is not None}
     return tuple(c for c in different.values() if (id(c) in out) == held_out)
+
+
+def _of_locales(every: tuple[Combination, ...], locales: Sequence[str]) -> tuple[Combination, ...]:
+    """The combinations of some locales, or all."""
+    for name in locales:
+        look_up(dict.fromkeys(LOCALES), name, "locale of the dates")
+    chosen = tuple(c for c in every if not locales or c.locale in locales)
+    if not chosen:
+        lending = sorted({c.locale for c in every})
+        raise RegardError(
+            f"{', '.join(locales)}: no format of these locales is kept for the test; add one of "
+            f"{', '.join(lending)}"
+        )
+    return chosen
 
 
 def _of_locale(name: str) -> Iterator[Combination]:

@@ -117,7 +117,7 @@ def iterate_pairs(
     pair; more than 1 % of the pairs with an empty side (fewer are left out and noted; two empty
     lines are no pair); no pairs at all.
     """
-    path, beside = _files(str(data), str(target or ""), source_name, target_name)
+    path, beside = files_of(str(data), str(target or ""), source_name, target_name)
     if beside is not None:
         second = beside
 
@@ -169,7 +169,9 @@ def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
     return pairs
 
 
-def _files(data: str, target: str, source_name: str, target_name: str) -> tuple[Path, Path | None]:
+def files_of(
+    data: str, target: str, source_name: str, target_name: str
+) -> tuple[Path, Path | None]:
     """The one file, or the two, that `data` means."""
     path = Path(data).expanduser()
     if target:

@@ -1,7 +1,7 @@
 """What translation learns from: a text, the text it becomes, and where they stand."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from jaxtyping import Bool
 from numpy import ndarray
@@ -24,6 +24,24 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class StreamedPairs:
+    """So many pairs that are read from the disk each time they are iterated over.
+
+    ``fingerprint`` is that of their files and of how they were chosen.
+    """
+
+    count: int
+    fingerprint: str
+    read: Callable[[], Iterator[Pair]] = field(repr=False)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self.read()
+
+
+@dataclass(frozen=True)
 class PairCorpus:
     """Pairs in three splits; no source text stands on two sides.
 
@@ -32,7 +50,7 @@ class PairCorpus:
     """
 
     name: str
-    train: Sequence[Pair]
+    train: Sequence[Pair] | StreamedPairs
     validation: Sequence[Pair]
     test: Sequence[Pair]
     fingerprint: str

@@ -3,12 +3,14 @@
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
 from regard.data import dates as human_dates
+from regard.data import streamed
 from regard.data.fetch import SOURCES, Show, fetch, present
 from regard.data.pair_files import (
     LONGEST,
@@ -16,11 +18,13 @@ from regard.data.pair_files import (
     PairStream,
     TooLong,
     collect,
+    files_of,
     iterate_pairs,
     read_pairs,
 )
 from regard.data.pairs import Pair, PairCorpus
 from regard.data.sources import BUILT_IN, leaves, likeness
+from regard.data.streamed import bytes_of
 from regard.data.strings import FIRST, Reversals, reversals
 from regard.errors import RegardError, look_up
 
@@ -56,6 +60,7 @@ def load_pairs(
     target_name: str = "",
     data_dir: Path | str | None = None,
     letters: int = 10,
+    locales: Sequence[str] = (),
     validation: float | None = None,
     seed: int = 0,
     examples: int = 0,
@@ -65,8 +70,9 @@ def load_pairs(
 ) -> PairCorpus:
     """Pairs of texts by name or from files, in train, validation and test.
 
-    * "reverse": random strings of so many `letters`; "dates": see `regard.data.dates`, tested on
-      whole formats that train never shows. Of both `examples` pairs to train on, drawn by `seed`.
+    * "reverse": random strings of so many `letters`; "dates": see `regard.data.dates`, of all
+      `locales` or of some, tested on whole formats that train never shows. Of both `examples` pairs
+      to train on, drawn by `seed`.
     * "multi30k": its own splits; `test` may be "test_2017_flickr". German to English, or as
       `source_name` and `target_name` say (de, en; others if the files are there).
     * "eng-fra": English to French or, by the names (en, fr), back. Split by the English side.
@@ -76,8 +82,9 @@ def load_pairs(
     Splits are by a hash of the source text and of `seed`, so that copies, and texts that differ in
     case or spaces alone, stay on one side; `validation` is the share of what is left. A pair of
     train or validation whose source stands in a later split all the same is dropped and noted.
-    `examples` (0: all) are as many pairs of train, chosen by `seed`. All of it is in memory:
-    more than 2,000,000 pairs are refused.
+    `examples` (0: all) are as many pairs of train, chosen by `seed`. All of it is in memory; of
+    files of more than 200 MB train stays on the disk (`regard.data.streamed`), and some 5,000 pairs
+    each are split off.
 
     >>> corpus = load_pairs("reverse", letters=4, examples=1_000)
     >>> corpus.test[0].source, corpus.test[0].target
@@ -91,7 +98,10 @@ def load_pairs(
     if data in DRAWN:
         if test or target or any(names):
             raise RegardError(f"{data} is made by regard and takes no files and no names")
-        return (_reverse if data == "reverse" else _dates)(letters, seed, examples or DRAWN[data])
+        many = examples or DRAWN[data]
+        if data == "reverse":
+            return _reverse(letters, seed, many)
+        return _dates(locales, seed, many)
     if data in ("multi30k", "eng-fra"):
         if target:
             raise RegardError(f"{data} has both sides; target=FILE goes with a file of your own")
@@ -100,6 +110,9 @@ def load_pairs(
         shares = SHARE_OF_ENG_FRA, validation or SHARE_OF_ENG_FRA
     else:
         _must_be_pairs(data)
+        size = bytes_of(data, target, *names)
+        if size > streamed.LARGE:
+            return _streamed(data, target, test, names, size, validation, seed, examples, longest)
         parts, notes = _own_files(data, target, test, names, longest, too_long)
         shares = TEST_SHARE, validation or VALIDATION_SHARE
     by_target = data == "eng-fra" and names[0] == "fr"
@@ -190,16 +203,21 @@ def _reverse(letters: int, seed: int, examples: int) -> PairCorpus:
     )
 
 
-def _dates(letters: int, seed: int, examples: int) -> PairCorpus:
+def _dates(locales: Sequence[str], seed: int, examples: int) -> PairCorpus:
     parts: Parts = {
-        "train": human_dates.dates(examples, seed),
-        "validation": human_dates.dates(HELD, seed, split="validation"),
-        "test": human_dates.dates(HELD, seed, split="formats"),
+        "train": human_dates.dates(examples, seed, locales=locales),
+        "validation": human_dates.dates(HELD, seed, split="validation", locales=locales),
+        "test": human_dates.dates(HELD, seed, split="formats", locales=locales),
     }
-    kept, held = (len(human_dates.combinations(held_out=out)) for out in (False, True))
+    kept, held = (
+        len({(c.locale, c.format) for c in human_dates.combinations(held_out=out)
+             if not locales or c.locale in locales})
+        for out in (False, True)
+    )  # fmt: skip
     notes = [
-        f"train and validation write dates in {kept} formats of {len(human_dates.LOCALES)} "
-        f"locales, test in {held} others, each on dates of its own"
+        f"train and validation write dates in {kept} formats of "
+        f"{len(locales or human_dates.LOCALES)} locales, test in {held} others, each on dates of "
+        "its own"
     ]
     return _corpus("dates", parts, notes, ("", "iso"))
 
@@ -293,6 +311,43 @@ def _own_files(
         parts[side] = collect(stream, MOST)
         notes += stream.notes
     return parts, notes
+
+
+def _streamed(
+    data: str,
+    target: str,
+    test: str,
+    names: tuple[str, str],
+    size: int,
+    validation: float | None,
+    seed: int,
+    examples: int,
+    longest: int,
+) -> PairCorpus:
+    """A corpus of files too large for the memory; small parts of it are held out."""
+    shares = (
+        0.0 if test else streamed.share_of(size, TEST_SHARE),
+        validation or streamed.share_of(size, VALIDATION_SHARE),
+    )
+
+    def side(unit: str) -> str:
+        return side_of(unit, test=shares[0], validation=shares[1], seed=seed)
+
+    reading = partial(iterate_pairs, source_name=names[0], target_name=names[1], longest=longest)
+    held = collect(reading(test)) if test else []
+    paths = [path for path in files_of(data, target, *names) if path is not None]
+    return streamed.stream_corpus(
+        data,
+        reading(data, target or None),
+        [*paths, *([Path(test)] if test and Path(test).is_file() else [])],
+        side_of=side,
+        key=_key,
+        test=held,
+        examples=examples,
+        seed=seed,
+        says=f"{names} {shares} {longest}",
+        languages=names,
+    )
 
 
 def _in_three(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, overload
 
 import numpy as np
-from jaxtyping import Int64, UInt
+from jaxtyping import Int32, Int64, UInt
 from numpy.typing import NDArray
 
 from regard.data.fetch import cache
@@ -32,6 +32,28 @@ from regard.errors import RegardError
 FACTS: Final = "stored.json"
 SIDES: Final = ("source", "target")
 CHUNK = 4_096  # pairs tokenised at once
+BLOCK = 1_000_000  # lengths counted at once
+
+
+class Rows(Sequence[NDArray[np.integer]]):
+    """Some rows of other texts, by their numbers."""
+
+    def __init__(
+        self, texts: Sequence[NDArray[np.integer]], chosen: Int64[np.ndarray, "rows"]
+    ) -> None:
+        self.texts, self.chosen = texts, chosen
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @overload
+    def __getitem__(self, place: int) -> NDArray[np.integer]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[NDArray[np.integer]]: ...
+    def __getitem__(self, place: int | slice) -> NDArray[np.integer] | list[NDArray[np.integer]]:
+        if isinstance(place, slice):
+            return [self.texts[int(i)] for i in self.chosen[place]]
+        return self.texts[int(self.chosen[place])]
 
 
 class Texts(Sequence[NDArray[np.unsignedinteger]]):
@@ -57,9 +79,13 @@ class Texts(Sequence[NDArray[np.unsignedinteger]]):
         return self.ids[start : self.ends[place]]
 
     @property
-    def lengths(self) -> Int64[np.ndarray, "texts"]:
+    def lengths(self) -> Int32[np.ndarray, "texts"]:
         """Tokens of each text."""
-        return np.diff(self.ends, prepend=0)
+        found = np.empty(len(self.ends), np.int32)
+        for start in range(0, len(found), BLOCK):  # the ends stay on the disk
+            ends = self.ends[max(start - 1, 0) : start + BLOCK]
+            found[start : start + BLOCK] = np.diff(ends, prepend=0) if not start else np.diff(ends)
+        return found
 
 
 @dataclass(frozen=True)
@@ -112,7 +138,7 @@ def open_stored(folder: Path | str) -> StoredPairs:
                 if path.stat().st_size != size:
                     raise ValueError(f"{path.name} has not the {size:,} bytes it should have")
             ids = np.memmap(paths[0], kind, mode="r") if tokens else np.zeros(0, kind)
-            sides.append(Texts(ids, np.fromfile(paths[1], np.int64)))
+            sides.append(Texts(ids, np.memmap(paths[1], np.int64, mode="r")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RegardError(
             f"{folder}: holds no sound stored pairs ({error}); delete it, and it is made anew"

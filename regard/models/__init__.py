@@ -120,6 +120,28 @@ def _t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | 
     return T5(settings, vocabulary)
 
 
+def _tuned_gpt(
+    settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.tuned import TunedGPT
+
+    return TunedGPT(settings, vocabulary, labels)
+
+
+def _tuned_bert(
+    settings: BERTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.tuned import TunedBERT
+
+    return TunedBERT(settings, vocabulary, labels)
+
+
+def _tuned_t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.models.tuned import TunedT5
+
+    return TunedT5(settings, vocabulary, labels)
+
+
 def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
     from regard.models.baselines import Tfidf
 
@@ -184,6 +206,26 @@ _ENTRIES = [
         position="rotary",
         pool="attention",
         spread=0.5,
+    ),
+    ModelEntry(
+        "gpt",
+        "a decoder alone, the state of [CLS] behind the text; begun from a pretrained one by "
+        "--init",
+        GPTSettings,
+        _tuned_gpt,
+    ),
+    ModelEntry(
+        "bert",
+        "an encoder alone, the state of [CLS] before the text; begun from a pretrained one by "
+        "--init",
+        BERTSettings,
+        _tuned_bert,
+    ),
+    ModelEntry(
+        "t5",
+        "T5's encoder, the mean of its states; begun from a pretrained one by --init",
+        T5Settings,
+        _tuned_t5,
     ),
     ModelEntry(
         "rnn", "bidirectional LSTM, maximum over time; Linear", RecurrentSettings, _recurrent
@@ -297,6 +339,7 @@ MODELS_FOR: dict[str, dict[str, ModelEntry]] = {
     "classification": MODELS,
     "sequences": WRITERS,
     "language-modeling": DECODERS,
+    "answers": DECODERS,
     "masked-modeling": ENCODERS,
     "span-corruption": {"t5": WRITERS["t5"], "transformer": WRITERS["transformer"]},
 }

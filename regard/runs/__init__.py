@@ -6,27 +6,35 @@ run.evaluate().value
 load("runs/first").predict("not a bad film")
 """
 
+from regard.runs.answering import Answered, AnswererRun
 from regard.runs.classifying import ClassifierRun
 from regard.runs.config import Config
 from regard.runs.evaluation import Evaluation, Prediction
 from regard.runs.forecast import Forecast, forecast
-from regard.runs.opening import load, open_or_start, start
+from regard.runs.opening import load, model_after, open_or_start, start
+from regard.runs.pretraining import Likelihoods, PretrainedRun
 from regard.runs.run import Looked, Run
-from regard.runs.writing import Text, Translations, WriterRun
+from regard.runs.translations import Text, Translations
+from regard.runs.writing import WriterRun
 
 __all__ = [
+    "Answered",
+    "AnswererRun",
     "ClassifierRun",
     "Config",
     "Evaluation",
     "Forecast",
+    "Likelihoods",
     "Looked",
     "Prediction",
+    "PretrainedRun",
     "Run",
     "Text",
     "Translations",
     "WriterRun",
     "forecast",
     "load",
+    "model_after",
     "open_or_start",
     "start",
 ]

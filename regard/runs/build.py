@@ -1,16 +1,23 @@
 """Names and settings become a network."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
+from regard.errors import RegardError
 from regard.runs.config import Config
+from regard.runs.folder import Folder
 from regard.training.loop import seeded
 
 if TYPE_CHECKING:
     from regard.data.vectors import Vectors
+
+
+BODY = "body."  # what a network calls the one that it wraps
 
 
 def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
@@ -22,6 +29,49 @@ def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
 
     place = str(getattr(config.data, "data_dir", ""))
     return load_vectors(name, vocabulary, data_dir=Path(place) if place else None)
+
+
+def complete(folder: Path) -> Folder:
+    """The folder of a run that another begins from. Errors: it is not complete."""
+    found = Folder(folder)
+    if not found.complete:
+        raise RegardError(
+            f"init={folder}: there is no complete run to begin from; train it to its end first"
+        )
+    return found
+
+
+def begin_from(network: nn.Module, folder: Path) -> dict[str, Any]:
+    """Put the weights of another run into a network where the names agree; what was done, in facts.
+
+    A network that wraps another (``body``, as those that put labels on texts) takes the other's.
+    Errors: no complete run; nothing that agrees; a weight of another shape, with both shapes.
+    """
+    donor = complete(folder)
+    tensors = donor.read_weights()
+    here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
+    taken = {name: prefix + name for name in tensors if prefix + name in here}
+    if not taken:
+        raise RegardError(
+            f"init={folder}: no weight of that run has a place in this model; begin a gpt from a "
+            "gpt, a bert from a bert, a t5 from a t5"
+        )
+    for there, name in taken.items():
+        if tensors[there].shape != here[name].shape:
+            raise RegardError(
+                f"init={folder}: {there} is {tuple(tensors[there].shape)} there and "
+                f"{tuple(here[name].shape)} here; give the settings of that run, or none"
+            )
+        with torch.no_grad():
+            here[name].copy_(tensors[there])
+    return {
+        "run": str(folder),
+        "sha256": hashlib.sha256(donor.manifest.read_bytes()).hexdigest(),
+        "taken": sum(tensors[name].numel() for name in taken),
+        "left": sorted(tensors.keys() - taken.keys()),
+        "new": sorted(here.keys() - set(taken.values())),
+    }
 
 
 def facts(vectors: "Vectors | None") -> dict[str, int]:

@@ -21,6 +21,7 @@ from regard.data.batches import pad
 from regard.data.files import read_examples
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.models.tuned import Tuned
 from regard.runs.evaluation import Evaluation, Prediction, predictions
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run import Looked, Run
@@ -98,10 +99,11 @@ class ClassifierRun(Run):
         ):
             self.network(padded, lengths)
             found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+        framed = self.network.framed(tokens) if isinstance(self.network, Tuned) else tokens
         return [
             Looked(
                 name,
-                tokens if kept.shape[-1] == len(tokens) else ["[CLS]", *tokens],
+                framed if kept.shape[-1] == len(framed) else ["[CLS]", *tokens],
                 kept.reshape(-1, *kept.shape[-2:]),
             )
             for name, kept in found

@@ -16,6 +16,7 @@ from regard.training.settings import TrainingSettings
 
 CONFIG = "config.toml"
 SECTIONS = ("data", "network", "training")
+CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # texts into tokens
 FREE = {"data_dir", "save_every", "save_seconds"}  # where and when, not what
 
 
@@ -38,12 +39,17 @@ class Config:
     def make(cls, task: str, model: str, overrides: Sequence[str] = ()) -> "Config":
         """A run's config from ``key=value`` pairs; each key finds the part that it belongs to.
 
-        A key that task and model both have (the `length` of a text) goes to both. Errors: a task,
-        model or key that does not exist, with the nearest spellings.
+        A key that task and model both have (the `length` of a text) goes to both. With ``init=RUN``
+        what is not given is as in that run: the network's settings, and how texts are cut into
+        tokens. Errors: a task, model or key that does not exist, with the nearest spellings.
         """
         asked = look_up(TASKS, task, "task")
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
+        if init := training.get("init"):
+            before = cls.read(Path(init))
+            data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
+            network = {**shared(before.network, entry.settings), **network}
         return cls(
             task,
             model,
@@ -111,3 +117,14 @@ class Config:
             for key, value in values.items()
             if key not in FREE and theirs[section].get(key) != value
         ]
+
+
+def shared(
+    before: Settings, kind: type[Settings], keys: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """The values of another run's settings that settings of this kind have too."""
+    return {
+        key: value
+        for key, value in before.model_dump().items()
+        if key in kind.model_fields and (keys is None or key in keys)
+    }

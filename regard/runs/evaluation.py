@@ -96,8 +96,13 @@ class Evaluation:
         """How many examples."""
         return len(self.truth)
 
-    #: What two runs are compared by, text by text.
-    compared = "accuracy"
+    #: What two runs are compared by, text by text: no corpus, and nothing beside it.
+    compared, corpus = "accuracy", None
+
+    @property
+    def also(self) -> dict[str, float]:
+        """What else a comparison tells of a run: nothing."""
+        return {}
 
     @property
     def correct(self) -> NDArray[np.bool_]:

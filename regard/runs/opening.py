@@ -4,15 +4,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard import durable
-from regard.errors import RegardError
+from regard.errors import RegardError, look_up
+from regard.models import MODELS_FOR
+from regard.runs.answering import AnswererRun
 from regard.runs.classifying import ClassifierRun
 from regard.runs.config import CONFIG, Config
 from regard.runs.folder import Folder
+from regard.runs.pretraining import PretrainedRun
 from regard.runs.run import Run
 from regard.runs.writing import WriterRun
 from regard.tasks import TASKS
 
-RUNS: dict[str, type[Run]] = {"classification": ClassifierRun, "sequences": WriterRun}
+RUNS: dict[str, type[Run]] = {
+    "classification": ClassifierRun,
+    "sequences": WriterRun,
+    "language-modeling": PretrainedRun,
+    "masked-modeling": PretrainedRun,
+    "span-corruption": PretrainedRun,
+    "answers": AnswererRun,
+}
 
 
 def start(
@@ -55,6 +65,14 @@ def open_or_start(
             "give another --out, or the same settings to go on"
         )
     return _made(path, config)
+
+
+def model_after(init: Path | None, task: str) -> str:
+    """The name of the model of the run that a task begins from, if the task has such a model."""
+    if init is None:
+        return ""
+    name = Config.read(init).model
+    return name if name in MODELS_FOR[look_up(TASKS, task, "task").kind] else ""
 
 
 def _made(path: Path, config: Config) -> Run:

@@ -15,7 +15,7 @@ from regard import durable
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.runs.build import build_network, facts, pretrained
+from regard.runs.build import begin_from, build_network, complete, facts, pretrained
 from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
@@ -49,6 +49,11 @@ class Run(ABC):
         state = "complete" if self.complete else "not complete"
         return f"<Run {self.folder.path}: {self.config.model} on {self.config.task}, {state}>"
 
+    def _repr_html_(self) -> str:
+        import regard
+
+        return regard.html(self)
+
     @property
     def complete(self) -> bool:
         """Whether it has trained and answered the test split."""
@@ -66,8 +71,15 @@ class Run(ABC):
             return
         with self.folder.locked():
             durable.remove_leftovers(self.folder.path)
-            yield from self._work(TASKS[self.config.task].prepare(self.config.data))
+            yield from self._work(self.prepare())
             self.folder.seal()
+
+    def prepare(self) -> Any:
+        """The task, its data still unread; with the tokens of the run that it begins from."""
+        prepared = TASKS[self.config.task].prepare(self.config.data)
+        if not (init := self.config.training.init):
+            return prepared
+        return type(prepared)(self.config.data, complete(Path(init)).read_tokenizer())
 
     @abstractmethod
     def evaluate(
@@ -142,11 +154,13 @@ class Run(ABC):
         config, folder = self.config, self.folder
         vectors = pretrained(config, task.tokenizer.vocabulary)
         model = build_network(config, **task.sizes, vectors=vectors)
+        begun = begin_from(model, Path(config.training.init)) if config.training.init else {}
         environment = self._begin(
             task,
             {
                 "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
                 "vectors": facts(vectors),
+                "init": begun,
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
             },
         )
@@ -174,7 +188,7 @@ class Run(ABC):
             written = {**environment(self.config.training), "data": data, **(facts or {})}
             durable.write_json(self.folder.environment_path, written)
         for what, here in (("data", data), *(facts or {}).items()):
-            if written[what] != here:
+            if written.get(what, {}) != here:
                 raise RegardError(
                     f"the {what} of {self.folder.path} are not what they were when it began; "
                     "give another --out"

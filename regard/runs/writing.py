@@ -1,174 +1,28 @@
 """A run that writes texts."""
 
-import json
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import cast, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from regard.analysis.alignment import source_weights
 from regard.analysis.cost import count_parameters
-from regard.analysis.record import record, table
 from regard.attention.kernels.choose import using
-from regard.data.batches import pad
-from regard.data.files import Example
 from regard.data.pairs import Pair
 from regard.data.parallel import read_pairs
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.runs.run import Looked, Run
-from regard.tasks import sequence_metrics as metrics
-from regard.tasks.metrics import wilson
+from regard.runs.translations import Scored, Text, Translations
+from regard.tasks.searching import Search
+from regard.tasks.sequence_metrics import Aligned, alignment_error
 from regard.tasks.sequences import Sequences
 from regard.tasks.settings import SequencesSettings
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text that was written, the logarithm of its probability, and whether its end was."""
-
-    text: str
-    log_probability: float
-    ended: bool
-
-    def line(self) -> str:
-        """The text on one line, whatever it holds."""
-        return " ".join(self.text.split())
-
-    def told(self) -> str:
-        """The answer in words."""
-        return f"{self.text}  (ln p = {self.log_probability:.2f})"
-
-    def json(self) -> dict[str, Any]:
-        """The answer as plain values."""
-        return {"written": self.text, "log_probability": self.log_probability, "ended": self.ended}
-
-
-@dataclass(frozen=True)
-class Translations:
-    """Texts that were written beside those that were wanted, and what they are worth.
-
-    `value` is the metric ("exact match" or "BLEU", as a share), `low` and `high` its 95 % interval
-    over texts; `signature` says how BLEU and chrF were counted.
-    """
-
-    metric: str
-    pairs: tuple[Pair, ...]
-    written: tuple[Text, ...]
-    value: float
-    low: float
-    high: float
-    exact: float
-    bleu: float
-    chrf: float
-    signature: str
-
-    @classmethod
-    def judge(cls, metric: str, pairs: Sequence[Pair], written: Sequence[Text]) -> "Translations":
-        """Judge what was written by what was wanted. Errors: no pairs."""
-        if not pairs:
-            raise RegardError("there is nothing to evaluate: no pairs")
-        said, wanted = [text.text for text in written], [pair.target for pair in pairs]
-        right = np.array([a == b for a, b in zip(said, wanted, strict=True)])
-        exact, judged = float(right.mean()), metrics.judge("bleu", said, wanted)
-        score = judged.value / 100
-        low, high = wilson(int(right.sum()), len(right))
-        if metric == "BLEU":
-            low, high = (end / 100 for end in judged.interval())
-        return cls(
-            metric=metric,
-            pairs=tuple(pairs),
-            written=tuple(written),
-            value=score if metric == "BLEU" else exact,
-            low=low,
-            high=high,
-            exact=exact,
-            bleu=score,
-            chrf=metrics.chrf(said, wanted) / 100,
-            signature=judged.signature,
-        )
-
-    @property
-    def n(self) -> int:
-        """How many texts."""
-        return len(self.pairs)
-
-    #: What two systems are compared by, text by text.
-    compared = "exact match"
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether each text is the one that was wanted, letter by letter."""
-        pairs = zip(self.written, self.pairs, strict=True)
-        return np.array([text.text == pair.target for text, pair in pairs])
-
-    @property
-    def examples(self) -> list[Example]:
-        """The test as other kinds of run have it."""
-        return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
-
-    def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
-        keys = "metric", "value", "low", "high", "n", "exact", "bleu", "chrf", "signature"
-        return {key: getattr(self, key) for key in keys}
-
-    def line(self) -> str:
-        """The summary on one line."""
-        interval = f"95 % interval {100 * self.low:.1f} to {100 * self.high:.1f}"
-        rest = f"{100 * self.bleu:.1f} BLEU" if self.metric != "BLEU" else f"{self.exact:.1%} exact"
-        return f"{self.metric} {100 * self.value:.1f} ({interval}, {self.n:,} texts), {rest}"
-
-    def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
-        low, high = 100 * self.low, 100 * self.high
-        interval = f"(95 % interval {low:.1f} to {high:.1f}; of other texts, not another seed)"
-        told = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
-        told.append(("chrF", f"{100 * self.chrf:.1f}"))
-        return [
-            (name, f"{says}  {interval}" if name == self.metric else says) for name, says in told
-        ] + [("signature", self.signature)]
-
-    def table(self) -> list[list[str]]:
-        """Nothing: texts have no classes to confuse."""
-        return []
-
-    def rows(self) -> bytes:
-        """The texts as JSON lines: source, text, label (what was wanted), predicted, confidence."""
-        lines = (
-            json.dumps(
-                {
-                    "source": pair.place,
-                    "text": pair.source,
-                    "label": pair.target,
-                    "predicted": text.text,
-                    "confidence": math.exp(min(text.log_probability, 0.0)),
-                    "log_probability": text.log_probability,
-                    "ended": text.ended,
-                },
-                ensure_ascii=False,
-            )
-            for pair, text in zip(self.pairs, self.written, strict=True)
-        )
-        return "".join(f"{line}\n" for line in lines).encode()
-
-    @classmethod
-    def parse(cls, rows: bytes, metric: str, name: str) -> "Translations":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
-        try:
-            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
-            pairs = [Pair(row["text"], row["label"], row["source"]) for row in found]
-            written = [
-                Text(row["predicted"], float(row["log_probability"]), bool(row["ended"]))
-                for row in found
-            ]
-        except (ValueError, KeyError, TypeError) as error:
-            raise RegardError(f"{name} cannot be read: {error!r}") from None
-        return cls.judge(metric, pairs, written)
 
 
 class WriterRun(Run):
@@ -185,7 +39,12 @@ class WriterRun(Run):
         self._must_be_complete()
         if data is None:
             written = self.folder.read(self.folder.predictions)
-            return Translations.parse(written, self.task.metric, str(self.folder.predictions))
+            return Translations.parse(
+                written,
+                self.task.metric,
+                str(self.folder.predictions),
+                language=self._data_settings.target_name,
+            )
         settings = self._data_settings
         pairs = read_pairs(
             data,
@@ -193,7 +52,9 @@ class WriterRun(Run):
             target_name=label or settings.target_name,
         )
         said = self.predict([pair.source for pair in pairs])
-        return Translations.judge(self.task.metric, pairs, said)
+        return Translations.judge(
+            self.task.metric, pairs, said, language=label or settings.target_name
+        )
 
     @overload
     def predict(self, texts: str) -> Text: ...
@@ -205,11 +66,50 @@ class WriterRun(Run):
             return self.predict([texts])[0]
         return [found[0] for found in self.best(texts, 1)]
 
-    def best(self, texts: Sequence[str], count: int) -> list[list[Text]]:
-        """The `count` best texts for each, best first. A text without tokens gets an empty one."""
+    def best(
+        self, texts: Sequence[str], count: int, search: Search | None = None
+    ) -> list[list[Text]]:
+        """The `count` best texts for each, best first. A text without tokens gets an empty one.
+
+        By the beam that the run was trained to be judged by, or by a search of another kind, whose
+        `best` then counts.
+        """
         self._must_be_complete()
-        with self._precision.autocast(), using(self._kernels):
-            return _texts(self.task, self.network, texts, count)
+        search = search or replace(self.search, best=count)
+        with self.computing():
+            return _texts(self.task, self.network, texts, search)
+
+    @property
+    def search(self) -> Search:
+        """How it looks for texts if nothing else is said."""
+        found: Search = self.task.search
+        return found
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Inside, the network computes as it did in training: its precision, its kernels."""
+        with torch.no_grad(), self._precision.autocast(), using(self._kernels):
+            yield
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
+        """How likely the run thinks each target, given its source.
+
+        Errors: a source without tokens.
+        """
+        self._must_be_complete()
+        task = self.task
+        sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
+        for number, ids in enumerate(task.encode(sources), 1):
+            if not len(ids):
+                raise RegardError(f"pair {number}: the source is empty, so nothing can be scored")
+        with self.computing():
+            found = task.score(self.network, sources, targets)
+        return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens at the end of each text the run does not read."""
+        most = self._data_settings.length
+        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
 
     def attention(self, text: str) -> list[Looked]:
         """What each attention to the source looks at while the text's best answer is written.
@@ -218,25 +118,16 @@ class WriterRun(Run):
         """
         self._must_be_complete()
         task, network = cast(Sequences, self.task), self.network
-        source = task.encode([text])
+        source = task.encode([text.strip()])
         if not len(source[0]):
             raise RegardError("there is no token to look at in this text")
-        with self._precision.autocast(), using(self._kernels):
-            (written,), *_ = task.write(network, [text])
-            tokens, lengths = pad(source)
-            given = torch.tensor([[0, *written.tokens]])
-            with torch.no_grad(), record(network) as recording:
-                network(tokens, lengths, given)
-                found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+        with self.computing():
+            (written,), *_ = task.write(network, [text.strip()])
+            batch = task.tensors(source, [np.array(written.tokens, np.int64)])
+            layers = source_weights(network, batch.source, batch.source_lengths, batch.given)
         asking = [*task.tokenizer.tokens(written.tokens), "[END]"]
         reads = task.tokenizer.tokens(source[0].tolist())
-        rows: dict[str, list[NDArray[np.float32]]] = {}
-        for name, kept in found:  # one call for all words, or one for each
-            if name == "attention" or "memory_attention" in name:
-                rows.setdefault(name, []).append(kept.reshape(-1, *kept.shape[-2:]))
-        return [
-            Looked(name, reads, np.concatenate(parts, 1), asking) for name, parts in rows.items()
-        ]
+        return [Looked(name, reads, seen[0].numpy(), asking) for name, seen in layers.items()]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model reads."""
@@ -248,10 +139,18 @@ class WriterRun(Run):
         return count_parameters(self.network), None
 
     def answer_test(self, task: Sequences, model: nn.Module) -> bytes:
-        """What the network writes for the test split, judged."""
-        pairs = task.split("test").pairs
-        said = _texts(task, model, [pair.source for pair in pairs], 1)
-        return Translations.judge(task.metric, pairs, [found[0] for found in said]).rows()
+        """What the network writes for the test split, judged, and where it looked if that is known.
+
+        The alignment is that of the wanted texts: the network reads them, and its weights are
+        compared with the truth.
+        """
+        pairs, settings = task.split("test").pairs, self._data_settings
+        sources = [pair.source for pair in pairs]
+        said = [found[0] for found in _texts(task, model, sources, task.search)]
+        aligned = align(task, model, pairs)
+        return Translations.judge(
+            task.metric, pairs, said, language=settings.target_name, aligned=aligned
+        ).rows()
 
     def restore_task(self, tokenizer: Tokenizer) -> Sequences:
         """The task with the run's own tokenizer."""
@@ -262,11 +161,49 @@ class WriterRun(Run):
         return cast(SequencesSettings, self.config.data)
 
 
-def _texts(task: Sequences, model: nn.Module, texts: Sequence[str], count: int) -> list[list[Text]]:
-    """Best texts of each; those without tokens are answered without being asked."""
+def _texts(
+    task: Sequences, model: nn.Module, texts: Sequence[str], search: Search
+) -> list[list[Text]]:
+    """Best texts of each; those without tokens are answered without being asked.
+
+    Spaces around a text are no part of it, as in training.
+    """
+    texts = [text.strip() for text in texts]
     asked = [i for i, ids in enumerate(task.encode(texts)) if len(ids)]
     found = [[Text("", 0.0, True)] for _ in texts]
-    written = task.write(model, [texts[i] for i in asked], best=count)
+    written = task.write(model, [texts[i] for i in asked], search=search)
     for place, several in zip(asked, written, strict=True):
         found[place] = [Text(task.decode(x), x.log_probability, x.ended) for x in several]
     return found
+
+
+def align(
+    task: Sequences, model: nn.Module, pairs: Sequence[Pair], rows: int = 64
+) -> list[Aligned | None]:
+    """How far each pair's target, read by the model, looks at its true sources.
+
+    The weights are the mean over all heads of all layers that look at the source. None where a
+    pair knows no alignment, or is not cut into its characters. Nothing at all where no pair does,
+    or the model does not look.
+    """
+    found: list[Aligned | None] = [None] * len(pairs)
+    truths = [pair.alignment() for pair in pairs]
+    source, target = (task.encode([getattr(pair, side) for pair in pairs])
+                      for side in ("source", "target"))  # fmt: skip
+    asked = [
+        i
+        for i, truth in enumerate(truths)
+        if truth is not None and truth.any() and truth.shape == (len(target[i]), len(source[i]))
+    ]
+    for start in range(0, len(asked), rows):
+        chosen = asked[start : start + rows]
+        batch = task.tensors([source[i] for i in chosen], [target[i] for i in chosen])
+        layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+        if not layers:
+            return []
+        mean = torch.stack([seen.mean(1) for seen in layers.values()]).mean(0).numpy()
+        for i, weights in zip(chosen, mean, strict=True):
+            truth = truths[i]
+            assert truth is not None
+            found[i] = alignment_error([weights[: truth.shape[0], : truth.shape[1]]], [truth])
+    return found if asked else []

@@ -1,11 +1,19 @@
 """Every task by name. A task knows what a batch means; torch is loaded when one is prepared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.settings import Settings, build
-from regard.tasks.settings import ClassificationSettings, SequencesSettings
+from regard.tasks.settings import (
+    AnswersSettings,
+    BirthplacePretrainingSettings,
+    ClassificationSettings,
+    MaskedModelingSettings,
+    PretrainingSettings,
+    SequencesSettings,
+    SpanCorruptionSettings,
+)
 
 __all__ = ["TASKS", "TaskEntry"]
 
@@ -15,16 +23,25 @@ class TaskEntry:
     """A task's name, what is asked, its settings, and how it is prepared from them.
 
     ``kind`` says which models and which runs it takes; ``defaults`` are settings of its own;
-    ``model`` is the one it is trained with if none is named.
+    ``model`` is the one it is trained with if none is named; ``inherits`` are settings that it
+    takes over from the run that it begins from (``--init``), beside how texts are cut into tokens.
     """
 
     name: str
     says: str
     settings: type[Settings]
     prepare: Callable[[Any], Any] = field(repr=False)
-    kind: Literal["classification", "sequences"]
+    kind: Literal[
+        "classification",
+        "sequences",
+        "language-modeling",
+        "masked-modeling",
+        "span-corruption",
+        "answers",
+    ]
     model: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    inherits: Sequence[str] = ()
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This task's settings: its defaults, then the overrides."""
@@ -39,6 +56,36 @@ def _classification(settings: ClassificationSettings) -> Any:
 
 def _sequences(settings: SequencesSettings) -> Any:
     from regard.tasks.sequences import prepare
+
+    return prepare(settings)
+
+
+def _language(settings: PretrainingSettings) -> Any:
+    from regard.tasks.language_modeling import prepare
+
+    return prepare(settings)
+
+
+def _masked(settings: MaskedModelingSettings) -> Any:
+    from regard.tasks.masked_modeling import prepare
+
+    return prepare(settings)
+
+
+def _spans(settings: SpanCorruptionSettings) -> Any:
+    from regard.tasks.span_corruption import prepare
+
+    return prepare(settings)
+
+
+def _birthplace_pretraining(settings: BirthplacePretrainingSettings) -> Any:
+    from regard.tasks.birthplace import prepare_pretraining
+
+    return prepare_pretraining(settings)
+
+
+def _answers(settings: AnswersSettings) -> Any:
+    from regard.tasks.birthplace import prepare
 
     return prepare(settings)
 
@@ -68,6 +115,47 @@ _ALL = [
         metric="bleu",
         beam=5,
         smoothing=0.1,
+    ),
+    TaskEntry(
+        "language-modeling",
+        "what comes next in a text: what GPT is pretrained by",
+        PretrainingSettings,
+        _language,
+        "language-modeling",
+        "gpt",
+    ),
+    TaskEntry(
+        "masked-modeling",
+        "which words of a text are hidden: what BERT is pretrained by",
+        MaskedModelingSettings,
+        _masked,
+        "masked-modeling",
+        "bert",
+    ),
+    TaskEntry(
+        "span-corruption",
+        "the spans that a text lacks, or how it goes on: what T5 is pretrained by",
+        SpanCorruptionSettings,
+        _spans,
+        "span-corruption",
+        "t5",
+    ),
+    TaskEntry(
+        "birthplace-pretrain",
+        "a span that a biography lacks, written behind it: assignment 5's pretraining",
+        BirthplacePretrainingSettings,
+        _birthplace_pretraining,
+        "language-modeling",
+        "gpt",
+    ),
+    TaskEntry(
+        "birthplace",
+        "where was NAME born? The answer stood in the texts of pretraining, if it stood anywhere",
+        AnswersSettings,
+        _answers,
+        "answers",
+        "gpt",
+        inherits=("data", "data_dir"),
     ),
 ]
 

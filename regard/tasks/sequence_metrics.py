@@ -28,6 +28,17 @@ MEASURES: Final = {
 }
 #: How sacreBLEU cuts texts of a language; elsewhere as mteval-v13a does, by spaces and punctuation.
 TOKENIZE: Final = {"zh": "zh"} | dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")
+#: Where the letters of a script lie.
+SCRIPTS: Final = {
+    "ja": (("\u3040", "\u30ff"),),
+    "ko": (("\uac00", "\ud7a3"),),
+    "zh": (("\u4e00", "\u9fff"), ("\u3400", "\u4dbf"), ("\U00020000", "\U0003134f")),
+    "th": (("\u0e00", "\u0e7f"),),
+    "lo": (("\u0e80", "\u0eff"),),
+    "my": (("\u1000", "\u109f"),),
+    "km": (("\u1780", "\u17ff"),),
+}
+SAMPLE = 1_000  # texts that tell the script
 RESAMPLES = 1_000
 SEED = 12_345  # sacreBLEU's
 
@@ -56,6 +67,23 @@ class Judgement:
     def by_text(self) -> Float[np.ndarray, "texts"]:
         """Each text alone as a corpus, to find the worst; BLEU with effective order."""
         return np.array([self._of(row, alone=True) for row in self.statistics])
+
+    def pseudo_values(self) -> Float[np.ndarray, "texts"]:
+        """A number for each text, whose mean is the score of the corpus.
+
+            x_i = v + (N − 1) (mean_j v_(−j) − v_(−i))
+
+        with v_(−i) the score without text i: the jackknife's (Miller 1974), moved so that their
+        mean is v itself. Their variance over N is that of v over other texts, so that a corpus
+        score enters every statistic that is made of examples.
+
+        >>> found = judge("bleu", ["a cat sat down", "it rains a lot"], ["a cat sat up"] * 2)
+        >>> bool(np.isclose(found.pseudo_values().mean(), found.value))
+        True
+        """
+        total, count = self.statistics.sum(0), len(self)
+        without = np.array([self._of(total - row) if count > 1 else 0 for row in self.statistics])
+        return np.asarray(self.value + (count - 1) * (without.mean() - without))
 
     def interval(
         self, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = SEED
@@ -132,6 +160,37 @@ def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = 
     # As sacreBLEU's own tests of significance get them (sacrebleu/significance.py).
     rows = scorer._extract_corpus_statistics(list(said), streams)
     return Judgement(measure, scorer.get_signature().format(), np.array(rows), scorer)
+
+
+def restored(
+    measure: str, statistics: Int[np.ndarray, "texts numbers"], signature: str
+) -> Judgement:
+    """A judgement from what was kept of it.
+
+    >>> found = judge("bleu", ["a cat sat down"], ["a cat sat up"])
+    >>> restored("bleu", found.statistics, found.signature).value == found.value
+    True
+    """
+    look_up(MEASURES, measure, "measure")
+    scorer = None if measure == "exact" else _scorer(measure)
+    return Judgement(measure, signature, statistics, scorer)
+
+
+def language_of(texts: Sequence[str]) -> str:
+    """The language that texts are cut for where none is named, by their script; else none.
+
+    Where a third of the letters are kana it is ja, of Hangul ko, of Han zh, of Thai th, …: scripts
+    without spaces, or whose words BLEU does not count by spaces.
+
+    >>> language_of(["我们 2024 年去北京。"]), language_of(["We go to 北京."])
+    ('zh', '')
+    """
+    letters = [character for text in texts[:SAMPLE] for character in text if character.isalpha()]
+    for language, spans in SCRIPTS.items():
+        inside = sum(any(first <= c <= last for first, last in spans) for c in letters)
+        if inside > len(letters) / 3:
+            return language
+    return ""
 
 
 def _scorer(measure: str, language: str = "") -> Any:
@@ -240,6 +299,18 @@ class Aligned:
     mass: float
     guess: float
     positions: int
+
+    @classmethod
+    def joined(cls, parts: Sequence["Aligned"]) -> "Aligned":
+        """That of several texts together, each position alike."""
+        positions = sum(part.positions for part in parts)
+        if not positions:
+            raise RegardError("no target position has a true source: there is nothing to compare")
+        error, mass, guess = (
+            sum(getattr(part, name) * part.positions for part in parts) / positions
+            for name in ("error", "mass", "guess")
+        )
+        return cls(error, mass, guess, positions)
 
 
 def alignment_error(

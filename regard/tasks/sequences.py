@@ -1,25 +1,28 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad, plan_batches
-from regard.data.pairs import Pair, PairCorpus
+from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs
 from regard.data.strings import FIRST, Reversals
 from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.decoding import Limits, Writer, Written, beam, greedy
+from regard.decoding import Written
 from regard.errors import RegardError
+from regard.layers.cross_entropy import vocabulary_cross_entropy
+from regard.tasks.encoded import Encoded
+from regard.tasks.searching import Search, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import Split, Task
@@ -29,26 +32,8 @@ METRICS: dict[str, tuple[str, Callable[[Sequence[str], Sequence[str]], float]]] 
     "bleu": ("BLEU", lambda said, wanted: bleu(said, wanted) / 100),  # as a share, like the other
 }
 CHUNK = 1_000  # texts tokenised at once
+TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
 TEACHING = 50_000  # pairs that a tokenizer learns from, at most: of the first
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A split as token ids of both sides (int32), and the pairs that they come from."""
-
-    source: list[NDArray[np.int32]]
-    target: list[NDArray[np.int32]]
-    pairs: Sequence[Pair]
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each pair, both sides and the end of the target."""
-        return np.array(
-            [len(a) + len(b) + 1 for a, b in zip(self.source, self.target, strict=True)]
-        )
 
 
 @dataclass(frozen=True)
@@ -87,8 +72,10 @@ class Sequences(Task[PairBatch]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Learned from both sides of what is trained on."""
-        pairs = islice(self.corpus.train, TEACHING)
+        """Learned from both sides of what is trained on; of a large file from all its parts."""
+        train = self.corpus.train
+        far = max(1, len(train) // TEACHING) if isinstance(train, StreamedPairs) else 1
+        pairs = islice(train, 0, far * TEACHING, far)
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         asked = self.settings
         return train_tokenizer(
@@ -120,13 +107,13 @@ class Sequences(Task[PairBatch]):
         if name not in ("train", "validation", "test"):
             raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
         if name not in self.splits:
-            pairs: Sequence[Pair] = getattr(self.corpus, name)
+            pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
             self.splits[name] = self._encoded(pairs, cut=name == "train")
         return self.splits[name]
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
         """Token ids of each text, at most `length` of them."""
-        return [np.array(ids[: self.settings.length], np.int32) for ids in self._ids(texts)]
+        return [ids[: self.settings.length] for ids in self._arrays(texts)]
 
     def batches(
         self,
@@ -153,8 +140,15 @@ class Sequences(Task[PairBatch]):
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> PairBatch:
         """These pairs of a split as tensors."""
         encoded = self.split(split)
-        source, source_lengths = pad([encoded.source[i] for i in indexes])
-        targets = [encoded.target[i] for i in indexes]
+        return self.tensors(
+            [encoded.source[i] for i in indexes], [encoded.target[i] for i in indexes]
+        )
+
+    def tensors(
+        self, sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]]
+    ) -> PairBatch:
+        """Token ids of both sides as tensors."""
+        source, source_lengths = pad(sources)
         given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
         wanted, lengths = pad([np.concatenate([ids, [self.end]]) for ids in targets])
         real = torch.arange(wanted.shape[1]) < lengths[:, None]
@@ -168,10 +162,10 @@ class Sequences(Task[PairBatch]):
         return self._loss(model, batch, self.settings.smoothing)
 
     def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
-        states = model(batch.source, batch.source_lengths, batch.given)
-        to_logits = cast(Callable[[Tensor], Tensor], model.to_logits)
-        logits = to_logits(states[batch.real])  # of real words alone: padding costs nothing
-        return F.cross_entropy(logits.float(), batch.wanted[batch.real], label_smoothing=smoothing)
+        # Of real words alone: padding costs nothing.
+        states = model(batch.source, batch.source_lengths, batch.given, batch.real.sum(1))
+        parts = cast(Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]], model.logit_parts)
+        return vocabulary_cross_entropy(*parts(states), batch.wanted[batch.real], smoothing)
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
@@ -179,9 +173,7 @@ class Sequences(Task[PairBatch]):
 
         The loss is per word, without smoothing.
         """
-        training = model.training
-        model.eval()
-        try:
+        with judging(model):
             total = words = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
@@ -191,68 +183,60 @@ class Sequences(Task[PairBatch]):
                 words += count
             encoded = self.split(split)
             chosen = range(min(self.settings.judged, len(encoded)))
-            said = self._write(model, [encoded.source[i] for i in chosen], 1)
-        finally:
-            model.train(training)
+            said = self._write(model, [encoded.source[i] for i in chosen], Search())
         wanted = [encoded.pairs[i].target for i in chosen]
-        score = METRICS[self.settings.metric][1]
-        return score([self.decode(text[0]) for text in said], wanted), total / max(words, 1)
+        measure = METRICS[self.settings.metric][1]
+        return measure([self.decode(text[0]) for text in said], wanted), total / max(words, 1)
+
+    @property
+    def search(self) -> Search:
+        """How texts are looked for if nothing else is said."""
+        return Search(beam=self.settings.beam, penalty=self.settings.penalty)
 
     def write(
-        self, model: nn.Module, texts: Sequence[str], *, best: int = 1
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        *,
+        best: int = 1,
+        search: Search | None = None,
     ) -> list[list[Written]]:
-        """What the model writes for each text, by the settings' beam, the best first."""
-        training = model.training
-        model.eval()
-        try:
-            return self._write(model, self.encode(texts), self.settings.beam, best)
-        finally:
-            model.train(training)
+        """What the model writes for each text, best first: by a search, or by the settings' beam.
+
+        `best`: so many texts of the settings' search.
+        """
+        search = search or replace(self.search, best=best)
+        with judging(model):
+            return self._write(model, self.encode(texts), search)
+
+    def score(
+        self, model: nn.Module, sources: Sequence[str], targets: Sequence[str]
+    ) -> list[Written]:
+        """How likely the model thinks each target of its source, end included. None is cut."""
+        with judging(model):
+            return score(model, self.encode(sources), self._arrays(targets), end=self.end)
 
     def decode(self, written: Written) -> str:
         """A text again."""
         return self.tokenizer.decode(written.tokens)
 
     def _write(
-        self,
-        model: nn.Module,
-        sources: Sequence[NDArray[np.int32]],
-        size: int,
-        best: int = 1,
-        rows: int = 64,
+        self, model: nn.Module, sources: Sequence[NDArray[np.integer]], search: Search
     ) -> list[list[Written]]:
-        """Batches of sources of like length, longest first; answers in the order of the sources."""
-        limits = Limits(longest=2 * self.settings.length)
-        order = np.argsort([-len(ids) for ids in sources], kind="stable")
-        found: list[list[Written]] = [[] for _ in sources]
-        writer, device = cast(Writer, model), next(model.parameters()).device
-        for start in range(0, len(order), rows):
-            chosen = order[start : start + rows]
-            source, lengths = pad([sources[i] for i in chosen])
-            asked = (source.to(device), lengths.to(device))
-            if size == 1 and best == 1:
-                texts = [[x] for x in greedy(writer, *asked, end=self.end, limits=limits)]
-            else:
-                texts = beam(
-                    writer,
-                    *asked,
-                    end=self.end,
-                    size=max(size, best),
-                    penalty=self.settings.penalty,
-                    best=best,
-                    limits=limits,
-                )
-            for place, text in zip(chosen, texts, strict=True):
-                found[place] = text
-        return found
+        return write(model, sources, search, end=self.end, longest=2 * self.settings.length)
 
-    def _encoded(self, pairs: Sequence[Pair], *, cut: bool) -> Encoded:
+    def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
+        if isinstance(pairs, StreamedPairs):
+            found = Encoded.stored(pairs, self.tokenizer, self.settings.length)
+            if not len(found):
+                raise RegardError(TOO_LONG.format(self.settings.length))
+            return found
         if isinstance(pairs, Reversals) and self.settings.tokenizer == "characters":
             known = self.tokenizer.encode([chr(FIRST + i) for i in range(26)])
             rows = np.array(known, np.int32)[:, 0][pairs.letters]
-            return Encoded(list(rows), list(rows[:, ::-1]), pairs)
-        source = [np.array(ids, np.int32) for ids in self._ids(pair.source for pair in pairs)]
-        target = [np.array(ids, np.int32) for ids in self._ids(pair.target for pair in pairs)]
+            return Encoded.held(list(rows), list(rows[:, ::-1]), pairs)
+        source = self._arrays(pair.source for pair in pairs)
+        target = self._arrays(pair.target for pair in pairs)
         most = self.settings.length
         if cut:
             kept = [
@@ -261,13 +245,16 @@ class Sequences(Task[PairBatch]):
                 if len(a) <= most and len(b) <= most
             ]
             if not kept:
-                raise RegardError(f"no pair has at most {most} tokens on both sides; raise length=")
+                raise RegardError(TOO_LONG.format(most))
             if len(kept) < len(pairs):
                 source, target = [source[i] for i in kept], [target[i] for i in kept]
                 pairs = [pairs[i] for i in kept]
-        return Encoded([ids[:most] for ids in source], target, pairs)
+        return Encoded.held([ids[:most] for ids in source], target, pairs)
 
-    def _ids(self, texts: Any) -> Iterator[list[int]]:
+    def _arrays(self, texts: Iterable[str]) -> list[NDArray[np.integer]]:
+        return [np.array(ids, np.int32) for ids in self._ids(texts)]
+
+    def _ids(self, texts: Iterable[str]) -> Iterator[list[int]]:
         waiting: list[str] = []
         for text in texts:
             waiting.append(text)
@@ -275,6 +262,17 @@ class Sequences(Task[PairBatch]):
                 yield from self.tokenizer.encode(waiting)
                 waiting = []
         yield from self.tokenizer.encode(waiting)
+
+
+@contextmanager
+def judging(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is in evaluation mode."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def load(asked: SequencesSettings) -> PairCorpus:
@@ -287,6 +285,7 @@ def load(asked: SequencesSettings) -> PairCorpus:
         target_name=asked.target_name,
         data_dir=asked.data_dir or None,
         letters=asked.letters,
+        locales=[name.strip() for name in asked.locales.split(",") if name.strip()],
         validation=asked.validation or None,
         seed=asked.split_seed,
         examples=asked.examples,

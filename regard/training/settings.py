@@ -28,6 +28,7 @@ class TrainingSettings(Settings):
     bits; with every other budget the same settings make the same weights.
     """
 
+    init: str = Field("", description="begin from the weights and the tokens of this run")
     seed: int = Field(0, ge=0, description="decides first weights, order of data, dropout")
     epochs: float = Field(
         0.0,

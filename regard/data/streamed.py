@@ -1,0 +1,121 @@
+"""Pairs of files that are too large for the memory: what is trained on stays on the disk.
+
+One pass over the files takes out the validation and the test, which are held, and counts the rest.
+Training then reads tokens that were written to the disk once (`regard.data.stored`).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from regard.data.pair_files import PairStream, files_of
+from regard.data.pairs import Pair, PairCorpus, StreamedPairs
+from regard.data.stored import fingerprint_of
+from regard.errors import RegardError
+
+LARGE = 200_000_000  # bytes of text above which train is not held in memory
+PACKED = 4  # times that a packed file grows
+HELD = 5_000  # pairs of validation and of test, about
+BYTES = 100  # of a pair, about
+
+Split = Callable[[str], str]
+
+
+def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
+    """How many bytes of text a file holds, or two side by side, about."""
+    paths = [path for path in files_of(data, target, source_name, target_name) if path is not None]
+    return sum(
+        path.stat().st_size * (PACKED if path.suffix.lower() in (".gz", ".zip") else 1)
+        for path in paths
+        if path.is_file()
+    )
+
+
+def share_of(size: int, usual: float) -> float:
+    """The share that is held out: the usual one, or of a large file so much that `HELD` are.
+
+    >>> share_of(1_000_000, 0.05), share_of(1_000_000_000, 0.05)
+    (0.05, 0.0005)
+    """
+    return min(usual, HELD * BYTES / max(size, 1))
+
+
+def stream_corpus(
+    name: str,
+    stream: PairStream,
+    paths: Sequence[Path],
+    *,
+    side_of: Callable[[str], str],
+    key: Callable[[str], str],
+    test: Sequence[Pair],
+    examples: int,
+    seed: int,
+    says: str,
+    languages: tuple[str, str],
+) -> PairCorpus:
+    """A corpus whose train is on the disk.
+
+    `side_of` says on which side a source text is, `key` what two sources must share to be held
+    alike; pairs of a `test` file are nowhere else. `says` names the settings that the fingerprint
+    depends on beside the files. Errors: a side without pairs.
+    """
+    later = {key(pair.source) for pair in test}
+    held: dict[str, list[Pair]] = {"validation": [], "test": list(test)}
+    count = dropped = 0
+    for pair in stream:
+        side = side_of(pair.source)
+        if later and key(pair.source) in later:
+            dropped += 1
+        elif side == "train":
+            count += 1
+        else:
+            held[side].append(pair)
+    for side, found in (("train", count), *((side, len(some)) for side, some in held.items())):
+        if not found:
+            raise RegardError(f"{name}: no pairs for {side}; give a test file by test=FILE")
+    chosen = _chosen(count, examples, seed)
+
+    def read() -> Iterator[Pair]:
+        place = 0
+        wanted = iter(chosen if chosen is not None else ())
+        next_ = next(wanted, None)
+        for pair in stream:
+            if side_of(pair.source) != "train" or (later and key(pair.source) in later):
+                continue
+            if chosen is None:
+                yield pair
+            elif place == next_:
+                yield pair
+                next_ = next(wanted, None)
+                if next_ is None:
+                    return
+            place += 1
+
+    digest = hashlib.sha256(f"{fingerprint_of(*paths)} {says} {examples} {seed}".encode())
+    used = len(chosen) if chosen is not None else count
+    notes = [*stream.notes, f"{used:,} pairs of train are read from the disk, not held in memory"]
+    notes += [f"{len(some):,} pairs split off as {side}, by a hash of the source"
+              for side, some in held.items() if side == "validation" or not test]  # fmt: skip
+    if dropped:
+        notes.append(f"{dropped:,} pairs of train dropped, with a source that stands in the test")
+    return PairCorpus(
+        name,
+        StreamedPairs(used, digest.hexdigest(), read),
+        held["validation"],
+        held["test"],
+        digest.hexdigest(),
+        tuple(notes),
+        languages,
+    )
+
+
+def _chosen(
+    count: int, examples: int, seed: int
+) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
+    """Which of the pairs are used, in their order; None for all."""
+    if not 0 < examples < count:
+        return None
+    random = np.random.Generator(np.random.PCG64(seed))
+    return np.sort(random.permutation(count)[:examples])

@@ -1,0 +1,84 @@
+"""The texts of one column of a .csv, .tsv or .jsonl file, labels unread."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.files import (
+    TEXT_NAMES,
+    Lines,
+    _csv_rows,
+    _json_object,
+    _list,
+    _tab_rows,
+    kind_of,
+    open_binary,
+)
+from regard.errors import RegardError
+
+
+def text_rows(path: Path | str, column: str = "") -> Iterator[str]:
+    """Every text that is not empty, in order, in a memory of one line.
+
+    The column is `column`, or the one with a usual name (text, review, sentence, …). A .tsv
+    without such a name and with one column has no header: every line is a text.
+
+    Errors: no such column; a line that cannot be read, by file:line.
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        rows = _of_json(lines, column) if kind == "jsonl" else _of_table(lines, kind, column)
+        for text in rows:
+            if text.strip():
+                yield text
+
+
+def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
+    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    place = -1
+    for number, fields in rows:
+        here = f"{lines.name}:{number}"
+        if says := lines.complaint():
+            raise RegardError(f"{here}: {says}")
+        if isinstance(fields, str):
+            raise RegardError(f"{here}: {fields}")
+        if place < 0:
+            names = [name.strip().casefold() for name in fields]
+            if len(fields) == 1 and not column and names[0] not in TEXT_NAMES:
+                place = 0
+                yield fields[0]
+                continue
+            place = _place(here, fields, names, column)
+            continue
+        if place >= len(fields):
+            raise RegardError(f"{here}: has {len(fields)} fields, so no text in field {place + 1}")
+        yield fields[place]
+
+
+def _of_json(lines: Lines, column: str) -> Iterator[str]:
+    key = ""
+    for line in lines:
+        if not line.strip():
+            continue
+        here = lines.here
+        row: dict[str, Any] | str = lines.complaint() or _json_object(line)
+        if isinstance(row, str):
+            raise RegardError(f"{here}: {row}")
+        if not key:
+            names = list(row)
+            key = names[_place(here, names, [name.strip().casefold() for name in names], column)]
+        text = row.get(key, "")
+        if not isinstance(text, str):
+            raise RegardError(f"{here}: {key!r} is not a string but {text!r:.40}")
+        yield text.encode(errors="replace").decode()
+
+
+def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) -> int:
+    wanted = (column.strip().casefold(),) if column else TEXT_NAMES
+    for name in wanted:
+        if name in names:
+            return names.index(name)
+    asked = f"no column {column!r}" if column else "no column looks like the text"
+    raise RegardError(f"{here}: {asked}; there are {_list(titles)}; name it by text=NAME")

@@ -1,0 +1,199 @@
+"""Texts without labels: what a model is pretrained on, by name or from a file."""
+
+import hashlib
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from regard.data import biographies, pydoc, synthetic
+from regard.data.birthplaces import load_birthplaces
+from regard.data.files import LINE_LIMIT, Lines, open_binary
+from regard.data.sources import SEED_OF_REVIEWS, find_imdb, leaves, likeness, load_corpus
+from regard.data.text_rows import text_rows
+from regard.errors import RegardError, look_up
+
+NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
+REVIEWS = 20_000  # of the built-in grammar, beside those that have labels
+TEST_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """Documents in three splits; no document stands on two sides, unless nothing is held out.
+
+    The fingerprint is a sha256 over all texts in order; ``notes`` say what was left out.
+    """
+
+    name: str
+    train: Sequence[str]
+    validation: Sequence[str]
+    test: Sequence[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> str:
+        """How much text there is to learn from: characters, ends of lines counted, and kinds."""
+        characters = sum(map(len, self.train)) + len(self.train)
+        kinds = set().union(*self.train) | {"\n"}
+        return f"data has {characters} characters, {len(kinds)} unique."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 over all texts, in order."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.validation, self.test):
+            digest.update(f"{len(part)}\n".encode())
+            for text in part:
+                digest.update(f"{len(text)} {text}\n".encode(errors="replace"))
+        return digest.hexdigest()
+
+
+def load_texts(
+    data: str = "pydoc",
+    *,
+    text: str = "",
+    data_dir: Path | str | None = None,
+    validation: float = 0.05,
+    seed: int = 0,
+    examples: int = 0,
+) -> TextCorpus:
+    """Documents by name or from a file, in train, validation and test.
+
+    * "pydoc": Python's own help text; "biographies": invented people; "reviews": 20,000 film
+      reviews of regard's grammar, none of which is among the labelled ones' test;
+    * "birthplaces": the 2,937 lines of ``wiki.txt``; "imdb": the 75,000 reviews that are no test,
+      labels unread, without those that stand in test too;
+    * a ``.txt`` file: passages with empty lines between them, or a passage a line where no line is
+      empty; ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by its usual names if not given).
+      All may be .gz.
+
+    A share `validation` is held out by a hash of each text, and a twentieth for the test; with
+    ``validation=0`` nothing is held out and all three splits are the whole: for a corpus whose very
+    facts are to be learned. `examples` (0: all) are as many documents, chosen by `seed`.
+
+    >>> corpus = load_texts("biographies", validation=0)
+    >>> len(corpus.train), corpus.test[0]
+    (360, 'Lena Cormann was born in Harlem and became a singer in later years .')
+    """
+    documents, notes = read_texts(data, text, data_dir)
+    if examples and examples < len(documents):
+        documents = _chosen(documents, examples, seed)
+        notes.append(f"{examples:,} documents are used, by seed")
+    name = data if data in NAMES else Path(data).name
+    if not validation:
+        return TextCorpus(name, documents, documents, documents, tuple(notes))
+    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    for document in documents:
+        unit = likeness(document)
+        if leaves(unit, TEST_SHARE, f"test {seed}"):
+            parts["test"].append(document)
+        elif leaves(unit, validation, f"validation {seed}"):
+            parts["validation"].append(document)
+        else:
+            parts["train"].append(document)
+    if empty := [split for split, found in parts.items() if not found]:
+        raise RegardError(
+            f"{data}: {len(documents)} documents are too few to hold some out for {empty[0]}; give "
+            "more, or validation=0 to hold out nothing"
+        )
+    return TextCorpus(name, parts["train"], parts["validation"], parts["test"], tuple(notes))
+
+
+def read_texts(
+    data: str, column: str = "", data_dir: Path | str | None = None
+) -> tuple[list[str], list[str]]:
+    """All documents by name or of a file, and notes on what was left out."""
+    if data == "pydoc":
+        return pydoc.documents(), []
+    if data == "biographies":
+        return biographies.passages(), []
+    if data == "birthplaces":
+        return list(load_birthplaces("birthplaces", data_dir=data_dir).texts), []
+    if data == "reviews":
+        tested = {example.text for example in load_corpus("reviews").test}
+        made = synthetic.reviews(REVIEWS, SEED_OF_REVIEWS + 1)
+        return [example.text for example in made if example.text not in tested], []
+    if data == "imdb":
+        return imdb_texts(find_imdb(data_dir))
+    path = Path(data).expanduser()
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        look_up(dict.fromkeys(NAMES), data, "text or file")
+    name = path.name.lower().removesuffix(".gz")
+    found = passages(path) if name.endswith((".txt", ".md")) else list(text_rows(path, column))
+    if not found:
+        raise RegardError(f"{path}: holds no text")
+    return found, []
+
+
+def passages(path: Path) -> list[str]:
+    """The passages of a text file: between empty lines, or its lines where none is empty."""
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        rows = []
+        for line in lines:
+            if says := lines.complaint():
+                raise RegardError(f"{lines.here}: {says}")
+            rows.append(line.rstrip("\r\n"))
+    if all(row.strip() for row in rows):
+        return rows
+    groups = groupby(rows, key=lambda row: bool(row.strip()))
+    return ["\n".join(block) for filled, block in groups if filled]
+
+
+def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
+    """The reviews that are no test, with and without labels, but for copies of test's own."""
+    train, test = (part for part in _labelled(place))
+    known, dropped, found = {likeness(text) for text in test}, 0, []
+    for text in (*train, *_unlabelled(place)):
+        if likeness(text) in known:
+            dropped += 1
+        else:
+            found.append(text)
+    return found, [f"{dropped:,} texts that stand in test too are left out"]
+
+
+def _labelled(place: Path) -> Iterator[list[str]]:
+    from regard.data.imdb import load
+
+    for part in load(place):
+        yield [example.text for example in part]
+
+
+def _unlabelled(place: Path) -> Iterator[str]:
+    if place.is_dir():
+        lines, folder = place / "unsup.jsonl.gz", place / "train" / "unsup"
+        if lines.is_file():
+            yield from text_rows(lines, "text")
+        elif folder.is_dir():
+            for path in sorted(folder.glob("*.txt")):
+                with open_binary(path) as file:
+                    yield _decoded(file.read(LINE_LIMIT), str(path))
+        return
+    with open_binary(place) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    unlabelled = member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
+                    if unlabelled and member.isreg() and member.size <= LINE_LIMIT:
+                        opened = archive.extractfile(member)
+                        yield _decoded(opened.read() if opened else b"", member.name)
+        except tarfile.TarError as error:
+            raise RegardError(f"{place}: is cut off or no tar archive ({error})") from None
+
+
+def _decoded(content: bytes, here: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
+
+
+def _chosen(documents: Sequence[str], count: int, seed: int) -> list[str]:
+    import numpy as np
+
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(documents))
+    return [documents[i] for i in np.sort(order[:count]).tolist()]

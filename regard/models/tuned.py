@@ -1,0 +1,115 @@
+"""A pretrained model that puts labels on texts: what it makes of a text, and one linear map."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.layers import marks
+from regard.layers.dropout import drop
+from regard.layers.embedding import inside
+from regard.models.bert import BERT
+from regard.models.gpt import GPT
+from regard.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.models.t5 import T5
+
+
+class Tuned(nn.Module):
+    """label = Linear(vector of the text), the vector made by ``body``, which may be pretrained.
+
+    ``framed`` says how a text is put to it. ``body`` has the symbols of pretraining behind the
+    ``vocabulary`` tokens (`regard.layers.marks`), so that a pretrained one fits.
+    """
+
+    body: GPT | BERT | T5
+
+    def __init__(
+        self, settings: GPTSettings | BERTSettings | T5Settings, vocabulary: int, labels: int
+    ) -> None:
+        super().__init__()
+        self.marks, self.dropout = marks.Marks.behind(vocabulary), settings.dropout
+        self.length = settings.length
+        self.to_labels = nn.Linear(settings.width, labels)
+        nn.init.normal_(self.to_labels.weight, std=0.02)
+        nn.init.zeros_(self.to_labels.bias)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch labels"]:
+        """Logits of the labels."""
+        logits: Tensor = self.to_labels(
+            drop(self.vector(tokens, lengths), self.dropout, self.training)
+        )
+        return logits
+
+    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
+        """One vector of each text."""
+        raise NotImplementedError
+
+    def framed(self, tokens: Sequence[str]) -> list[str]:
+        """What the model reads of these tokens, symbols named."""
+        return list(tokens)
+
+
+class TunedGPT(Tuned):
+    """The text, then [CLS], whose state has seen all of it. Radford et al. 2018, section 3.2."""
+
+    def __init__(self, settings: GPTSettings, vocabulary: int, labels: int) -> None:
+        super().__init__(settings, vocabulary, labels)
+        self.body: GPT = GPT(settings, vocabulary + marks.COUNT)
+
+    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
+        """The state of [CLS]."""
+        most = self.length - 1
+        tokens, lengths = tokens[:, :most], lengths.clamp(max=most)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        read = tokens.new_zeros(len(tokens), tokens.shape[1] + 1)
+        read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
+        read[rows, lengths] = self.marks.classify
+        return cast(Tensor, self.body(read))[rows, lengths]
+
+    def framed(self, tokens: Sequence[str]) -> list[str]:
+        return [*tokens[: self.length - 1], "[CLS]"]
+
+
+class TunedBERT(Tuned):
+    """[CLS] text [SEP]; tanh of a map of the state of [CLS]. Devlin et al. 2019, section 4.1."""
+
+    def __init__(self, settings: BERTSettings, vocabulary: int, labels: int) -> None:
+        super().__init__(settings, vocabulary, labels)
+        self.body: BERT = BERT(settings, vocabulary + marks.COUNT)
+
+    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
+        """What `BERT.pooled` makes of [CLS]."""
+        most = self.length - 2
+        tokens, lengths = tokens[:, :most], lengths.clamp(max=most)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        read = tokens.new_zeros(len(tokens), tokens.shape[1] + 2)
+        read[:, 0] = self.marks.classify
+        read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
+        read[rows, lengths + 1] = self.marks.separator
+        padded = bool((lengths + 2 < read.shape[1]).any())
+        return self.body.pooled(self.body(read, lengths + 2 if padded else None))
+
+    def framed(self, tokens: Sequence[str]) -> list[str]:
+        return ["[CLS]", *tokens[: self.length - 2], "[SEP]"]
+
+
+class TunedT5(Tuned):
+    """The mean of what the encoder makes of the words (Ni et al. 2022, "Sentence-T5")."""
+
+    def __init__(self, settings: T5Settings, vocabulary: int, labels: int) -> None:
+        super().__init__(settings, vocabulary, labels)
+        self.body: T5 = T5(settings, vocabulary + marks.COUNT + marks.SENTINELS)
+
+    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
+        """The mean state of the words of each text; zeros of a text without words."""
+        tokens, lengths = tokens[:, : self.length], lengths.clamp(max=self.length)
+        states = self.body.encode(tokens, lengths)
+        real = inside(lengths, tokens.shape[1])[..., None]
+        return (states * real).sum(1) / lengths.clamp(min=1)[:, None]
+
+    def framed(self, tokens: Sequence[str]) -> list[str]:
+        return list(tokens[: self.length])

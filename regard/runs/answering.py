@@ -1,0 +1,240 @@
+"""A run that answers questions: a decoder goes on from a question, as far as the end of a place."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.analysis.cost import count_parameters
+from regard.analysis.record import record, table
+from regard.attention.kernels.choose import using
+from regard.data.birthplaces import read_answers
+from regard.data.files import Example
+from regard.data.pairs import Pair
+from regard.data.tokenizers import Tokenizer
+from regard.decoding import Written
+from regard.errors import RegardError
+from regard.runs.run import Looked, Run
+from regard.runs.translations import Text
+from regard.tasks.birthplace import Answers
+from regard.tasks.metrics import wilson
+from regard.tasks.settings import AnswersSettings
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Answers beside those that were wanted; `value` is the share that is right to the letter.
+
+    `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the answer that the
+    training questions have most often, `baseline` the share that saying it every time would get
+    right. Of questions without answers nothing is judged: `value` is None.
+    """
+
+    pairs: tuple[Pair, ...]
+    written: tuple[Text, ...]
+    commonest: str
+    value: float | None
+    low: float | None
+    high: float | None
+    baseline: float | None
+
+    metric = "exact match"
+    #: What two runs are compared by, question by question: no corpus, and nothing beside it.
+    compared, corpus = "exact match", None
+
+    @classmethod
+    def judge(cls, pairs: Sequence[Pair], written: Sequence[Text], commonest: str) -> "Answered":
+        """Judge answers. Errors: no questions; some with an answer and some without."""
+        if not pairs:
+            raise RegardError("there is nothing to evaluate: no questions")
+        bare = [pair for pair in pairs if not pair.target]
+        if bare and len(bare) < len(pairs):
+            raise RegardError(f"{bare[0].place}: has no answer, and other questions have one")
+        found = (tuple(pairs), tuple(written), commonest)
+        if bare:
+            return cls(*found, None, None, None, None)
+        right = sum(a.text == b.target for a, b in zip(written, pairs, strict=True))
+        low, high = wilson(right, len(pairs))
+        same = sum(pair.target == commonest for pair in pairs)
+        return cls(*found, right / len(pairs), low, high, same / len(pairs))
+
+    @property
+    def n(self) -> int:
+        """How many questions."""
+        return len(self.pairs)
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each answer is the one that was wanted, letter by letter."""
+        pairs = zip(self.written, self.pairs, strict=True)
+        return np.array([text.text == pair.target for text, pair in pairs])
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """The probability that the model itself gave each of its answers, its end included."""
+        return np.exp(np.minimum([text.log_probability for text in self.written], 0.0))
+
+    @property
+    def examples(self) -> list[Example]:
+        """The questions as other kinds of run have them."""
+        return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
+
+    @property
+    def also(self) -> dict[str, float]:
+        """What else a comparison tells of a run: nothing."""
+        return {}
+
+    def json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        keys = "metric", "value", "low", "high", "n", "commonest", "baseline"
+        return {key: getattr(self, key) for key in keys}
+
+    def line(self) -> str:
+        """The summary on one line."""
+        if self.value is None:
+            return f"{self.n:,} questions without answers: nothing to judge"
+        interval = f"95 % interval {self.low:.1%} to {self.high:.1%}"
+        return (
+            f"exact match {self.value:.1%} ({interval}, {self.n:,} questions); "
+            f"{self.commonest!r} to all of them: {self.baseline:.1%}"
+        )
+
+    def words(self) -> list[tuple[str, str]]:
+        """The summary for people: what is told, and how much it is."""
+        if self.value is None:
+            return [("exact match", "not known: the questions came without answers")]
+        right = round(self.value * self.n)
+        same = round((self.baseline or 0.0) * self.n)
+        interval = f"95 % interval {self.low:.2%} to {self.high:.2%}"
+        return [
+            ("exact match", f"{self.value:.2%}  ({right} of {self.n}; {interval})"),
+            (f"{self.commonest} to all", f"{self.baseline:.2%}  ({same} of {self.n})"),
+            ("own confidence", f"{float(self.confidence.mean()):.2%}  (mean; see `regard lab`)"),
+        ]
+
+    def table(self) -> list[list[str]]:
+        """Nothing: answers have no classes to confuse."""
+        return []
+
+    def rows(self) -> bytes:
+        """The answers as JSON lines: source, text, label (the truth), predicted, confidence."""
+        lines = (
+            json.dumps(
+                {
+                    "source": pair.place,
+                    "text": pair.source,
+                    "label": pair.target,
+                    "predicted": text.text,
+                    "confidence": math.exp(min(text.log_probability, 0.0)),
+                    "log_probability": text.log_probability,
+                    "ended": text.ended,
+                },
+                ensure_ascii=False,
+            )
+            for pair, text in zip(self.pairs, self.written, strict=True)
+        )
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def plain(self) -> bytes:
+        """The answers alone, one a line, as assignment 5 has them."""
+        return "".join(f"{text.line()}\n" for text in self.written).encode()
+
+    @classmethod
+    def parse(cls, rows: bytes, commonest: str, name: str) -> "Answered":
+        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        try:
+            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
+            pairs = [Pair(row["text"], row["label"], row["source"]) for row in found]
+            written = [
+                Text(row["predicted"], float(row["log_probability"]), bool(row["ended"]))
+                for row in found
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegardError(f"{name} cannot be read: {error!r}") from None
+        return cls.judge(pairs, written, commonest)
+
+
+class AnswererRun(Run):
+    """A run whose answers are short texts that a decoder writes behind a question."""
+
+    def evaluate(
+        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
+    ) -> Answered:
+        """How many answers are right: on the test questions, as answered at the end, or a file's.
+
+        A file has a question on each line and, behind a tab, its answer; of bare questions the
+        answers are written and not judged. Errors: the run is not complete; a bad line.
+        """
+        self._must_be_complete()
+        commonest = str(self._environment["data"]["commonest"])
+        if data is None:
+            written = self.folder.read(self.folder.predictions)
+            return Answered.parse(written, commonest, str(self.folder.predictions))
+        pairs = read_answers(data, answered=False)
+        return Answered.judge(pairs, self.predict([pair.source for pair in pairs]), commonest)
+
+    @overload
+    def predict(self, texts: str) -> Text: ...
+    @overload
+    def predict(self, texts: list[str]) -> list[Text]: ...
+    def predict(self, texts: str | list[str]) -> Text | list[Text]:
+        """The answer to a question, or to each of many, written greedily."""
+        if isinstance(texts, str):
+            return self.predict([texts])[0]
+        self._must_be_complete()
+        task = cast(Answers, self.task)
+        with self._precision.autocast(), using(self._kernels):
+            return [_text(task, x) for x in task.write(self.network, texts)]
+
+    def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
+        """The probability that the model gives each of some answers to one question."""
+        self._must_be_complete()
+        task = cast(Answers, self.task)
+        with self._precision.autocast(), using(self._kernels):
+            return task.chances(self.network, question, answers)
+
+    def attention(self, text: str) -> list[Looked]:
+        """What each layer looks at: rows are question and answer, each token asking in its turn."""
+        self._must_be_complete()
+        task, network = cast(Answers, self.task), self.network
+        with self._precision.autocast(), using(self._kernels):
+            (written,) = task.write(network, [text])
+            ids = [*task.encode([text])[0].tolist(), *written.tokens]
+            with torch.no_grad(), record(network) as recording:
+                network(torch.tensor([ids]), torch.tensor([len(ids)]))
+                found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+        names = [self._name(i) for i in ids]
+        return [Looked(name, names, kept.reshape(-1, *kept.shape[-2:])) for name, kept in found]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a question that the model reads, and the symbol behind it."""
+        return [self._name(i) for i in self.task.encode([text])[0].tolist()]
+
+    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
+        """Parameters; how many operations an answer takes depends on what is written."""
+        return count_parameters(self.network), None
+
+    def answer_test(self, task: Answers, model: nn.Module) -> bytes:
+        """What the network answers to the test questions, judged."""
+        pairs = task.split("test").pairs
+        said = [_text(task, x) for x in task.write(model, [pair.source for pair in pairs])]
+        return Answered.judge(pairs, said, task.commonest).rows()
+
+    def restore_task(self, tokenizer: Tokenizer) -> Answers:
+        """The task with the run's own tokenizer."""
+        return Answers(cast(AnswersSettings, self.config.data), tokenizer)
+
+    def _name(self, token: int) -> str:
+        tokenizer = self.task.tokenizer
+        return str(tokenizer.tokens([token])[0]) if token < len(tokenizer) else "⁇"
+
+
+def _text(task: Answers, written: Written) -> Text:
+    return Text(task.decode(written), written.log_probability, written.ended)

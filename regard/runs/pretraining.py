@@ -1,0 +1,253 @@
+"""A run that is pretrained on texts: the next token, the hidden ones, the spans left out."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.analysis.cost import count_parameters
+from regard.analysis.record import record, table
+from regard.attention.kernels.choose import using
+from regard.data.files import Example
+from regard.data.tokenizers import Tokenizer
+from regard.errors import RegardError
+from regard.runs.run import Looked, Run
+from regard.runs.translations import Text
+from regard.tasks import TASKS
+from regard.tasks.pretraining import Pretraining
+
+RESAMPLES = 1_000
+SEED = 12_345
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What a model said at every place that was asked: nats of the truth, whether it came first.
+
+    Row i is an example (a piece of text, corrupted as the task does). `value` is exp(−mean nats),
+    the geometric mean of the probabilities given to the truth; `low` and `high` its 95 % interval,
+    by bootstrap over examples.
+    """
+
+    texts: tuple[str, ...]
+    nats: tuple[NDArray[np.float64], ...]
+    right: tuple[NDArray[np.bool_], ...]
+
+    metric = "likelihood"
+    #: What two runs are compared by, token by token: no corpus, and nothing beside it.
+    compared, corpus = "tokens said right", None
+
+    @cached_property
+    def loss(self) -> float:
+        """Mean nats for each token that is asked."""
+        return float(self._sums.sum() / self._counts.sum())
+
+    @property
+    def value(self) -> float:
+        """exp(−loss)."""
+        return float(np.exp(-self.loss))
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self._interval[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self._interval[1]
+
+    @property
+    def n(self) -> int:
+        """How many tokens were asked."""
+        return int(self._counts.sum())
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether the likeliest token was the true one, at each place."""
+        return np.concatenate(self.right)
+
+    @property
+    def also(self) -> dict[str, float]:
+        """What else a comparison tells of a run: nothing."""
+        return {}
+
+    @property
+    def examples(self) -> list[Example]:
+        """The pieces as other kinds of run have their examples."""
+        return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
+
+    def json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        return {
+            "metric": self.metric,
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "loss": self.loss,
+            "bits": self.loss / np.log(2),
+            "said_right": float(self.correct.mean()),
+        }
+
+    def line(self) -> str:
+        """The summary on one line."""
+        return (
+            f"loss {self.loss:.4f} nats a token, {self.correct.mean():.1%} said right "
+            f"({self.n:,} tokens)"
+        )
+
+    def words(self) -> list[tuple[str, str]]:
+        """The summary for people: what is told, and how much it is."""
+        low, high = -np.log(self.high), -np.log(self.low)
+        return [
+            ("loss", f"{self.loss:.4f} nats a token  (95 % interval {low:.4f} to {high:.4f})"),
+            ("bits a token", f"{self.loss / np.log(2):.4f}"),
+            ("perplexity", f"{np.exp(self.loss):.3f}"),
+            ("said right", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
+        ]
+
+    def table(self) -> list[list[str]]:
+        """Nothing: there are too many words to confuse."""
+        return []
+
+    def rows(self) -> bytes:
+        """The pieces as JSON lines: text, nats of each token asked, right as hexadecimal bits."""
+        lines = (
+            json.dumps(
+                {
+                    "source": f"piece:{i}",
+                    "text": text,
+                    "nats": [round(float(x), 6) for x in nats],
+                    "right": np.packbits(right).tobytes().hex(),
+                },
+                ensure_ascii=False,
+            )
+            for i, (text, nats, right) in enumerate(
+                zip(self.texts, self.nats, self.right, strict=True), 1
+            )
+        )
+        return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+
+    @classmethod
+    def parse(cls, rows: bytes, name: str) -> "Likelihoods":
+        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        try:
+            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
+            nats = [np.array(row["nats"], dtype=np.float64) for row in found]
+            right = [
+                np.unpackbits(
+                    np.frombuffer(bytes.fromhex(row["right"]), np.uint8), count=len(row["nats"])
+                ).astype(bool)
+                for row in found
+            ]
+            texts = [str(row["text"]) for row in found]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegardError(f"{name} cannot be read: {error!r}") from None
+        return cls(tuple(texts), tuple(nats), tuple(right))
+
+    @cached_property
+    def _sums(self) -> NDArray[np.float64]:
+        return np.array([nats.sum() for nats in self.nats])
+
+    @cached_property
+    def _counts(self) -> NDArray[np.float64]:
+        return np.array([len(nats) for nats in self.nats], dtype=np.float64)
+
+    @cached_property
+    def _interval(self) -> tuple[float, float]:
+        random = np.random.Generator(np.random.PCG64(SEED))
+        drawn = random.integers(0, len(self.nats), (RESAMPLES, len(self.nats)))
+        losses = self._sums[drawn].sum(1) / self._counts[drawn].sum(1)
+        low, high = np.exp(-np.quantile(losses, [0.975, 0.025]))
+        return float(low), float(high)
+
+
+class PretrainedRun(Run):
+    """A run that fine-tuning begins from (``--init``), or that goes on with a text."""
+
+    def evaluate(
+        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
+    ) -> Likelihoods:
+        """How likely the model thinks the test texts, or those of a file (`text` its column)."""
+        self._must_be_complete()
+        if data is None:
+            said = self.folder.read(self.folder.predictions)
+            return Likelihoods.parse(said, str(self.folder.predictions))
+        from regard.data.texts import read_texts
+
+        task = self.task.with_texts(read_texts(str(data), text or "")[0])
+        with self._precision.autocast(), using(self._kernels):
+            return judged(task, self.network)
+
+    @overload
+    def predict(self, texts: str) -> Text: ...
+    @overload
+    def predict(self, texts: list[str]) -> list[Text]: ...
+    def predict(self, texts: str | list[str]) -> Text | list[Text]:
+        """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
+        if isinstance(texts, str):
+            return self.predict([texts])[0]
+        self._must_be_complete()
+        with self._precision.autocast(), using(self._kernels):
+            return [
+                Text(said, log_probability, ended)
+                for said, log_probability, ended in self.task.complete(self.network, texts)
+            ]
+
+    def attention(self, text: str) -> list[Looked]:
+        """What each layer looks at in a text, each token asking in its turn."""
+        self._must_be_complete()
+        ids = self.task.read(text)
+        if not len(ids):
+            raise RegardError("there is no token to look at in this text")
+        network = self.network
+        with (
+            torch.no_grad(),
+            self._precision.autocast(),
+            using(self._kernels),
+            record(network) as recording,
+        ):
+            self.task.states(network, torch.from_numpy(ids)[None].long())
+            found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+        names = self.task.names(ids)
+        return [
+            Looked(name, names, kept.reshape(-1, *kept.shape[-2:]))
+            for name, kept in found
+            if kept.shape[-1] == len(names)
+        ]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model reads."""
+        found: list[str] = self.task.names(self.task.read(text))
+        return found
+
+    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
+        """Parameters; operations are not counted."""
+        return count_parameters(self.network), None
+
+    def answer_test(self, task: Any, model: nn.Module) -> bytes:
+        """How likely the network thinks the test texts."""
+        return judged(task, model).rows()
+
+    def restore_task(self, tokenizer: Tokenizer) -> Pretraining[Any]:
+        """The task with the run's own tokenizer."""
+        prepared = TASKS[self.config.task].prepare(self.config.data)
+        return cast(Pretraining[Any], type(prepared)(self.config.data, tokenizer))
+
+
+def judged(task: Pretraining[Any], model: nn.Module) -> Likelihoods:
+    """What a model says to the test split."""
+    pieces = sorted(task.judged(model, "test"), key=lambda piece: piece.place)
+    return Likelihoods(
+        tuple(task.piece("test", piece.place) for piece in pieces),
+        tuple(piece.nats for piece in pieces),
+        tuple(piece.right for piece in pieces),
+    )

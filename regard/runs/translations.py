@@ -1,0 +1,277 @@
+"""Texts that a run wrote, beside those that were wanted, and what they are worth."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.files import Example
+from regard.data.pairs import Pair
+from regard.data.parallel import references
+from regard.errors import RegardError
+from regard.tasks import sequence_metrics as metrics
+from regard.tasks.sequence_metrics import Aligned, Judgement
+
+REPEATED = 0.05  # the share of sources with several targets from which all are references
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that was written, the logarithm of its probability, and whether its end was."""
+
+    text: str
+    log_probability: float
+    ended: bool
+
+    def line(self) -> str:
+        """The text on one line, whatever it holds."""
+        return " ".join(self.text.split())
+
+    def ranked(self, number: int) -> str:
+        """One of several for the same text: its text's number, ln p and itself, tabs between."""
+        return f"{number}\t{round(self.log_probability, 4) + 0.0:.4f}\t{self.line()}"
+
+    def told(self) -> str:
+        """The answer in words."""
+        return f"{self.text}  (ln p = {round(self.log_probability, 2) + 0.0:.2f})"
+
+    def json(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        return {"written": self.text, "log_probability": self.log_probability, "ended": self.ended}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How likely a given text is: ln p of all its tokens and its end, and how many these are."""
+
+    log_probability: float
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(−ln p / tokens): among how many words the model wavered on average.
+
+        >>> Scored(math.log(1 / 8), 3).perplexity
+        2.0
+        """
+        return math.exp(min(-self.log_probability / self.tokens, 700.0))
+
+    def line(self) -> str:
+        """ln p, tokens and perplexity with tabs between them."""
+        return f"{round(self.log_probability, 4) + 0.0:.4f}\t{self.tokens}\t{self.perplexity:.4f}"
+
+    def json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**vars(self), "perplexity": self.perplexity}
+
+
+@dataclass(frozen=True)
+class Translations:
+    """Texts that were written beside those that were wanted, and what they are worth.
+
+    `value` is the metric ("exact match" or "BLEU", as a share), `low` and `high` its 95 % interval
+    over texts; `signature` says how BLEU was counted. `aligned`: of each text how far attention
+    looks where the true alignment is, where both are known; none otherwise.
+    """
+
+    metric: str
+    pairs: tuple[Pair, ...]
+    written: tuple[Text, ...]
+    value: float
+    low: float
+    high: float
+    exact: float
+    bleu: float
+    chrf: float
+    signature: str
+    aligned: tuple[Aligned | None, ...] = ()
+    language: str = ""
+
+    @classmethod
+    def judge(
+        cls,
+        metric: str,
+        pairs: Sequence[Pair],
+        written: Sequence[Text],
+        *,
+        language: str = "",
+        aligned: Sequence[Aligned | None] = (),
+    ) -> "Translations":
+        """Judge what was written by what was wanted. `language` of the texts, where it is known.
+
+        Errors: no pairs.
+        """
+        if not pairs:
+            raise RegardError("there is nothing to evaluate: no pairs")
+        said, wanted = [text.text for text in written], [pair.target for pair in pairs]
+        language = language if language in metrics.TOKENIZE else metrics.language_of(wanted)
+        exact = metrics.judge("exact", said, wanted)
+        bleu = metrics.judge("bleu", said, wanted, language=language)
+        low, high = (bleu if metric == "BLEU" else exact).interval()
+        share = 100 if metric == "BLEU" else 1
+        return cls(
+            metric=metric,
+            pairs=tuple(pairs),
+            written=tuple(written),
+            value=bleu.value / 100 if metric == "BLEU" else exact.value,
+            low=low / share,
+            high=high / share,
+            exact=exact.value,
+            bleu=bleu.value / 100,
+            chrf=metrics.chrf(said, wanted) / 100,
+            signature=bleu.signature,
+            aligned=tuple(aligned),
+            language=language,
+        )
+
+    @property
+    def n(self) -> int:
+        """How many texts."""
+        return len(self.pairs)
+
+    @property
+    def compared(self) -> str:
+        """What two systems are compared by."""
+        return self.metric
+
+    @cached_property
+    def corpus(self) -> Judgement | None:
+        """BLEU with what every text adds to it, where that is the metric."""
+        if self.metric != "BLEU":
+            return None
+        said, wanted = [text.text for text in self.written], [pair.target for pair in self.pairs]
+        return metrics.judge("bleu", said, wanted, language=self.language)
+
+    @cached_property
+    def by_references(self) -> Judgement | None:
+        """BLEU of each different source once, by all its targets; none where they do not repeat."""
+        sources, targets = references(self.pairs)
+        several = sum(len(set(found)) > 1 for found in targets)
+        if several < REPEATED * len(sources):
+            return None
+        said = dict(zip((p.source for p in self.pairs), self.written, strict=True))
+        first = [said[source].text for source in sources]
+        return metrics.judge("bleu", first, targets, language=self.language)
+
+    @property
+    def alignment(self) -> Aligned | None:
+        """How far attention looks where the truth is, over all texts whose alignment is known."""
+        known = [found for found in self.aligned if found is not None]
+        return Aligned.joined(known) if known else None
+
+    @property
+    def also(self) -> dict[str, float]:
+        """What else a comparison tells of a run: numbers by name, shares."""
+        found = {"chrF": self.chrf}
+        if self.metric == "BLEU":
+            found["exact match"] = self.exact
+        if (looked := self.alignment) is not None:
+            found["alignment error"] = looked.error
+        return found
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each text is the one that was wanted, letter by letter."""
+        pairs = zip(self.written, self.pairs, strict=True)
+        return np.array([text.text == pair.target for text, pair in pairs])
+
+    @property
+    def examples(self) -> list[Example]:
+        """The test as other kinds of run have it."""
+        return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
+
+    def json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        keys = "metric", "value", "low", "high", "n", "exact", "bleu", "chrf", "signature"
+        found = {key: getattr(self, key) for key in keys}
+        if (many := self.by_references) is not None:
+            found["all_references"] = {
+                "bleu": many.value / 100,
+                "n": len(many),
+                "signature": many.signature,
+            }
+        if (looked := self.alignment) is not None:
+            found["alignment"] = vars(looked)
+        return found
+
+    def line(self) -> str:
+        """The summary on one line."""
+        interval = f"95 % interval {100 * self.low:.1f} to {100 * self.high:.1f}"
+        rest = f"{100 * self.bleu:.1f} BLEU" if self.metric != "BLEU" else f"{self.exact:.1%} exact"
+        looked = self.alignment
+        rest += "" if looked is None else f", alignment error {looked.error:.1%}"
+        return f"{self.metric} {100 * self.value:.1f} ({interval}, {self.n:,} texts), {rest}"
+
+    def words(self) -> list[tuple[str, str]]:
+        """The summary for people: what is told, and how much it is."""
+        low, high = 100 * self.low, 100 * self.high
+        interval = f"(95 % interval {low:.1f} to {high:.1f}; of other texts, not another seed)"
+        told = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
+        told.append(("chrF", f"{100 * self.chrf:.1f}"))
+        told = [(name, f"{says}  {interval}" if name == self.metric else says)
+                for name, says in told]  # fmt: skip
+        told.append(("signature", self.signature))
+        if (many := self.by_references) is not None:
+            how = f"{many.value:.1f}  ({len(many):,} different sources, {many.signature})"
+            told.append(("all references", how))
+        if (looked := self.alignment) is not None:
+            told.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
+        return told
+
+    def table(self) -> list[list[str]]:
+        """Nothing: texts have no classes to confuse."""
+        return []
+
+    def rows(self) -> bytes:
+        """The texts as JSON lines: source, text, label (what was wanted), predicted, confidence.
+
+        Where attention was compared with a true alignment, "aligned" holds the numbers of
+        `Aligned`.
+        """
+        aligned = self.aligned or (None,) * self.n
+        lines = (
+            json.dumps(
+                {
+                    "source": pair.place,
+                    "text": pair.source,
+                    "label": pair.target,
+                    "predicted": text.text,
+                    "confidence": math.exp(min(text.log_probability, 0.0)),
+                    "log_probability": text.log_probability,
+                    "ended": text.ended,
+                    **({} if looked is None else {"aligned": list(vars(looked).values())}),
+                },
+                ensure_ascii=False,
+            )
+            for pair, text, looked in zip(self.pairs, self.written, aligned, strict=True)
+        )
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    @classmethod
+    def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
+        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        try:
+            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
+            pairs = [Pair(row["text"], row["label"], row["source"]) for row in found]
+            written = [
+                Text(row["predicted"], float(row["log_probability"]), bool(row["ended"]))
+                for row in found
+            ]
+            aligned = [Aligned(*row["aligned"]) if "aligned" in row else None for row in found]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegardError(f"{name} cannot be read: {error!r}") from None
+        if not any(aligned):
+            aligned = []
+        return cls.judge(metric, pairs, written, language=language, aligned=aligned)
+
+
+def _how_it_looks(looked: Aligned) -> str:
+    return (
+        f"of {looked.positions:,} signs written, the heaviest weight is not on a true source; "
+        f"{looked.mass:.1%} of the weight is, and would be {looked.guess:.1%} if spread evenly"
+    )

@@ -1,0 +1,389 @@
+"""Who was born where: pretraining on texts that hold the answers, and questions that ask for them.
+
+Assignment 5 of Stanford's CS224N 2022, sections 2d to 2g: a decoder reads "Where was NAME born?⁇"
+and writes "PLACE⁇". ⁇ is the mask symbol, which pretraining has taught it: what follows the
+second ⁇ is what the first stands for.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad, plan_batches
+from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER, Birthplaces, load_birthplaces
+from regard.data.pairs import Pair
+from regard.data.sources import leaves, likeness
+from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.decoding import Limits, Writer, Written, forced, greedy, sample
+from regard.errors import RegardError
+from regard.layers import marks
+from regard.tasks.corruption import Spans, draw_spans, generator, single_span
+from regard.tasks.language_modeling import NextToken, NextTokens
+from regard.tasks.pretraining import Rows, said
+from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
+from regard.tasks.task import Split, Task
+
+
+class BirthplacePretraining(NextToken):
+    """Assignment 5's span corruption: each document is cut short, a span of it goes to its end.
+
+    See `regard.tasks.corruption.draw_spans` and `single_span`. Every token of the outcome is said
+    from those before it. Examples of like length stand in one batch, so that hardly anything is
+    padding (the assignment's own batches, padded to the block, are text to 46 %).
+    """
+
+    settings: BirthplacePretrainingSettings
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens that are read of each example: what is kept, and the symbols but the last."""
+        return self.drawn(split, seed, epoch).kept + (2 if self.settings.closed else 1)
+
+    def batch(self, split: Split, indexes: Rows) -> NextTokens:
+        """Corrupted documents, and the same one token later."""
+        texts = [self.corrupted(split, *row) for row in indexes.tolist()]
+        tokens, lengths = pad([text[:-1] for text in texts])
+        wanted, _ = pad([text[1:] for text in texts])
+        return NextTokens(tokens, wanted, lengths)
+
+    def corrupted(self, split: Split, seed: int, epoch: int, index: int) -> NDArray[np.int32]:
+        """One document as an epoch has it."""
+        kept, start, stop = (int(part[index]) for part in self.drawn(split, seed, epoch))
+        ids = self.split(split).ids[index][:kept]
+        return single_span(ids, start, stop, self.marks.mask, closed=self.settings.closed)
+
+    @property
+    def end(self) -> int:
+        """The symbol that ends a span."""
+        return self.marks.mask
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """A text's tokens; what "[MASK]" (or ⁇) in it stands for is asked for at its end."""
+        parts = self.encode(text.replace("[MASK]", MASK_CHARACTER).split(MASK_CHARACTER))
+        if len(parts) == 1:
+            return parts[0][-self.settings.length :]
+        symbol = np.array([self.marks.mask], np.int32)
+        joined = np.concatenate([x for part in parts for x in (part, symbol)])
+        return joined[-self.settings.length :]
+
+    def drawn(self, split: Split, seed: int, epoch: int) -> Spans:
+        """Lengths and spans of all documents in an epoch; the last few epochs are remembered."""
+        key = (split, seed, epoch)
+        if key not in self._drawn:
+            if len(self._drawn) > 4:
+                self._drawn.clear()
+            lengths = self.split(split).lengths
+            drawn = generator(seed, epoch, split).random((len(lengths), 4))
+            self._drawn[key] = draw_spans(lengths, self.settings.length, drawn)
+        return self._drawn[key]
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[str, int, int], Spans]:
+        return {}
+
+
+class Asked(NamedTuple):
+    """A question, where it stands, and its tokens with the symbol behind it."""
+
+    pair: Pair
+    prompt: NDArray[np.int32]
+    answer: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A split of questions as token ids."""
+
+    asked: Sequence[Asked]
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens that are read of each: question, symbol, answer."""
+        return np.array([len(x.prompt) + len(x.answer) for x in self.asked], dtype=np.int64)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Questions and answers as texts."""
+        return [x.pair for x in self.asked]
+
+
+@dataclass(frozen=True)
+class QuestionBatch(NextTokens):
+    """Questions and answers in a row; only the answer counts, and the two symbols about it."""
+
+    answers: Bool[Tensor, "batch time"]
+
+    @property
+    def real(self) -> Bool[Tensor, "batch time"]:
+        """Where a token of the answer, or the symbol before or behind it, comes next."""
+        return self.answers
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        moved = (x.to(device) for x in (self.tokens, self.wanted, self.lengths, self.answers))
+        return type(self)(*moved)
+
+
+class Answers(Task[QuestionBatch]):
+    """Questions answered by a decoder: exact match of what it writes, letter by letter."""
+
+    metric = "exact match"
+
+    def __init__(self, settings: AnswersSettings, tokenizer: Tokenizer | None = None) -> None:
+        self.settings = settings
+        self.splits: dict[str, Questions] = {}
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
+
+    @cached_property
+    def corpus(self) -> Birthplaces:
+        """Texts and questions as they were found."""
+        asked = self.settings
+        return load_birthplaces(
+            asked.data, texts=asked.texts, test=asked.test, data_dir=asked.data_dir or None
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Learned from the texts, as that of pretraining."""
+        asked = self.settings
+        return train_tokenizer(
+            asked.tokenizer, self.corpus.texts, vocabulary=asked.vocabulary, minimum=asked.minimum
+        )
+
+    @property
+    def mask(self) -> int:
+        """The symbol before and behind an answer."""
+        return marks.Marks.behind(len(self.tokenizer)).mask
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for."""
+        return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data, and the answer that train has most often."""
+        found = self.corpus
+        return {
+            "name": found.name,
+            "fingerprint": found.fingerprint,
+            "notes": list(found.notes),
+            "commonest": self.commonest,
+        }
+
+    @cached_property
+    def commonest(self) -> str:
+        """The answer that train has most often: what is said without reading the question."""
+        (found,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
+        return found[0]
+
+    def split(self, name: str) -> Questions:
+        """train and validation (both of the data's train), test (the data's dev)."""
+        if name not in ("train", "validation", "test"):
+            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        if name not in self.splits:
+            pairs, asked = self.corpus.dev, self.settings
+            if name != "test":
+                salt = f"validation {asked.split_seed}"
+                pairs = [
+                    pair
+                    for pair in self.corpus.train
+                    if leaves(likeness(pair.source), asked.validation, salt)
+                    == (name == "validation")
+                ]
+            if not pairs:
+                raise RegardError(f"there are no questions for {name}: give more")
+            self.splits[name] = self.questions(pairs, cut=name == "train")
+        return self.splits[name]
+
+    def questions(self, pairs: Sequence[Pair], *, cut: bool = False) -> Questions:
+        """Questions as token ids; those that do not fit are left out of training (`cut`)."""
+        prompts = self.prompts([pair.source for pair in pairs])
+        answers = self.tokenizer.encode([pair.target for pair in pairs])
+        found = [
+            Asked(pair, prompt, np.array(answer, np.int32))
+            for pair, prompt, answer in zip(pairs, prompts, answers, strict=True)
+        ]
+        fitting = [x for x in found if len(x.prompt) + len(x.answer) <= self.settings.length]
+        return Questions(fitting if cut else found)
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens that are read of each question and answer: the same in every epoch."""
+        return self.split(split).lengths
+
+    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
+        """A question's x and y as assignment 5 prints them: □ where nothing counts."""
+        asked = self.split(split).asked[row[-1]]
+        symbols = MASK_CHARACTER, PAD_CHARACTER
+        return question_rows(asked.pair, self.settings.length, *symbols)
+
+    def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Token ids of each question and the symbol behind it; the end of one that is too long."""
+        most = max(self.settings.length - self.settings.longest - 1, 1)
+        return [
+            np.array([*ids[-most:], self.mask], np.int32)
+            for ids in self.tokenizer.encode(list(questions))
+        ]
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """What the model reads of each question."""
+        return self.prompts(texts)
+
+    def batches(
+        self,
+        split: Split,
+        *,
+        tokens: int,
+        seed: int,
+        epoch: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> list[NDArray[np.int64]]:
+        """Indexes of each batch of an epoch: questions of similar length."""
+        return plan_batches(
+            self.split(split).lengths,
+            tokens=tokens,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            rank=rank,
+            world=world,
+        )
+
+    def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
+        """These questions with their answers."""
+        chosen = [self.split(split).asked[i] for i in indexes]
+        rows = [np.concatenate([x.prompt, x.answer, [self.mask]]) for x in chosen]
+        tokens, lengths = pad([row[:-1] for row in rows])
+        wanted, _ = pad([row[1:] for row in rows])
+        places = torch.arange(tokens.shape[1])
+        # The place before the symbol counts too: as in the assignment, its symbol is said.
+        first = torch.tensor([len(x.prompt) - 2 for x in chosen])[:, None]
+        return QuestionBatch(
+            tokens, wanted, lengths, (places >= first) & (places < lengths[:, None])
+        )
+
+    def loss(self, model: nn.Module, batch: QuestionBatch) -> Float[Tensor, ""]:
+        """Mean cross entropy of the answers and the symbols about them, in nats."""
+        states = model(batch.tokens, batch.lengths)
+        return said(model, states[batch.real], batch.wanted[batch.real]).nats.mean()
+
+    @torch.no_grad()
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """The share of answers that are written as they should be, and the loss."""
+        training = model.training
+        model.eval()
+        try:
+            total = count = 0.0
+            budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
+            for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
+                batch = self.batch(split, indexes)
+                asked = int(batch.real.sum())
+                total += float(self.loss(model, batch)) * asked
+                count += asked
+            pairs = self.split(split).pairs
+            written = self.write(model, [pair.source for pair in pairs])
+        finally:
+            model.train(training)
+        right = [self.decode(a) == b.target for a, b in zip(written, pairs, strict=True)]
+        return float(np.mean(right)), total / max(count, 1)
+
+    def write(
+        self,
+        model: nn.Module,
+        questions: Sequence[str],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        rows: int = 128,
+    ) -> list[Written]:
+        """An answer to each question, greedily or drawn at a temperature, in their order."""
+        prompts = self.prompts(questions)
+        limits = Limits(ratio=0.0, more=self.settings.longest, longest=self.settings.longest)
+        found: dict[int, Written] = {}
+        training = model.training
+        model.eval()
+        try:
+            order = np.argsort([-len(ids) for ids in prompts], kind="stable")
+            for start in range(0, len(order), rows):
+                chosen = order[start : start + rows]
+                source, lengths = self._padded(model, [prompts[i] for i in chosen])
+                writer = cast(Writer, model)
+                if temperature:
+                    texts = sample(
+                        writer,
+                        source,
+                        lengths,
+                        end=self.mask,
+                        limits=limits,
+                        temperature=temperature,
+                        seed=seed + start,
+                    )
+                else:
+                    texts = greedy(writer, source, lengths, end=self.mask, limits=limits)
+                found |= dict(zip(chosen.tolist(), texts, strict=True))
+        finally:
+            model.train(training)
+        return [found[place] for place in range(len(prompts))]
+
+    @torch.no_grad()
+    def chances(
+        self, model: nn.Module, question: str, answers: Sequence[str]
+    ) -> Float[np.ndarray, " answers"]:
+        """The probability that the model gives each of some answers to one question."""
+        targets = [list(ids) for ids in self.tokenizer.encode(list(answers))]
+        training = model.training
+        model.eval()
+        try:
+            source, lengths = self._padded(model, self.prompts([question] * len(targets)))
+            texts = forced(cast(Writer, model), source, lengths, targets, end=self.mask)
+        finally:
+            model.train(training)
+        chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])
+        return chances
+
+    def decode(self, written: Written) -> str:
+        """A text again; symbols that no text holds are left out."""
+        return self.tokenizer.decode([i for i in written.tokens if i < len(self.tokenizer)])
+
+    def _padded(
+        self, model: nn.Module, prompts: Sequence[NDArray[np.int32]]
+    ) -> tuple[Int[Tensor, "batch time"], Int[Tensor, " batch"]]:
+        device = next(model.parameters()).device
+        source, lengths = pad(prompts)
+        return source.to(device), lengths.to(device)
+
+
+def question_rows(
+    pair: Pair, block: int, mask: str = MASK_CHARACTER, pad: str = PAD_CHARACTER
+) -> tuple[str, str]:
+    """x and y of ``namedata``: question ⁇ answer ⁇, and the same one later where the answer counts.
+
+    >>> question_rows(Pair("Where?", "Here", ""), 14)
+    ('Where?⁇Here⁇□', '□□□□□⁇Here⁇□□')
+    """
+    row = f"{pair.source}{mask}{pair.target}{mask}".ljust(block, pad)
+    return row[:-1], pad * (len(pair.source) - 1) + row[len(pair.source) :]
+
+
+@lru_cache(maxsize=4)
+def prepare(settings: AnswersSettings) -> Answers:
+    """The task of these settings; runs in one process share its data and tokens."""
+    return Answers(settings)
+
+
+@lru_cache(maxsize=4)
+def prepare_pretraining(settings: BirthplacePretrainingSettings) -> BirthplacePretraining:
+    """The task of pretraining of these settings."""
+    return BirthplacePretraining(settings)

@@ -1,0 +1,161 @@
+"""Saying the next token of any text: what GPT is pretrained by. Radford et al. 2018, equation 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Self, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad
+from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
+from regard.decoding import Limits, Writer, greedy
+from regard.tasks.corruption import generator
+from regard.tasks.pretraining import Completed, Documents, Pretraining, Rows, Said, said
+from regard.tasks.settings import PretrainingSettings
+from regard.tasks.task import Split
+
+AT_ONCE = 64  # texts gone on with at once
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """What is read, and at each place the token that follows."""
+
+    tokens: Int[Tensor, "batch time"]
+    wanted: Int[Tensor, "batch time"]
+    lengths: Int[Tensor, " batch"]
+
+    @property
+    def real(self) -> Bool[Tensor, "batch time"]:
+        """Where a token follows: everywhere but on padding."""
+        return (
+            torch.arange(self.tokens.shape[1], device=self.lengths.device) < self.lengths[:, None]
+        )
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        moved = (x.to(device) for x in (self.tokens, self.wanted, self.lengths))
+        return type(self)(*moved)
+
+
+class NextToken(Pretraining[NextTokens]):
+    """What follows each token of a batch, padding behind a row if there is any."""
+
+    def say(self, model: nn.Module, batch: NextTokens) -> Said:
+        """What the model says follows each token, from those before it and itself."""
+        states = model(batch.tokens, batch.lengths)
+        if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: nothing to choose
+            return said(model, states.flatten(0, 1), batch.wanted.flatten())
+        return said(model, states[batch.real], batch.wanted[batch.real])
+
+    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
+        """Tokens read and tokens said, place by place; ⁇ is the mask symbol, □ padding."""
+        batch = self.batch(split, np.array([row]))
+        return self._shown(batch.tokens[0]), self._shown(batch.wanted[0])
+
+    def _shown(self, tokens: Tensor) -> str:
+        pieces = [printed(name) for name in self.names(tokens.tolist())]
+        joined = (" " if self.settings.tokenizer == "words" else "").join(pieces)
+        missing = self.settings.length - 1 - len(tokens)
+        return joined + PAD_CHARACTER * max(missing, 0)
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """A text's tokens, the last `length` of them."""
+        return self.encode([text])[0][-self.settings.length :]
+
+    @torch.no_grad()
+    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
+        """A pass over rows without padding."""
+        found: Tensor = model(tokens)
+        return found
+
+    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
+        """How each text goes on, greedily, to its end or as far as the model can count."""
+        prompts = [self.read(text)[-self.settings.length // 2 :] for text in texts]
+        limits = Limits(ratio=0.0, more=self.settings.length, longest=self.settings.length // 2)
+        found = []
+        for start in range(0, len(prompts), AT_ONCE):
+            source, lengths = pad(prompts[start : start + AT_ONCE])
+            writer = cast(Writer, model)
+            for text in greedy(writer, source, lengths, end=self.end, limits=limits):
+                found.append(Completed(self.decode(text.tokens), text.log_probability, text.ended))
+        return found
+
+    @property
+    def end(self) -> int:
+        """The symbol at which a text that is gone on with ends."""
+        return self.marks.separator
+
+
+def printed(name: str) -> str:
+    """A token's name, with the characters that assignment 5 prints for symbols.
+
+    >>> printed("[MASK]"), printed("a")
+    ('⁇', 'a')
+    """
+    return {"[MASK]": MASK_CHARACTER, "[PAD]": PAD_CHARACTER}.get(name, name)
+
+
+class LanguageModeling(NextToken):
+    """Documents in one stream, a separator behind each, cut into pieces of `length` tokens.
+
+    So no row has padding. In training the cuts move from epoch to epoch, and with them what stands
+    at a piece's beginning.
+    """
+
+    def stream(self, split: Split) -> NDArray[np.int32]:
+        """All documents of a split in a row, a separator behind each."""
+        if split not in self._streams:
+            self._streams[split] = self._joined(self.split(split))
+        return self._streams[split]
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """All alike, but for a stream that is shorter than one piece."""
+        first, length = self._cut(split, seed, epoch)
+        count = max((len(self.stream(split)) - 1 - first) // length, 1)
+        return np.full(count, length, dtype=np.int64)
+
+    def batch(self, split: Split, indexes: Rows) -> NextTokens:
+        """Pieces of the stream, and the same one token later."""
+        stream, rows = self.stream(split), []
+        for seed, epoch, index in indexes.tolist():
+            first, length = self._cut(split, seed, epoch)
+            start = first + index * length
+            rows.append(stream[start : start + length + 1])
+        table = torch.from_numpy(np.stack(rows).astype(np.int64))
+        lengths = torch.full((len(rows),), table.shape[1] - 1)
+        return NextTokens(table[:, :-1], table[:, 1:], lengths)
+
+    def piece(self, split: Split, index: int) -> str:
+        """The text of a piece of the stream."""
+        first, length = self._cut(split, 0, 0)
+        start = first + index * length
+        return self.decode(self.stream(split)[start : start + length].tolist())
+
+    def _cut(self, split: Split, seed: int, epoch: int) -> tuple[int, int]:
+        """Where the first piece begins, and how long each is."""
+        free = len(self.stream(split)) - 1
+        length = max(min(self.settings.length, free), 1)
+        if split != "train" or free < 2 * length:
+            return 0, length
+        return int(generator(seed, epoch, split).integers(length)), length
+
+    def _joined(self, documents: Documents) -> NDArray[np.int32]:
+        end = np.array([self.marks.separator], np.int32)
+        parts = [part for ids in documents.ids for part in (ids, end)]
+        return np.concatenate(parts) if parts else np.repeat(end, 2)
+
+    @cached_property
+    def _streams(self) -> dict[str, NDArray[np.int32]]:
+        return {}
+
+
+@lru_cache(maxsize=4)
+def prepare(settings: PretrainingSettings) -> LanguageModeling:
+    """The task of these settings; runs in one process share its data and tokens."""
+    return LanguageModeling(settings)

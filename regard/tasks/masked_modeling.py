@@ -1,0 +1,199 @@
+"""Saying which words were hidden, and whether one piece follows another: BERT. Devlin et al."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Self, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad
+from regard.layers.embedding import UNKNOWN
+from regard.tasks.corruption import generator, masked
+from regard.tasks.pretraining import Completed, Pretraining, Rows, Said, chunks, said
+from regard.tasks.settings import MaskedModelingSettings
+from regard.tasks.task import Split
+
+SYMBOLS = 3  # [CLS] first [SEP] second [SEP]
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """Two pieces in a row with some words hidden, the words themselves, which are asked about.
+
+    ``types`` is 0 in the first piece and 1 in the second; ``elsewhere`` is 1 where the second does
+    not follow the first.
+    """
+
+    tokens: Int[Tensor, "batch time"]
+    types: Int[Tensor, "batch time"]
+    wanted: Int[Tensor, "batch time"]
+    asked: Bool[Tensor, "batch time"]
+    lengths: Int[Tensor, " batch"]
+    elsewhere: Int[Tensor, " batch"]
+
+    @property
+    def real(self) -> Bool[Tensor, "batch time"]:
+        """The places whose word is to be said."""
+        return self.asked
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+class Example(NamedTuple):
+    """One row before it is padded."""
+
+    read: NDArray[np.int64]
+    wanted: NDArray[np.int64]
+    types: NDArray[np.int64]
+    asked: NDArray[np.bool_]
+    elsewhere: bool
+
+
+class MaskedModeling(Pretraining[MaskedBatch]):
+    """Masked words of pieces of text, and next sentence if asked for.
+
+    A document is cut into pieces. Each is divided in two at a place drawn evenly, [CLS] A [SEP] B
+    [SEP]; of half of them B comes from another document, and that is to be said from [CLS]. Words
+    are hidden anew in every epoch (`regard.tasks.corruption.masked`).
+    """
+
+    settings: MaskedModelingSettings
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens of each piece with its symbols, at most."""
+        pieces = self._pieces(split)
+        sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + self._symbols
+        return sizes
+
+    def batch(self, split: Split, indexes: Rows) -> MaskedBatch:
+        """Pieces with words hidden."""
+        rows = [self.example(split, *row) for row in indexes.tolist()]
+        tokens, lengths = pad([row.read for row in rows])
+        wanted, types, asked = (
+            pad([getattr(row, name) for row in rows])[0] for name in ("wanted", "types", "asked")
+        )
+        elsewhere = torch.tensor([row.elsewhere for row in rows]).long()
+        return MaskedBatch(tokens, types, wanted, asked.bool(), lengths, elsewhere)
+
+    def example(self, split: Split, seed: int, epoch: int, index: int) -> Example:
+        """One piece as an epoch has it."""
+        random = generator(seed, epoch, split, index)
+        pieces, documents = self._pieces(split), self.split(split).ids
+        document, start, stop = pieces[index]
+        ids = documents[document][start:stop].astype(np.int64)
+        mark, elsewhere = self.marks, False
+        if not self.settings.next_sentence:
+            row = np.array([mark.classify, *ids, mark.separator])
+            types = np.zeros(len(row), dtype=np.int64)
+        else:
+            cut = int(random.integers(1, max(len(ids), 2)))
+            first, second = ids[:cut], ids[cut:]
+            elsewhere = bool(random.random() < 0.5) and len(documents) > 1
+            if elsewhere:
+                other = int(random.integers(len(documents) - 1))
+                other += other >= document
+                second = documents[other][: len(second)].astype(np.int64)
+            row = np.array([mark.classify, *first, mark.separator, *second, mark.separator])
+            types = (np.arange(len(row)) > len(first) + 1).astype(np.int64)
+        read, asked = masked(
+            row,
+            random,
+            mask=mark.mask,
+            words=(UNKNOWN + 1, len(self.tokenizer)),
+            share=self.settings.share,
+            special=row >= len(self.tokenizer),
+        )
+        return Example(read, row, types, asked, elsewhere)
+
+    def say(self, model: nn.Module, batch: MaskedBatch) -> Said:
+        """What the model says stood at the places that are asked."""
+        return self._said(model, batch, self._states(model, batch))
+
+    def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
+        """Cross entropy of the words asked, and of which pieces follow, each a mean. Ibid., A.2."""
+        states = self._states(model, batch)
+        loss = self._said(model, batch, states).nats.mean()
+        if not self.settings.next_sentence:
+            return loss
+        follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
+        return loss + F.cross_entropy(follows.float(), batch.elsewhere)
+
+    def piece(self, split: Split, index: int) -> str:
+        """The text of a piece."""
+        document, start, stop = self._pieces(split)[index]
+        return self.decode(self.split(split).ids[document][start:stop].tolist())
+
+    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
+        """What is read, and the words that are asked for in their order."""
+        found = self.example(split, *row)
+        asked = found.wanted[found.asked].tolist()
+        return " ".join(self.names(found.read.tolist())), " ".join(self.names(asked))
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """[CLS], the text with "[MASK]" as its symbol, [SEP]."""
+        mark, parts = self.marks, self.encode(text.split(MASK))
+        middle = np.concatenate([x for part in parts for x in (part, [mark.mask])])[:-1]
+        kept = middle[: self.settings.length - 2]
+        return np.array([mark.classify, *kept, mark.separator], np.int32)
+
+    @torch.no_grad()
+    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
+        """A pass over rows without padding."""
+        found: Tensor = model(tokens)
+        return found
+
+    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
+        """Each text with the likeliest word in place of every "[MASK]", one by itself each."""
+        found = []
+        for text in texts:
+            ids = self.read(text)
+            hidden = np.flatnonzero(ids == self.marks.mask)
+            if not len(hidden):
+                found.append(Completed(text, 0.0, True))
+                continue
+            states = self.states(model, torch.from_numpy(ids)[None].long())[0, hidden]
+            logits = model.to_logits(states).float()  # type: ignore[operator]
+            chances = logits[:, : len(self.tokenizer)].detach().log_softmax(-1)
+            chances[:, : UNKNOWN + 1] = -torch.inf
+            best = chances.max(-1)
+            filled = ids.copy()
+            filled[hidden] = best.indices.numpy()
+            found.append(Completed(self.decode(filled.tolist()), float(best.values.sum()), True))
+        return found
+
+    def _states(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
+        padded = int(batch.lengths.min()) < batch.tokens.shape[1]
+        types = batch.types if self.settings.next_sentence else None
+        return cast(Tensor, model(batch.tokens, batch.lengths if padded else None, types))
+
+    def _said(self, model: nn.Module, batch: MaskedBatch, states: Tensor) -> Said:
+        return said(model, states[batch.asked], batch.wanted[batch.asked])
+
+    @property
+    def _symbols(self) -> int:
+        return SYMBOLS if self.settings.next_sentence else 2
+
+    def _pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
+        if split not in self._cuts:
+            most = self.settings.length - self._symbols
+            self._cuts[split] = chunks(self.split(split).lengths, most)
+        return self._cuts[split]
+
+    @cached_property
+    def _cuts(self) -> dict[str, NDArray[np.int64]]:
+        return {}
+
+
+@lru_cache(maxsize=4)
+def prepare(settings: MaskedModelingSettings) -> MaskedModeling:
+    """The task of these settings; runs in one process share its data and tokens."""
+    return MaskedModeling(settings)

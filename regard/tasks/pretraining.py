@@ -1,0 +1,300 @@
+"""What all ways to pretrain share: texts cut into pieces, a loss at the places that are asked."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import plan_batches
+from regard.data.texts import TextCorpus, load_texts
+from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.errors import RegardError
+from regard.layers import marks
+from regard.tasks.corruption import SPLITS
+from regard.tasks.settings import PretrainingSettings
+from regard.tasks.task import Split, Task
+
+TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
+CHUNK = 1_000  # texts tokenised at once
+Rows = NDArray[np.integer]  # of a batch: seed, epoch and index of each example
+
+
+class Asked(Protocol):
+    """A batch: how long its rows are, and which places are asked about."""
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        """Tokens of each row, padding not counted."""
+
+    @property
+    def real(self) -> Bool[Tensor, "batch time"]:
+        """The places whose token is to be said."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+
+
+B = TypeVar("B", bound=Asked)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a split as token ids (int32), and the texts that they come from."""
+
+    ids: list[NDArray[np.int32]]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each document."""
+        return np.array([len(ids) for ids in self.ids], dtype=np.int64)
+
+
+class Said(NamedTuple):
+    """What a model says at the places that were asked: nats of the truth, whether it came first."""
+
+    nats: Float[Tensor, " asked"]
+    right: Bool[Tensor, " asked"]
+
+
+class Completed(NamedTuple):
+    """A text that was written, the logarithm of its probability, and whether its end was."""
+
+    text: str
+    log_probability: float
+    ended: bool
+
+
+class Pretraining(Task[B], Generic[B]):
+    """Texts, tokenised once; an example is a function of (seed, epoch, index).
+
+    Its metric is exp(−loss), the geometric mean of the probabilities that the truth was given
+    (1 / perplexity), so that the best weights are those of the least loss. Data are read when a
+    split is first asked for. A saved tokenizer may be given.
+    """
+
+    metric = "likelihood"
+
+    def __init__(self, settings: PretrainingSettings, tokenizer: Tokenizer | None = None) -> None:
+        self.settings = settings
+        self.splits: dict[str, Documents] = {}
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
+
+    @cached_property
+    def corpus(self) -> TextCorpus:
+        """The texts as they were found, in three splits."""
+        asked = self.settings
+        return load_texts(
+            asked.data,
+            text=asked.text,
+            data_dir=asked.data_dir or None,
+            validation=asked.validation,
+            seed=asked.split_seed,
+            examples=asked.examples,
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Learned from the texts that are trained on."""
+        asked = self.settings
+        return train_tokenizer(
+            asked.tokenizer,
+            self.corpus.train[:TEACHING],
+            vocabulary=asked.vocabulary,
+            minimum=asked.minimum,
+        )
+
+    @property
+    def marks(self) -> marks.Marks:
+        """The symbols behind the tokenizer's tokens."""
+        return marks.Marks.behind(len(self.tokenizer))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for."""
+        return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data."""
+        found = self.corpus
+        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
+
+    def split(self, name: str) -> Documents:
+        """train, validation or test."""
+        if name not in SPLITS:
+            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        if name not in self.splits:
+            self.splits[name] = self.documents(getattr(self.corpus, name))
+        return self.splits[name]
+
+    def documents(self, texts: Sequence[str]) -> Documents:
+        """Texts as token ids, those without tokens left out."""
+        pairs = [
+            (ids, text) for ids, text in zip(self.encode(texts), texts, strict=True) if len(ids)
+        ]
+        return Documents([ids for ids, _ in pairs], [text for _, text in pairs])
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Token ids of each text, whole."""
+        return [
+            np.array(ids, dtype=np.int32)
+            for start in range(0, len(texts), CHUNK)
+            for ids in self.tokenizer.encode(list(texts[start : start + CHUNK]))
+        ]
+
+    def names(self, ids: Iterable[int]) -> list[str]:
+        """The readable token of each id, symbols too."""
+        known = len(self.tokenizer)
+        found: list[str] = []
+        for i in map(int, ids):
+            if i < known:
+                found += self.tokenizer.tokens([i])
+            elif i - known < marks.COUNT:
+                found.append(marks.NAMES[i - known])
+            else:
+                found.append(f"<extra_id_{i - known - marks.COUNT}>")
+        return found
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """A text again; symbols that no text holds are left out."""
+        return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
+
+    def piece(self, split: Split, index: int) -> str:
+        """The text that an example was made of."""
+        return self.split(split).texts[index]
+
+    @abstractmethod
+    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
+        """What the model reads of the example of a row (seed, epoch, index), and what it says."""
+
+    @abstractmethod
+    def read(self, text: str) -> NDArray[np.int32]:
+        """What the model reads of a text that it is asked about."""
+
+    @abstractmethod
+    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
+        """A pass over rows without padding."""
+
+    @abstractmethod
+    def complete(self, model: nn.Module, texts: Sequence[str]) -> list["Completed"]:
+        """What the model says where a text is not complete."""
+
+    def with_texts(self, texts: Sequence[str]) -> Self:
+        """The same task whose test split is these texts."""
+        other = type(self)(self.settings, self.tokenizer)
+        other.splits["test"] = other.documents(texts)
+        if not len(other.splits["test"]):
+            raise RegardError("there is no text to judge by")
+        return other
+
+    @abstractmethod
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens of each example of an epoch."""
+
+    @abstractmethod
+    def batch(self, split: Split, indexes: Rows) -> B:
+        """The examples of rows (seed, epoch, index) as tensors."""
+
+    @abstractmethod
+    def say(self, model: nn.Module, batch: B) -> Said:
+        """What the model says at each place that is asked, row by row."""
+
+    def batches(
+        self,
+        split: Split,
+        *,
+        tokens: int,
+        seed: int,
+        epoch: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> list[Rows]:
+        """Rows (seed, epoch, index) of each batch: examples of like length, so little padding."""
+        plan = plan_batches(
+            self.lengths(split, seed, epoch),
+            tokens=tokens,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            rank=rank,
+            world=world,
+        )
+        return [np.stack([np.full_like(i, seed), np.full_like(i, epoch), i], 1) for i in plan]
+
+    def loss(self, model: nn.Module, batch: B) -> Float[Tensor, ""]:
+        """Mean cross entropy of what is asked, in nats."""
+        return self.say(model, batch).nats.mean()
+
+    @torch.no_grad()
+    def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
+        """What the model says to each example of a split, always corrupted in the same way."""
+        training = model.training
+        model.eval()
+        try:
+            longest = int(self.lengths(split, 0, 0).max(initial=1))
+            for rows in self.batches(
+                split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
+            ):
+                batch = self.batch(split, rows)
+                said, counts = self.say(model, batch), batch.real.sum(1).tolist()
+                parts = zip(said.nats.split(counts), said.right.split(counts), strict=True)
+                for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
+                    yield Piece(index, nats.double().cpu().numpy(), right.cpu().numpy())
+        finally:
+            model.train(training)
+
+    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """exp(−loss), and the loss: nats for each token that is asked."""
+        total = count = 0.0
+        for piece in self.judged(model, split, tokens):
+            total, count = total + float(piece.nats.sum()), count + len(piece.nats)
+        loss = total / max(count, 1)
+        return float(np.exp(-loss)), loss
+
+
+class Piece(NamedTuple):
+    """What a model said to one example: of every token asked the nats, and if it was first."""
+
+    place: int
+    nats: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+
+def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.ndarray, "pieces 3"]:
+    """Documents cut into pieces of at most ``most`` tokens: rows of document, first, one past last.
+
+    A document's last piece is left out where it has less than ``least`` tokens and is not its only.
+
+    >>> chunks(np.array([5, 21]), 10).tolist()
+    [[0, 0, 5], [1, 0, 10], [1, 10, 20]]
+    """
+    rows = [
+        (document, start, min(start + most, int(length)))
+        for document, length in enumerate(lengths)
+        for start in range(0, int(length), most)
+        if not start or length - start >= least
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+
+def said(
+    model: nn.Module, states: Float[Tensor, "asked width"], wanted: Int[Tensor, " asked"]
+) -> Said:
+    """Cross entropy at the places asked alone: elsewhere no word's logit is ever computed."""
+    to_logits = cast(Callable[[Tensor], Tensor], model.to_logits)
+    logits = to_logits(states).float()
+    nats = F.cross_entropy(logits, wanted, reduction="none")
+    return Said(nats, logits.detach().argmax(-1) == wanted)

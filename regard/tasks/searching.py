@@ -1,0 +1,129 @@
+"""How texts are looked for once a model can write: greedily, by beam, by drawing, or given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.data.batches import pad
+from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample
+from regard.errors import RegardError
+
+ROWS = 64  # texts that are written side by side
+
+Ids = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Search:
+    """``beam`` texts are gone on with (1: greedy), with a length ``penalty``; ``best`` are given.
+
+    With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
+    that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
+    ``longest``: the most tokens of a text (0: twice what is read of a source); a text has at most
+    twice the tokens of its source and ten in any case.
+
+    Errors: fewer than one text or token; a setting of drawing without a temperature.
+    """
+
+    beam: int = 1
+    penalty: float = 0.6
+    best: int = 1
+    longest: int = 0
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 1), ("best", 1), ("longest", 0), ("temperature", 0.0)):
+            if getattr(self, name) < least:
+                raise RegardError(f"{name} is {least:g} or more, not {getattr(self, name):g}")
+        if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
+            raise RegardError("top_k, top_p and seed go with a temperature: temperature=1 draws")
+
+
+@torch.no_grad()
+def write(
+    model: nn.Module, sources: Sequence[Ids], search: Search, *, end: int, longest: int
+) -> list[list[Written]]:
+    """The ``best`` texts of each source, best first: batches of like length, longest first.
+
+    Answers come in the order of the sources. A search by beam gives the same texts alone or among
+    others; what is drawn depends on the sources beside it.
+    """
+    limits = Limits(longest=search.longest or longest)
+    order = np.argsort([-len(ids) for ids in sources], kind="stable")
+    found: list[list[Written]] = [[] for _ in sources]
+    writer, device = cast(Writer, model), next(model.parameters()).device
+    for start in range(0, len(order), ROWS):
+        chosen = order[start : start + ROWS]
+        tokens, lengths = pad([sources[i] for i in chosen])
+        asked = (tokens.to(device), lengths.to(device))
+        if search.temperature:
+            texts = _drawn(writer, asked, search, end, limits, start)
+        elif search.beam == search.best == 1:
+            texts = [[x] for x in greedy(writer, *asked, end=end, limits=limits)]
+        else:
+            texts = beam(
+                writer,
+                *asked,
+                end=end,
+                size=max(search.beam, search.best),
+                penalty=search.penalty,
+                best=search.best,
+                limits=limits,
+            )
+        for place, several in zip(chosen, texts, strict=True):
+            found[place] = several
+    return found
+
+
+def _drawn(
+    writer: Writer,
+    asked: tuple[torch.Tensor, torch.Tensor],
+    search: Search,
+    end: int,
+    limits: Limits,
+    start: int,
+) -> list[list[Written]]:
+    """So many draws of each text, the likeliest first; each draw has a seed of its own."""
+    seeds = np.random.SeedSequence([search.seed, start]).generate_state(search.best, np.uint32)
+    draws = [
+        sample(
+            writer,
+            *asked,
+            end=end,
+            limits=limits,
+            temperature=search.temperature,
+            top_k=search.top_k,
+            top_p=search.top_p,
+            seed=int(seed),
+        )
+        for seed in seeds
+    ]
+    return [
+        sorted(several, key=lambda text: -text.log_probability)
+        for several in zip(*draws, strict=True)
+    ]
+
+
+@torch.no_grad()
+def score(
+    model: nn.Module, sources: Sequence[Ids], targets: Sequence[Ids], *, end: int
+) -> list[Written]:
+    """How likely the model thinks each target, its end included, in the order of the pairs."""
+    order = np.argsort([-len(ids) for ids in targets], kind="stable")
+    found: dict[int, Written] = {}
+    writer, device = cast(Writer, model), next(model.parameters()).device
+    for start in range(0, len(order), ROWS):
+        chosen = order[start : start + ROWS].tolist()
+        tokens, lengths = pad([sources[i] for i in chosen])
+        given = [[int(token) for token in targets[i]] for i in chosen]
+        scored = forced(writer, tokens.to(device), lengths.to(device), given, end=end)
+        found.update(zip(chosen, scored, strict=True))
+    return [found[i] for i in range(len(order))]

@@ -1,0 +1,164 @@
+"""Writing the spans that a text lacks, or how it goes on: T5. Raffel et al. 2020."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Self, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad
+from regard.decoding import Limits, Writer, greedy
+from regard.layers import marks
+from regard.tasks.corruption import Halves, generator, halves, spans
+from regard.tasks.pretraining import Completed, Pretraining, Rows, Said, chunks, said
+from regard.tasks.settings import SpanCorruptionSettings
+from regard.tasks.task import Split
+
+_sentinel = re.compile(r"<extra_id_(\d{1,2})>")
+
+
+@dataclass(frozen=True)
+class SpanBatch:
+    """What is read, what the decoder is given, what it is to write next, and where that is text."""
+
+    source: Int[Tensor, "batch read"]
+    source_lengths: Int[Tensor, " batch"]
+    given: Int[Tensor, "batch written"]
+    wanted: Int[Tensor, "batch written"]
+    real: Bool[Tensor, "batch written"]
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        """Tokens of each example, both sides."""
+        return self.source_lengths + self.real.sum(1)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+class SpanCorruption(Pretraining[SpanBatch]):
+    """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
+
+    ``objective=spans``: `regard.tasks.corruption.spans`, the separator ends what is written;
+    ``prefix``: `halves`. Other spans in every epoch.
+    """
+
+    settings: SpanCorruptionSettings
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for: sentinels too."""
+        return {"vocabulary": len(self.tokenizer) + marks.COUNT + marks.SENTINELS, "labels": 0}
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens of each piece and its sentinels on both sides, and the end: an upper bound."""
+        pieces = self._pieces(split)
+        sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + 1
+        if self.settings.objective == "spans":
+            most = np.ceil(sizes * self.settings.share / self.settings.mean).astype(np.int64)
+            sizes = sizes + 2 * np.maximum(most, 1)
+        return sizes
+
+    def batch(self, split: Split, indexes: Rows) -> SpanBatch:
+        """Pieces in two."""
+        rows = [self.example(split, *row) for row in indexes.tolist()]
+        source, source_lengths = pad([row.source for row in rows])
+        given, _ = pad([np.concatenate([[0], row.target]) for row in rows])
+        end = [self.marks.separator]
+        wanted, lengths = pad([np.concatenate([row.target, end]) for row in rows])
+        real = torch.arange(wanted.shape[1]) < lengths[:, None]
+        return SpanBatch(source, source_lengths, given, wanted, real)
+
+    def example(self, split: Split, seed: int, epoch: int, index: int) -> Halves:
+        """One piece as an epoch has it."""
+        random = generator(seed, epoch, split, index)
+        document, start, stop = self._pieces(split)[index]
+        ids, asked = self.split(split).ids[document][start:stop], self.settings
+        if asked.objective == "prefix":
+            return halves(ids, random)
+        return spans(
+            ids,
+            random,
+            sentinel=self.marks.sentinel(0),
+            sentinels=marks.SENTINELS,
+            share=asked.share,
+            mean=asked.mean,
+        )
+
+    def say(self, model: nn.Module, batch: SpanBatch) -> Said:
+        """What the model writes at each place, given the true tokens before it."""
+        states = model(batch.source, batch.source_lengths, batch.given)
+        return said(model, states[batch.real], batch.wanted[batch.real])
+
+    def piece(self, split: Split, index: int) -> str:
+        """The text of a piece."""
+        document, start, stop = self._pieces(split)[index]
+        return self.decode(self.split(split).ids[document][start:stop].tolist())
+
+    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
+        """What is read and what is written."""
+        found = self.example(split, *row)
+        return self._shown(found.source), self._shown(found.target)
+
+    def _shown(self, ids: NDArray[np.integer]) -> str:
+        pieces = self.names(ids.tolist())
+        return (" " if self.settings.tokenizer == "words" else "").join(pieces)
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """A text's tokens, "<extra_id_0>" … as sentinels."""
+        parts = _sentinel.split(text)
+        found: list[int] = []
+        for place, part in enumerate(parts):
+            if place % 2:
+                found.append(self.marks.sentinel(int(part)))
+            elif part:
+                found += self.encode([part])[0].tolist()
+        return np.array(found[: self.settings.length], np.int32)
+
+    @torch.no_grad()
+    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
+        """A pass over rows without padding: what the encoder makes of them, written after 0."""
+        lengths = torch.full((len(tokens),), tokens.shape[1])
+        return cast(Tensor, model(tokens, lengths, torch.zeros(len(tokens), 1, dtype=torch.long)))
+
+    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
+        """What the model writes for each text, sentinels by name."""
+        found = []
+        limits = Limits(longest=self.settings.length)
+        for text in texts:
+            ids = self.read(text)
+            if not len(ids):
+                found.append(Completed("", 0.0, True))
+                continue
+            source, lengths = pad([ids])
+            (written,) = greedy(
+                cast(Writer, model), source, lengths, end=self.marks.separator, limits=limits
+            )
+            said = "".join(
+                name if i >= len(self.tokenizer) else self.decode([i])
+                for i, name in zip(written.tokens, self.names(written.tokens), strict=True)
+            )
+            found.append(Completed(said, written.log_probability, written.ended))
+        return found
+
+    def _pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
+        if split not in self._cuts:
+            self._cuts[split] = chunks(self.split(split).lengths, self.settings.length)
+        return self._cuts[split]
+
+    @cached_property
+    def _cuts(self) -> dict[str, NDArray[np.int64]]:
+        return {}
+
+
+@lru_cache(maxsize=4)
+def prepare(settings: SpanCorruptionSettings) -> SpanCorruption:
+    """The task of these settings; runs in one process share its data and tokens."""
+    return SpanCorruption(settings)

@@ -1,0 +1,99 @@
+"""Files too large for the memory: the same pairs as from memory, read from the disk."""
+
+import numpy as np
+import pytest
+
+from regard.data import streamed
+from regard.data.pairs import StreamedPairs
+from regard.data.parallel import load_pairs, side_of
+from regard.data.stored import Rows
+from regard.errors import RegardError
+from regard.tasks.sequences import Sequences
+from regard.tasks.settings import SequencesSettings
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A file that counts as large; its tokens are stored beside it."""
+    path = tmp_path / "pairs.tsv"
+    rows = [f"satz {i} {'und ' * (i % 4)}ende\tsentence {i}" for i in range(400)]
+    path.write_text("\n".join(rows) + "\n")
+    monkeypatch.setattr(streamed, "LARGE", 1_000)
+    monkeypatch.setattr(streamed, "HELD", 12)
+    monkeypatch.setattr("regard.data.stored.cache", lambda: tmp_path / "cache")
+    return path
+
+
+def test_pairs_are_those_of_the_file_and_nowhere_twice(large):
+    corpus = load_pairs(str(large))
+    assert isinstance(corpus.train, StreamedPairs)
+    train = list(corpus.train)
+    assert len(corpus.train) == len(train)
+    assert [pair.place for pair in corpus.train] == [pair.place for pair in train], "again"
+    everything = [*train, *corpus.validation, *corpus.test]
+    assert sorted(pair.source for pair in everything) == sorted(
+        row.partition("\t")[0] for row in large.read_text().splitlines()
+    )
+    share = streamed.share_of(large.stat().st_size, 0.05)
+    for pair in corpus.test:
+        assert side_of(pair.source, test=share, validation=share) == "test"
+    assert f"{len(train):,} pairs of train are read from the disk, not held in memory" in (
+        corpus.notes
+    )
+
+
+def test_some_examples_and_a_test_file(large, tmp_path):
+    held = tmp_path / "test.tsv"
+    held.write_text("satz 8 ende\tsentence 8\nneu\tnew\n")
+    corpus = load_pairs(str(large), test=str(held))
+    assert [pair.source for pair in corpus.test] == ["satz 8 ende", "neu"]
+    assert "satz 8 ende" not in {pair.source for pair in corpus.train}
+    assert "1 pairs of train dropped, with a source that stands in the test" in corpus.notes
+    some = load_pairs(str(large), examples=30, seed=3)
+    chosen = [pair.place for pair in some.train]
+    assert len(chosen) == len(some.train) == 30
+    assert chosen != [pair.place for pair in load_pairs(str(large), examples=30, seed=4).train]
+    assert some.fingerprint != load_pairs(str(large)).fingerprint
+
+
+def test_the_task_reads_tokens_from_the_disk(large):
+    asked = SequencesSettings(data=str(large), minimum=1, length=18)
+    task = Sequences(asked)
+    split = task.split("train")
+    assert isinstance(split.source, Rows)
+    kept = [p for p in task.corpus.train if len(p.source) <= 18 and len(p.target) <= 18]
+    assert len(split) == len(kept) < len(task.corpus.train)
+    assert split.lengths.tolist() == [len(p.source) + len(p.target) + 1 for p in kept]
+    batch = task.batch("train", np.array([0, 7]))
+    for row, pair in zip(batch.source, (kept[0], kept[7]), strict=True):
+        assert task.tokenizer.decode(row[row > 0].tolist()) == pair.source
+    everything = np.sort(np.concatenate(task.batches("train", tokens=200, seed=0, epoch=0)))
+    assert everything.tolist() == list(range(len(split)))
+    with pytest.raises(RegardError, match="no pair has at most 1 tokens"):
+        Sequences(asked.model_copy(update={"length": 1})).split("train")
+
+
+def test_a_run_on_a_large_file_is_trained_and_resumed(large, tmp_path):
+    from regard import runs
+
+    asked = [f"data={large}", "tokenizer=characters", "minimum=1", "width=6", "hidden=6", "steps=6",
+             "judged=3", "batch_tokens=300", "beam=1", "threads=1", "save_every=2"]  # fmt: skip
+    run = runs.start(tmp_path / "run", "translation", "gru", asked)
+    for progress in run.train():
+        if progress.step == 4:
+            break
+    again = runs.open_or_start(tmp_path / "run", "translation", "gru", asked)
+    for _ in again.train():
+        pass
+    assert again.complete
+    whole = runs.start(tmp_path / "whole", "translation", "gru", asked)
+    for _ in whole.train():
+        pass
+    ours, theirs = (run.folder.read(run.folder.weights) for run in (again, whole))
+    assert ours == theirs
+
+
+def test_too_few_pairs_for_a_side(large, monkeypatch):
+    monkeypatch.setattr(streamed, "HELD", 0)
+    with pytest.raises(RegardError, match="no pairs for validation; give a test file"):
+        load_pairs(str(large))

@@ -1,0 +1,130 @@
+"""Texts without labels: by name and from files, split by what they say."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.data import biographies, pydoc
+from regard.data.texts import load_texts, passages, read_texts
+from regard.errors import RegardError
+
+
+def write(path: Path, content: str) -> str:
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return str(path)
+
+
+def test_a_text_file_is_cut_at_empty_lines_or_else_at_every_line(tmp_path):
+    assert passages(Path(write(tmp_path / "a.txt", "one\ntwo\n\n \nthree\n"))) == [
+        "one\ntwo",
+        "three",
+    ]
+    assert passages(Path(write(tmp_path / "b.txt.gz", "one\r\ntwo\n"))) == ["one", "two"]
+
+
+def test_one_column_of_a_table_or_of_json_lines(tmp_path):
+    rows = [{"id": 1, "text": "a"}, {"id": 2, "text": " "}, {"id": 3, "text": "c"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    assert read_texts(write(tmp_path / "a.jsonl", lines))[0] == ["a", "c"]
+    table = 'label,Review\n1,"x, y"\n0,z\n'
+    assert read_texts(write(tmp_path / "a.csv", table))[0] == ["x, y", "z"]
+    assert read_texts(write(tmp_path / "b.csv", table), "label")[0] == ["1", "0"]
+    assert read_texts(write(tmp_path / "a.tsv", "first\nsecond\n"))[0] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", '{"t": 1}\n', "a.jsonl:1: no column looks like the text; there are 't'"),
+        ("a.jsonl", '{"text": 1}\n', "a.jsonl:1: 'text' is not a string but 1"),
+        ("a.jsonl", "no\n", "a.jsonl:1: not JSON"),
+        ("a.csv", "text,b\nx,1\n", "no column 'body'"),
+        ("a.txt", "", "is empty"),
+        ("a.pdf", "x", "regard reads .csv, .tsv and .jsonl"),
+    ],
+)
+def test_what_is_wrong_is_said_by_file_and_line(tmp_path, name, content, says):
+    path = write(tmp_path / name, content)
+    with pytest.raises(RegardError, match=says.replace("(", r"\(")):
+        read_texts(path, "body" if "body" in says else "")
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"fine\nb\xe9d\n")
+    with pytest.raises(RegardError, match=r"a\.txt:2: not UTF-8"):
+        read_texts(str(tmp_path / "a.txt"))
+
+
+def test_splits_share_nothing_and_are_stable(tmp_path):
+    path = write(tmp_path / "a.txt", "\n".join(f"line {i}" for i in range(2_000)))
+    corpus = load_texts(path, validation=0.1)
+    parts = [set(corpus.train), set(corpus.validation), set(corpus.test)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 2_000
+    assert 140 < len(corpus.validation) < 250
+    assert 60 < len(corpus.test) < 140
+    fewer = write(tmp_path / "b.txt", "\n".join(f"line {i}" for i in range(1_000)))
+    assert set(load_texts(fewer, validation=0.1).test) <= parts[2]
+    assert load_texts(path, validation=0.1).fingerprint == corpus.fingerprint
+    assert load_texts(path, validation=0.1, seed=1).fingerprint != corpus.fingerprint
+
+
+def test_nothing_held_out_is_the_whole_three_times():
+    corpus = load_texts("biographies", validation=0)
+    assert corpus.train == corpus.validation == corpus.test == biographies.passages()
+    assert corpus.counted == "data has 24267 characters, 49 unique."
+
+
+def test_too_few_documents(tmp_path):
+    with pytest.raises(RegardError, match=r"2 documents are too few .* validation=0"):
+        load_texts(write(tmp_path / "a.txt", "one\ntwo\n"))
+
+
+def test_some_of_the_documents():
+    corpus = load_texts("biographies", validation=0, examples=20)
+    assert len(corpus.train) == 20
+    assert corpus.notes == ("20 documents are used, by seed",)
+    assert corpus.train == sorted(corpus.train, key=biographies.passages().index)
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(RegardError, match="no text or file is called 'pydocs'; did you mean pydoc"):
+        load_texts("pydocs")
+
+
+def test_reviews_hold_no_review_of_the_labelled_test():
+    from regard.data.sources import load_corpus
+
+    test = {example.text for example in load_corpus("reviews").test}
+    texts = read_texts("reviews")[0]
+    assert len(texts) > 15_000
+    assert not test & set(texts)
+
+
+def test_pydoc_is_english_prose_without_copies():
+    documents = pydoc.documents()
+    paragraphs = [x.strip("\n") for text in documents for x in text.split("\n\n")]
+    assert len(set(paragraphs)) > 0.98 * len(paragraphs)
+    assert sum(map(len, documents)) > 250_000
+    assert "statement" in " ".join(documents)
+
+
+def reviews(folder: Path, name: str, texts: list[str], label: int | None) -> None:
+    rows = [
+        {"id": f"{name}/{i}", "text": text, "movie": str(i)}
+        | ({} if label is None else {"label": label})
+        for i, text in enumerate(texts)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+
+
+def test_imdb_without_what_stands_in_test(tmp_path):
+    reviews(tmp_path, "train", ["good", "bad", "In test"], 0)
+    reviews(tmp_path, "test", ["in  test", "other"], 1)
+    reviews(tmp_path, "unsup", ["free", "OTHER"], None)
+    texts, notes = read_texts("imdb", "", tmp_path)
+    assert texts == ["good", "bad", "free"]
+    assert notes == ["2 texts that stand in test too are left out"]

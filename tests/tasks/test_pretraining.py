@@ -1,0 +1,265 @@
+"""Pretraining as tasks: what a batch means, what its loss counts, that nothing else changes it."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.errors import RegardError
+from regard.layers import marks
+from regard.models import MODELS_FOR
+from regard.tasks import TASKS
+from regard.tasks.language_modeling import LanguageModeling
+from regard.tasks.masked_modeling import MaskedModeling
+from regard.tasks.settings import (
+    MaskedModelingSettings,
+    PretrainingSettings,
+    SpanCorruptionSettings,
+)
+from regard.tasks.span_corruption import SpanCorruption
+
+BIOGRAPHIES = {"data": "biographies", "validation": 0.1, "length": 20}
+SIZES = {"width": 16, "heads": 2, "layers": 1, "feedforward": 24, "dropout": 0}
+
+
+def language(**changes):
+    return LanguageModeling(PretrainingSettings(**{**BIOGRAPHIES, **changes}))
+
+
+def masking(**changes):
+    return MaskedModeling(MaskedModelingSettings(**{**BIOGRAPHIES, **changes}))
+
+
+def spanning(**changes):
+    return SpanCorruption(SpanCorruptionSettings(**{**BIOGRAPHIES, **changes}))
+
+
+MAKE = {"language-modeling": language, "masked-modeling": masking, "span-corruption": spanning}
+
+
+def network(name, task, **changes):
+    torch.manual_seed(0)
+    kind = TASKS[name]
+    entry = MODELS_FOR[kind.kind][kind.model]
+    settings = entry.configure({**SIZES, "length": 64, **changes})
+    return entry.build(settings, **task.sizes)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_an_example_depends_on_seed_epoch_and_index_alone(name):
+    task, again = MAKE[name](), MAKE[name]()
+    plan = task.batches("train", tokens=300, seed=1, epoch=2)
+    other = again.batches("train", tokens=300, seed=1, epoch=2)
+    assert len(plan) > 3
+    assert all(np.array_equal(a, b) for a, b in zip(plan, other, strict=True))
+    again.batch("train", plan[3])  # another order of calls
+    rows = plan[1]
+    first, second = task.batch("train", rows), again.batch("train", rows)
+    for field in first.__dataclass_fields__:
+        assert torch.equal(getattr(first, field), getattr(second, field))
+    alone = task.batch("train", rows[2:3])
+    size = int(alone.lengths[0])
+    assert int(first.lengths[2]) == size
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_every_example_stands_in_one_batch_of_an_epoch(name):
+    task = MAKE[name]()
+    for epoch in (0, 1):
+        rows = np.concatenate(task.batches("train", tokens=300, seed=3, epoch=epoch))
+        assert rows[:, :2].tolist() == [[3, epoch]] * len(rows)
+        count = len(task.lengths("train", 3, epoch))
+        assert sorted(rows[:, 2].tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_loss_is_the_mean_over_what_is_asked_and_the_judgement_its_likelihood(name):
+    task = MAKE[name](**({"next_sentence": False} if name == "masked-modeling" else {}))
+    model = network(name, task)
+    rows = task.batches("train", tokens=300, seed=0, epoch=0)[0]
+    batch = task.batch("train", rows)
+    if name == "span-corruption":
+        states = model(batch.source, batch.source_lengths, batch.given)
+    else:
+        states = model(batch.tokens, batch.lengths)
+    chances = model.to_logits(states).log_softmax(-1)
+    nats = -chances.gather(-1, batch.wanted[..., None])[..., 0]
+    assert task.loss(model, batch).item() == pytest.approx(nats[batch.real].mean().item(), rel=1e-5)
+    metric, loss = task.judge(model.train(), "validation", tokens=400)
+    assert model.training
+    assert metric == pytest.approx(np.exp(-loss))
+    again = task.judge(model, "validation", tokens=10_000)
+    assert again == pytest.approx((metric, loss), rel=1e-5), "batches change nothing"
+    pieces = list(task.judged(model, "validation"))
+    counts = sum(len(piece.nats) for piece in pieces)
+    assert sum(float(p.nats.sum()) for p in pieces) / counts == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_model_learns_in_a_few_steps(name):
+    task = MAKE[name]()
+    model = network(name, task, width=32)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    before = task.judge(model, "validation")[1]
+    for epoch in range(2):
+        for rows in task.batches("train", tokens=1_000, seed=0, epoch=epoch):
+            optimizer.zero_grad()
+            task.loss(model, task.batch("train", rows)).backward()
+            optimizer.step()
+    assert task.judge(model, "validation")[1] < before - 0.7
+
+
+def test_the_stream_is_every_document_with_a_separator_behind():
+    task = language()
+    stream = task.stream("validation").tolist()
+    end = task.marks.separator
+    texts = "".join("\n" if i == end else task.decode([i]) for i in stream).split("\n")
+    assert texts == [*task.corpus.validation, ""]
+
+
+def test_rows_have_no_padding_and_say_the_token_behind():
+    task = language()
+    rows = task.batches("train", tokens=200, seed=0, epoch=1)[0]
+    batch = task.batch("train", rows)
+    assert batch.tokens.shape == (10, 20)
+    assert batch.real.all()
+    assert torch.equal(batch.tokens[:, 1:], batch.wanted[:, :-1])
+    stream = task.stream("train").tolist()
+    first = [*batch.tokens[0].tolist(), int(batch.wanted[0, -1])]
+    assert any(stream[i : i + 21] == first for i in range(len(stream)))
+
+
+def test_pieces_move_from_epoch_to_epoch_in_training_alone():
+    task = language()
+
+    def starts(split):
+        rows = [np.array([[0, epoch, 0]]) for epoch in range(6)]
+        return {tuple(task.batch(split, row).tokens[0].tolist()) for row in rows}
+
+    assert len(starts("train")) > 3
+    assert len(starts("validation")) == 1
+
+
+def test_a_stream_shorter_than_a_piece(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("abc\n")
+    task = LanguageModeling(PretrainingSettings(data=str(path), validation=0, minimum=1))
+    batch = task.batch("train", task.batches("train", tokens=99, seed=0, epoch=0)[0])
+    assert batch.tokens.shape == (1, 3)
+    assert int(batch.wanted[0, -1]) == task.marks.separator
+
+
+def test_padding_is_not_counted_where_there_is_some():
+    from regard.tasks.language_modeling import NextTokens
+
+    task = language()
+    model = network("language-modeling", task)
+    whole = task.batch("train", task.batches("train", tokens=60, seed=0, epoch=0)[0])
+    lengths = torch.tensor([20, 11, 5])
+    batch = NextTokens(whole.tokens, whole.wanted, lengths)
+    changed = NextTokens(whole.tokens.clone(), whole.wanted, lengths)
+    changed.tokens[1, 11:], changed.tokens[2, 5:] = 7, 9
+    assert task.loss(model, batch).item() == pytest.approx(task.loss(model, changed).item())
+    parts = [
+        task.loss(
+            model, NextTokens(batch.tokens[i : i + 1, :n], batch.wanted[i : i + 1, :n], n[None])
+        )
+        * n
+        for i, n in enumerate(lengths)
+    ]
+    assert task.loss(model, batch).item() == pytest.approx(sum(parts).item() / 36, rel=1e-5)
+
+
+def test_two_pieces_are_framed_and_typed():
+    task, mark = masking(), masking().marks
+    followed = 0
+    for index in range(60):
+        found = task.example("train", 0, 0, index)
+        separators = np.flatnonzero(found.wanted == mark.separator)
+        assert found.wanted[0] == mark.classify
+        assert separators[-1] == len(found.wanted) - 1
+        assert len(separators) == 2
+        assert found.types.tolist() == [0] * (separators[0] + 1) + [1] * (
+            len(found.wanted) - separators[0] - 1
+        )
+        assert not found.asked[found.wanted >= len(task.tokenizer)].any()
+        whole = np.concatenate(
+            [found.wanted[1 : separators[0]], found.wanted[separators[0] + 1 : -1]]
+        )
+        document, start, stop = task._pieces("train")[index]
+        same = np.array_equal(whole, task.split("train").ids[document][start:stop])
+        assert same == (not found.elsewhere)
+        followed += same
+    assert 18 < followed < 42, "about half"
+
+
+def test_the_loss_of_two_pieces_adds_what_follows():
+    task = masking()
+    model = network("masked-modeling", task)
+    batch = task.batch("train", task.batches("train", tokens=400, seed=0, epoch=0)[0])
+    states = model(batch.tokens, batch.lengths, batch.types)
+    words = F.cross_entropy(model.to_logits(states[batch.asked]), batch.wanted[batch.asked])
+    follows = F.cross_entropy(model.next_sentence(states), batch.elsewhere)
+    assert task.loss(model, batch).item() == pytest.approx((words + follows).item(), rel=1e-5)
+
+
+def test_hidden_words_differ_from_epoch_to_epoch():
+    task = masking()
+    asked = [task.example("train", 0, epoch, 5).asked.tolist() for epoch in range(8)]
+    assert len(set(map(tuple, asked))) > 4
+
+
+@pytest.mark.parametrize("objective", ["spans", "prefix"])
+def test_a_decoder_is_given_what_it_says_one_word_late(objective):
+    task = spanning(objective=objective)
+    batch = task.batch("train", task.batches("train", tokens=400, seed=0, epoch=0)[0])
+    assert batch.given[:, 0].eq(0).all()
+    for given, wanted, real in zip(batch.given, batch.wanted, batch.real, strict=True):
+        size = int(real.sum())
+        assert given[1:size].tolist() == wanted[: size - 1].tolist()
+        assert int(wanted[size - 1]) == task.marks.separator
+    assert int(batch.source_lengths.min()) >= 1
+
+
+def test_names_and_numbers_of_symbols():
+    task = spanning()
+    base = len(task.tokenizer)
+    assert task.sizes["vocabulary"] == base + marks.COUNT + marks.SENTINELS
+    assert task.names([base, base + 1, base + 2, base + 3]) == [*marks.NAMES, "<extra_id_0>"]
+    assert task.read("a<extra_id_7>").tolist()[-1] == task.marks.sentinel(7)
+
+
+def test_completing_texts():
+    task = language()
+    model = network("language-modeling", task).eval()
+    first, second = task.complete(model, ["Ada", "Bela was"])
+    assert task.complete(model, ["Bela was"])[0].text == second.text
+    assert first.log_probability < 0
+    task = masking()
+    model = network("masked-modeling", task).eval()
+    (filled,) = task.complete(model, ["A[MASK]a was b[MASK]rn"])
+    assert len(filled.text) == len("A?a was b?rn")
+    assert filled.text[:1] + filled.text[2:9] == "Aa was b"
+    assert task.complete(model, ["plain"])[0].text == "plain"
+    task = spanning()
+    assert task.complete(network("span-corruption", task).eval(), [""])[0].text == ""
+
+
+def test_what_is_printed_of_a_row():
+    x, y = language().shown("train", (0, 0, 0))
+    assert (len(x), x[1:20]) == (20, y[:19])
+    read, asked = masking().shown("train", (0, 0, 0))
+    assert read.startswith("[CLS] ")
+    assert 1 <= len(asked.split(" ")) <= 6
+    x, y = spanning().shown("train", (0, 0, 0))
+    assert "<extra_id_0>" in x
+    assert y.startswith("<extra_id_0>")
+
+
+def test_splits_and_texts_of_others():
+    with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
+        language().split("dev")
+    task = language().with_texts(["Ada was born .", ""])
+    assert len(task.split("test")) == 1
+    with pytest.raises(RegardError, match="there is no text to judge by"):
+        language().with_texts([""])

@@ -1,0 +1,153 @@
+"""Runs that are pretrained, runs that begin from them, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from regard import runs
+from regard.data.pairs import Pair
+from regard.errors import RegardError
+from regard.runs import Answered, Likelihoods
+from regard.runs.build import begin_from
+from regard.runs.config import Config
+from regard.runs.translations import Text
+
+SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=40", "threads=1", "dropout=0"]
+
+
+def finish(run):
+    for _ in run.train():
+        pass
+    return run
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A GPT that has read a little of the invented people's biographies."""
+    place = tmp_path_factory.mktemp("runs") / "pretrained"
+    given = [*SMALL, "steps=8", "batch_tokens=600", "learning_rate=0.003"]
+    return finish(runs.open_or_start(place, "birthplace-pretrain", "gpt", given))
+
+
+def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
+    judged = pretrained.evaluate()
+    assert isinstance(judged, Likelihoods)
+    assert judged.low < judged.value < judged.high
+    assert judged.value == pytest.approx(np.exp(-judged.loss))
+    assert judged.n == len(judged.correct) > 5_000
+    assert judged.json()["bits"] == pytest.approx(judged.loss / np.log(2))
+    again = Likelihoods.parse(judged.rows(), "x")
+    assert again.loss == pytest.approx(judged.loss, abs=1e-6)
+    assert np.array_equal(again.correct, judged.correct)
+    said = pretrained.predict(["Ada", "Bela was"])
+    assert said[1].text == pretrained.predict("Bela was").text
+    (tmp_path / "a.txt").write_text("Ada Balby was born in Arden .\n")
+    assert pretrained.evaluate(tmp_path / "a.txt").n < 40
+    looked = pretrained.attention("Ada Balby")
+    assert looked[0].tokens == list("Ada Balby")
+    assert looked[0].weights.shape == (2, 9, 9)
+    assert pretrained.tokens("A[MASK]a") == ["A", "[MASK]", "a", "[MASK]"]
+
+
+def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pretrained, tmp_path):
+    given = [f"init={pretrained.folder.path}", "steps=1", "threads=1", "learning_rate=1e-9"]
+    run = finish(runs.open_or_start(tmp_path / "fine", "birthplace", "gpt", given))
+    assert run.config.network == pretrained.config.network
+    assert run.config.data.length == 40
+    assert run.folder.read_tokenizer().sha256 == pretrained.folder.read_tokenizer().sha256
+    theirs = pretrained.network.state_dict()
+    for name, value in run.network.state_dict().items():
+        assert torch.allclose(value, theirs[name], atol=1e-6), name
+    begun = run.folder.environment()["init"]
+    assert begun["taken"] == sum(value.numel() for value in theirs.values())
+    assert begun["left"] == begun["new"] == []
+    assert len(begun["sha256"]) == 64
+    judged = run.evaluate()
+    assert isinstance(judged, Answered)
+    assert judged.n == 60
+    assert judged.baseline == pytest.approx(4 / 60)
+    assert finish(runs.load(tmp_path / "fine")).complete
+
+
+def test_data_of_the_run_that_an_answering_one_begins_from(pretrained):
+    config = Config.make("birthplace", "gpt", [f"init={pretrained.folder.path}", "width=32"])
+    assert config.data.data == "biographies"
+    assert config.network.width == 32
+    assert config.network.layers == 1
+
+
+def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
+    init = f"init={pretrained.folder.path}"
+    run = runs.open_or_start(tmp_path / "wide", "birthplace", "gpt", [init, "width=32", "steps=1"])
+    with pytest.raises(RegardError, match=r"is \(16,\) there and \(32,\) here; give the"):
+        finish(run)
+    with pytest.raises(RegardError, match="does not exist"):
+        runs.open_or_start(tmp_path / "none", "birthplace", "gpt", [f"init={tmp_path / 'no'}"])
+    begun = runs.open_or_start(tmp_path / "begun", "birthplace-pretrain", "gpt", SMALL)
+    again = [f"init={begun.folder.path}", "steps=1"]
+    run = runs.open_or_start(tmp_path / "early", "birthplace", "gpt", again)
+    with pytest.raises(RegardError, match="no complete run to begin from"):
+        finish(run)
+
+
+def test_a_model_without_any_of_the_weights_is_refused(pretrained):
+    with pytest.raises(RegardError, match="no weight of that run has a place in this model"):
+        begin_from(torch.nn.Linear(3, 2), pretrained.folder.path)
+
+
+REVIEWS = ["data=reviews", "examples=300", "tokenizer=words"]
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("masked-modeling", "bert"), ("language-modeling", "gpt"), ("span-corruption", "t5")],
+)
+def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
+    before = [*REVIEWS, *SMALL, "steps=6", "batch_tokens=400"]
+    first = finish(runs.open_or_start(tmp_path / "first", task, model, before))
+    given = [*REVIEWS, f"init={tmp_path / 'first'}", "steps=2", "batch_tokens=400"]
+    assert runs.model_after(tmp_path / "first", "sentiment") == model
+    run = finish(runs.open_or_start(tmp_path / "second", "sentiment", model, given))
+    assert run.config.network.width == 16
+    assert len(run.task.tokenizer) == len(first.task.tokenizer)
+    begun = run.folder.environment()["init"]
+    assert begun["taken"] > 0
+    assert {name.split(".")[0] for name in begun["new"]} == {"to_labels"}
+    assert run.evaluate().n > 30
+    assert run.predict("A charming film").label in ("negative", "positive")
+    looked = run.attention("A charming film")
+    assert "charming" in looked[0].tokens
+    assert looked[0].weights.shape[-1] == len(looked[0].tokens)
+
+
+def test_answers_and_what_they_are_worth(tmp_path):
+    pairs = [Pair("a", "Rome", "x:1"), Pair("b", "Oslo", "x:2"), Pair("c", "Rome", "x:3")]
+    written = [Text("Rome", -0.1, True), Text("Rome", -1.0, True), Text("Kiev", -2.0, True)]
+    judged = Answered.judge(pairs, written, "Rome")
+    assert judged.value == pytest.approx(1 / 3)
+    assert judged.baseline == pytest.approx(2 / 3)
+    assert judged.correct.tolist() == [True, False, False]
+    assert judged.confidence.tolist() == pytest.approx(np.exp([-0.1, -1, -2]).tolist())
+    assert judged.plain() == b"Rome\nRome\nKiev\n"
+    assert Answered.parse(judged.rows(), "Rome", "x") == judged
+    assert "'Rome' to all of them: 66.7%" in judged.line()
+    bare = Answered.judge([Pair("a", "", "x:1")], written[:1], "Rome")
+    assert bare.value is None
+    assert bare.line() == "1 questions without answers: nothing to judge"
+    assert json.dumps(bare.json())
+    with pytest.raises(RegardError, match="x:2: has no answer, and other questions have one"):
+        Answered.judge([pairs[0], Pair("b", "", "x:2")], written[:2], "Rome")
+
+
+def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp_path):
+    given = [*SMALL, "steps=8", "batch_tokens=600", "learning_rate=0.003", "save_every=3"]
+    run = runs.open_or_start(tmp_path / "stopped", "birthplace-pretrain", "gpt", given)
+    for progress in run.train():
+        if progress.step == 5:
+            break
+    finish(runs.load(tmp_path / "stopped"))
+    theirs = pretrained.network.state_dict()
+    for name, value in runs.load(tmp_path / "stopped").network.state_dict().items():
+        assert torch.equal(value, theirs[name]), name
