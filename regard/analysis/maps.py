@@ -15,8 +15,10 @@ def entropy(weights: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*ba
     >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])).tolist()
     [0.6931..., 0.0]
     """
-    terms: Tensor = torch.special.entr(weights)
-    return terms.sum(-1)
+    tiny = torch.finfo(weights.dtype).tiny
+    logs = weights.clamp(min=tiny).log_()  # torch's own entr goes number by number
+    found: Tensor = (weights * -logs).sum(-1)
+    return found
 
 
 def reach(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.cli.console import Bar, bar, emit_json, err, out, say
+from regard.cli.train import TASKS_IN_WORDS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    task: Annotated[str, typer.Argument(help="What to learn: sentiment.")],
+    task: Annotated[str, typer.Argument(help=f"What to learn: {TASKS_IN_WORDS}.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -31,7 +32,8 @@ def compare(
         typer.Option(
             "--arms",
             "-a",
-            help="Models by name, joined by commas: mean,transformer,tfidf. An arm's own settings "
+            help="Models by name, joined by commas: mean,transformer,tfidf, or of a task that "
+            "writes texts gru,bahdanau,transformer. An arm's own settings "
             "follow a colon: transformer:score=additive,heads=2 (a comma before key=value goes on "
             "with the arm; a semicolon always ends it). May be given more than once.",
         ),
@@ -39,7 +41,8 @@ def compare(
     data: Annotated[
         str,
         typer.Option(
-            help="reviews (built in), imdb, or your own .csv, .tsv or .jsonl file (or .gz of it)."
+            help="reviews (built in), imdb, multi30k, eng-fra, or your own .csv, .tsv or .jsonl "
+            "file (or .gz of it); of pairs also FILE,FILE."
         ),
     ] = "",
     seeds: Annotated[
@@ -75,11 +78,13 @@ def compare(
     """Train several models with several seeds under one budget, and say which is better.
 
     The unit is the seed: intervals and p are Student's t on paired differences, the variance of
-    the test examples added, Holm's correction over all arms against the reference. The same
-    command again goes on where it was; more --seeds add to what is there.
+    the test examples added, Holm's correction over all arms against the reference. Translations
+    are compared by BLEU of the whole test; with one seed by a paired bootstrap over its texts. The
+    same command again goes on where it was; more --seeds add to what is there.
 
     Examples: regard compare sentiment --arms mean,transformer,tfidf; regard compare sentiment
-    --data reviews.csv --arms "transformer,transformer:score=additive" --seeds 5 --budget 10m
+    --data reviews.csv --arms "transformer,transformer:score=additive" --seeds 5 --budget 10m;
+    regard compare translation --data multi30k --arms gru,bahdanau --seeds 1 --budget 30m
     """
     from regard.studies.compare import Study
     from regard.studies.compare import compare as run
@@ -166,16 +171,23 @@ def _table(found: "Comparison", *parts: "Columns") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
+    from regard.studies.result import per_cent
+
     verdicts = {difference.a: difference for difference in found.verdicts}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     longest = max(len(result.arm.name) for result in found.arms)
     table.add_column("arm", overflow="fold", min_width=min(longest, 24))
-    for heading in [heading for part in parts for heading in part.headings]:
-        words = heading.format(metric=found.metric, reference=found.reference)
+    also = found.also if COST in parts else []
+    headings = [heading for part in parts for heading in part.headings]
+    headings += [f"{name}{per_cent(name)}" for name in also]
+    metric = f"{found.metric}{per_cent(found.metric)}"
+    for heading in headings:
+        words = heading.replace("{metric}", metric).replace("{reference}", found.reference)
         table.add_column(words, justify="left" if heading == "verdict" else "right")
     for result in found.arms:
         verdict = verdicts.get(result.arm.name)
         cells = [cell for part in parts for cell in part.cells(result, verdict)]
+        cells += [result.tells(name) for name in also]
         table.add_row(escape(result.arm.name), *cells)
     return table
 
@@ -205,7 +217,7 @@ def _cost(result: "ArmResult", _: "Difference | None") -> list[str]:
 
 
 ONE_TABLE = 132  # columns that a terminal needs to show it all side by side
-VERDICT = Columns(("{metric} % (95 %)", "against {reference}", "p (Holm)", "verdict"), _verdict)
+VERDICT = Columns(("{metric} (95 %)", "against {reference}", "p (Holm)", "verdict"), _verdict)
 COST = Columns(("seconds", "peak MB", "parameters", "MFLOP"), _cost)
 
 

@@ -1,17 +1,20 @@
 """``regard predict``: a run's answers for texts from the command line, a file or a pipe."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.console import emit_json, say
 from regard.errors import RegardError
 
+if TYPE_CHECKING:
+    from regard.runs import Run, WriterRun
+
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
+Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
 
 
 def predict(
@@ -23,32 +26,133 @@ def predict(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A file with one text a line.")
     ] = None,
+    best: Annotated[
+        int, typer.Option(min=0, help="So many texts for each, with ln p.", show_default=False)
+    ] = 0,
+    beam: Annotated[
+        int, typer.Option(min=0, help="Texts to go on with; 1: greedy.", show_default="the run's")
+    ] = 0,
+    penalty: Annotated[
+        float | None, typer.Option(help="Of length, in a beam.", show_default="the run's")
+    ] = None,
+    longest: Annotated[
+        int, typer.Option(min=0, help="Most tokens of what is written.", show_default="the run's")
+    ] = 0,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Draw each word: 1 as the model thinks, less: bolder.")
+    ] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw of so many words; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw of the words of this share.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of drawing.")] = 0,
+    score: Annotated[
+        bool,
+        typer.Option("--score", help="Texts are SOURCE<tab>TARGET: how likely is the target?"),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Answer texts, one line out for each line in: a label and its probability, or a text.
 
+    --best 5: five lines for each text, each with the text's number, ln p and what was written,
+    tabs between them, best first. --score: ln p, tokens and perplexity of each given pair. A text
+    longer than the run reads is answered from its beginning, and told on stderr.
+
     regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
 
     cat reviews.txt | regard predict runs/sentiment-transformer
+
+    regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
     """
     from regard import runs
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
+    given = {"best": best, "beam": beam, "penalty": penalty, "longest": longest}
+    given |= {"temperature": temperature, "top_k": top_k, "seed": seed}
+    given |= {"top_p": top_p if top_p != 1 else None}
+    asked = {key: value for key, value in given.items() if value}
+    asked |= {"penalty": penalty} if penalty is not None else {}
     loaded = runs.load(run)
+    answer = _how(loaded, asked, score)
+    name = str(file) if file else "text" if texts else "stdin"
     source: Iterable[str] = [as_utf8(text) for text in texts] if texts else lines(file)
     answers: list[dict[str, object]] = []
+    done = 0
     for chunk in chunks(source):
-        found = loaded.predict(chunk)
-        if json:
-            pairs = zip(chunk, found, strict=True)
-            answers += [{"text": text, **answer.json()} for text, answer in pairs]
-            continue
-        for answer in found:
-            sys.stdout.write(f"{answer.line()}\n")
+        for printed, values in answer(chunk, name, done):
+            if json:
+                answers.append(values)
+            else:
+                sys.stdout.write("".join(f"{line}\n" for line in printed))
         sys.stdout.flush()
+        done += len(chunk)
     if json:
         emit_json({"run": str(run), **loaded.about(), "predictions": answers})
+
+
+def _how(
+    run: "Run", asked: dict[str, Any], score: bool
+) -> Callable[[Sequence[str], str, int], Iterator[Answer]]:
+    """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
+    from regard.runs import WriterRun
+
+    if not isinstance(run, WriterRun):
+        if asked or score:
+            option = "score" if score else next(iter(asked)).replace("_", "-")
+            raise RegardError(f"--{option} is for runs that write texts; this one does not")
+
+        def told(texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+            for text, found in zip(texts, run.predict(list(texts)), strict=True):
+                yield [found.line()], {"text": text, **found.json()}
+
+        return told
+    writer = run
+    if score:
+        if asked:
+            option = next(iter(asked)).replace("_", "-")
+            raise RegardError(f"--score judges texts that are given; --{option} is for writing")
+        return lambda texts, name, done: _scored(writer, texts, name, done)
+    return lambda texts, name, done: _written(writer, asked, texts, name, done)
+
+
+def _written(
+    run: "WriterRun", asked: dict[str, Any], texts: Sequence[str], name: str, done: int
+) -> Iterator[Answer]:
+    """What is written for each text: a line, or one for each of the best."""
+    from dataclasses import replace
+
+    _warn(run, texts, name, done)
+    found = run.best(texts, 1, replace(run.search, **asked))
+    for number, (text, several) in enumerate(zip(texts, found, strict=True), done + 1):
+        if not asked.get("best"):
+            yield [several[0].line()], {"text": text, **several[0].json()}
+            continue
+        ranked = [one.ranked(number) for one in several]
+        yield ranked, {"text": text, "best": [one.json() for one in several]}
+
+
+def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+    """How likely each target is. Errors: a line that is no pair, as file:line."""
+    pairs = []
+    for number, text in enumerate(texts, done + 1):
+        source, tab, target = text.partition("\t")
+        if not tab or not source.strip():
+            missing = "no source" if tab else "no tab"
+            raise RegardError(f"{name}:{number}: has {missing}; --score reads SOURCE<tab>TARGET")
+        pairs.append((source, target))
+    _warn(run, [source for source, _ in pairs], name, done)
+    for (source, target), found in zip(pairs, run.score(pairs), strict=True):
+        yield [found.line()], {"text": source, "target": target, **found.json()}
+
+
+def _warn(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> None:
+    """Tell of each text that is read in part."""
+    for number, left in enumerate(run.left_out(texts), done + 1):
+        if left:
+            say(
+                f"{name}:{number}: too long: its last {left:,} tokens are not read; cut it into "
+                "sentences",
+                quiet=True,
+            )
 
 
 def as_utf8(text: str) -> str:
@@ -80,11 +184,21 @@ def lines(file: Path | None) -> Iterator[str]:
 
 
 def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of at most `CHUNK` texts.
+    """Lists of at most `CHUNK` texts; those before an error come before it.
 
     >>> [len(chunk) for chunk in chunks(["a"] * 1025)]
     [512, 512, 1]
     """
-    iterator = iter(texts)
-    while chunk := list(islice(iterator, CHUNK)):
+    chunk: list[str] = []
+    try:
+        for text in texts:
+            chunk.append(text)
+            if len(chunk) == CHUNK:
+                yield chunk
+                chunk = []
+    except RegardError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
         yield chunk

@@ -29,6 +29,10 @@ def show(
     head: Annotated[
         int | None, typer.Option(min=1, help="Only this head, counted from 1; else their mean.")
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--out", help="Also draw it into this .html or .svg file.", metavar="FILE"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Show which words a model looks at in a text: the brighter a word, the more weight it gets.
@@ -37,10 +41,18 @@ def show(
     is then what a word receives on average, and the strongest pairs are listed. Weights of a layer
     add up to 1 for each word that looks; an even share is 1 / words.
 
+    A model that writes shows its alignment: a row for each word written, with the words of the
+    text that it looked at. --out draws every layer and head into one page (.html), or the mean of
+    those chosen into one picture (.svg).
+
     regard show runs/sentiment-transformer 'not a bad film at all' --layer 3
+
+    regard show runs/translation-transformer 'Ein Hund schläft.' --out alignment.html
     """
     from regard import runs
 
+    if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
+        raise RegardError(f"--out {picture}: a page ends in .html, a picture in .svg")
     text, loaded = as_utf8(text), runs.load(run)
     answer = loaded.predict(text)
     layers = looks(loaded, text)
@@ -52,6 +64,8 @@ def show(
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer}: this model has attention layers 1 to {len(layers)}")
     said = answer.told()
+    if picture is not None:
+        write_picture(picture, text, said, [looked for _, looked in chosen])
     if json:
         emit_json(
             {
@@ -68,6 +82,27 @@ def show(
     for number, looked in chosen:
         say()
         draw(number, looked, head)
+    if picture is not None:
+        say(f"\ndrawn: {picture}")
+
+
+def write_picture(path: Path, text: str, said: str, layers: "list[Looked]") -> None:
+    """Draw the layers into a page, or their mean into a picture. Errors: nothing to draw."""
+    from regard.durable import write_bytes
+    from regard.reports.aligned import drawing, maps
+    from regard.reports.markup import shorten, tag
+    from regard.reports.page import page
+
+    if not layers:
+        raise RegardError(f"--out {path}: this model has no attention, so nothing can be drawn")
+    if path.suffix.lower() == ".svg":
+        whole = drawing(maps(layers, shorten(text, 60))[0])
+    else:
+        figures = [tag("figure", tag("div", chart, class_="scroll"))
+                   for chart in maps(layers, "weights")]  # fmt: skip
+        words = [tag("p", "read: ", tag("b", text)), tag("p", "answer: ", tag("b", said))]
+        whole = page(shorten(text, 80), [*words, tag("div", *figures, class_="maps")])
+    write_bytes(path, whole.encode("utf-8", errors="replace"))
 
 
 def looks(run: "Run", text: str) -> "list[Looked]":

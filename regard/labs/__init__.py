@@ -96,9 +96,19 @@ _ALL = [
         "regard.labs.complexity.lab",
     ),
     Lab(
+        "birthplace",
+        "What does pretraining put into a model, and does it know when it does not know?",
+        "regard.labs.birthplace.lab",
+    ),
+    Lab(
         "reverse",
         "What does attention remember that a single state forgets? Strings, written backwards.",
         "regard.labs.reverse",
+    ),
+    Lab(
+        "translation",
+        "What does attention add to a translator, and where does it look? Dates, or sentences.",
+        "regard.labs.translation.lab",
     ),
 ]
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from regard.reports.evidence import Arm
+from regard.studies import worth
+from regard.studies.result import per_cent
 from regard.studies.statistics import Difference, compare_runs
 
 KINDS = {
@@ -40,7 +42,8 @@ def answer(comparison: Mapping[str, Any], arms: Sequence[Arm]) -> list[str]:
 def told(arm: Arm, comparison: Mapping[str, Any]) -> str:
     """An arm's metric with its interval in words: "accuracy 91.4 % (91.0 to 91.7)"."""
     metric = str(comparison.get("metric", "accuracy"))
-    return f"{metric} {percent(arm.mean)} % ({percent(arm.low)} to {percent(arm.high)})"
+    unit = per_cent(metric)
+    return f"{metric} {percent(arm.mean)}{unit} ({percent(arm.low)} to {percent(arm.high)})"
 
 
 def percent(share: float) -> str:
@@ -72,6 +75,10 @@ def difference(comparison: Mapping[str, Any], a: Arm, b: Arm) -> Known | None:
 
 def looked_back(a: Arm, b: Arm) -> Difference | None:
     """The difference of two arms from their runs' answers, or None where these do not match."""
+    pair = [arm.judged for arm in (a, b)]
+    if all(pair) and len(pair[0]) == len(pair[1]) and pair[0][0].measure:
+        same = len({(run.asked, run.signature) for runs in pair for run in runs}) == 1
+        return worth.difference(pair[0], pair[1], (a.name, b.name)) if same else None
     ours, theirs = a.right, b.right
     if ours.size == 0 or theirs.size == 0 or ours.shape[-1] != theirs.shape[-1]:
         return None
@@ -84,6 +91,7 @@ def looked_back(a: Arm, b: Arm) -> Difference | None:
 
 def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
     """The best arm with attention against the best of each other kind, and the other way round."""
+    unit = per_cent(str(comparison.get("metric", "accuracy")))
     first = {family: arm for arm in reversed(judged) for family in [arm.family]}
     attention = first.get("attention")
     says = []
@@ -93,7 +101,7 @@ def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
             continue
         ahead, behind = (other, attention) if other.mean > attention.mean else (attention, other)
         kind, found = KINDS[family], difference(comparison, attention, other)
-        pair = f"{ahead.name} {percent(ahead.mean)} %, {behind.name} {percent(behind.mean)} %"
+        pair = ", ".join(f"{arm.name} {percent(arm.mean)}{unit}" for arm in (ahead, behind))
         if found is None:
             says.append(f"The best with attention and the best {kind}: {pair}.")
         elif not found.sure:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from regard.durable import write_bytes
-from regard.reports import attended, mistakes
+from regard.reports import aligned, attended, mistakes, written
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
 from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
-from regard.reports.findings import claims_list, machine
+from regard.reports.findings import Table, claims_list, machine
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import LIMIT, page
 from regard.reports.scales import duration, number
+from regard.studies.result import per_cent
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,16 @@ class Story:
     comparison: Mapping[str, Any]
     folder: Path
     arms: Sequence[Arm]
+
+    @property
+    def metric(self) -> str:
+        """What the arms are compared by."""
+        return str(self.comparison.get("metric", "accuracy"))
+
+    @property
+    def writes(self) -> bool:
+        """Whether the arms write texts."""
+        return any(arm.writes for arm in self.arms)
 
     @property
     def judged(self) -> list[Arm]:
@@ -89,8 +100,13 @@ def _table(story: Story) -> list[Html]:
     best = max(story.judged, key=lambda arm: arm.mean, default=None)
     reference = str(comparison.get("reference") or "")
     flops = any(math.isfinite(arm.number("flops")) for arm in story.arms)
-    heads = ["arm", f"{comparison.get('metric', 'accuracy')}, %", "95 % interval"]
-    heads += [f"against {shorten(reference, 24)}, points", "p (Holm)"] if reference else []
+    also = list(dict.fromkeys(name for arm in story.judged for name in _also(arm)))
+    told = {arm.name: [_also(arm).get(name, math.nan) for name in also] for arm in story.arms}
+    unit = "" if per_cent(story.metric) else story.metric
+    heads = ["arm", _metric(story), "95 % interval"]
+    heads += [f"against {shorten(reference, 24)}, {unit or 'points'}"] if reference else []
+    heads += ["p (Holm)"] if reference else []
+    heads += [f"{name},{sign}" if (sign := per_cent(name)) else name for name in also]
     heads += ["seeds", "time", "peak MB", "parameters"]
     heads += ["MFLOP"] if flops else []
     rows = []
@@ -100,6 +116,7 @@ def _table(story: Story) -> list[Html]:
             _cell(percent(arm.mean), arm.mean),
             _cell(f"{percent(arm.low)} to {percent(arm.high)}", arm.low),
             *(_against(comparison, arm.name, reference) if reference else ()),
+            *(_cell(percent(share), share) for share in told[arm.name]),
             _cell(_value(arm.row.get("seeds", "–")), arm.number("seeds")),
             _cell(duration(arm.number("seconds")), arm.number("seconds")),
             _cell(_whole(arm.number("peak_mb")), arm.number("peak_mb")),
@@ -122,10 +139,10 @@ def _forest(story: Story, reference: str) -> Html:
     """Every arm with its interval, and how to read that."""
     rows = [
         Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high, a.family,
-            [100 * float(v) for v in a.right.mean(1)] if len(a.right) > 1 else [])
+            [100 * v for v in a.by_seed] if len(a.by_seed) > 1 else [])
         for a in story.judged
     ]  # fmt: skip
-    title = f"{str(story.comparison.get('metric', 'accuracy')).capitalize()}, 95 % intervals"
+    title = f"{story.metric[:1].upper()}{story.metric[1:]}, 95 % intervals"
     chart = interval_chart(title, rows, x_label=_metric(story), reference=reference)
     return _figure(chart, HOW_TO_READ if rows else "No arm has a result.")
 
@@ -174,7 +191,21 @@ def _against(comparison: Mapping[str, Any], name: str, reference: str) -> list[H
 
 
 def _metric(story: Story) -> str:
-    return f"{story.comparison.get('metric', 'accuracy')}, %"
+    return f"{story.metric},{sign}" if (sign := per_cent(story.metric)) else story.metric
+
+
+def _also(arm: Arm) -> dict[str, float]:
+    """What else an arm's runs tell, by name."""
+    found = arm.row.get("also")
+    return {str(k): float(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _tables(story: Story) -> list[Html]:
+    """The tables that a lab adds."""
+    return [
+        Table(str(t["title"]), t["columns"], t["rows"], str(t.get("note", ""))).html()
+        for t in story.comparison.get("tables", [])
+    ]
 
 
 def _formulas(story: Story) -> list[Html]:
@@ -261,6 +292,7 @@ def _curves(story: Story) -> list[Html]:
         "the same scales. Validation texts are held out of the training set; the test set is read "
         "once, at the end."
     )
+    how += " A validation writes greedily, for some of its texts." if story.writes else ""
     grid = tag("div", *(tag("figure", chart) for chart in charts), class_="grid")
     return [tag("h2", "Learning"), tag("p", how, class_="note"), grid]
 
@@ -273,7 +305,7 @@ def _cost(story: Story) -> list[Html]:
     if not any(p.x > 0 for p in points):
         return []
     chart = scatter(
-        "Cost against accuracy", points, x_label="time of one seed (logarithmic)",
+        f"Cost against {story.metric}", points, x_label="time of one seed (logarithmic)",
         y_label=_metric(story), seconds=True,
     )  # fmt: skip
     how = "Further left is cheaper, further up is better. Bars are 95 % intervals."
@@ -281,11 +313,11 @@ def _cost(story: Story) -> list[Html]:
 
 
 def _attention(story: Story) -> list[Html]:
-    return attended.section(story.arms)
+    return aligned.section(story.arms) if story.writes else attended.section(story.arms)
 
 
 def _mistakes(story: Story) -> list[Html]:
-    return mistakes.section(story.judged)
+    return written.section(story.judged) if story.writes else mistakes.section(story.judged)
 
 
 def _data(story: Story) -> list[Html]:
@@ -293,6 +325,8 @@ def _data(story: Story) -> list[Html]:
     asked = max((arm.right.shape[-1] for arm in story.arms), default=0)
     notes = [f"{asked:,} test texts, the same for every arm and seed"] if asked else []
     notes += [str(note) for note in comparison.get("notes", [])]
+    if comparison.get("signature"):
+        notes.append(f"BLEU by sacreBLEU, {comparison['signature']}")
     if comparison.get("fingerprint"):
         notes.append(f"fingerprint of the data: {comparison['fingerprint']}")
     parts = [tag("h2", "Data"), tag("ul", *(tag("li", note) for note in notes))] if notes else []
@@ -314,5 +348,6 @@ def _figure(chart: Html, caption: str) -> Html:
 
 
 SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (
-    _top, _table, _word_order, _formulas, _curves, _cost, _attention, _mistakes, _data,
+    _top, _table, _word_order, _formulas, _curves, _cost, _tables, _attention,
+    _mistakes, _data,
 )  # fmt: skip

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.models import MODELS_FOR, ModelEntry
 from regard.reports.figures import Series
 from regard.studies import arms as study
-from regard.studies.job import read_judged
+from regard.studies.job import Judged, read_judged
 from regard.tasks import TASKS
 
 
@@ -113,6 +113,24 @@ class Arm:
     def answers(self) -> list[Answer]:
         """What its first run with predictions said about the test examples."""
         return next((found for folder in self.folders if (found := _answers(folder))), [])
+
+    @property
+    def writes(self) -> bool:
+        """Whether its answers are texts."""
+        task = TASKS.get(str(self.config.get("task")))
+        return task is not None and task.kind == "sequences"
+
+    @cached_property
+    def judged(self) -> list[Judged]:
+        """What the comparison kept of its runs, one a seed."""
+        return [found for folder in self.folders if (found := read_judged(folder))]
+
+    @property
+    def by_seed(self) -> list[float]:
+        """The metric of each seed, as a share."""
+        if self.judged:
+            return [run.value for run in self.judged]
+        return [float(share) for share in self.right.mean(1)] if self.right.size else []
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:

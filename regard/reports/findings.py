@@ -59,7 +59,8 @@ class Table:
     def json(self) -> dict[str, Any]:
         """The table as plain values; what is not finite is None."""
         rows = [[_plain(value) for value in row] for row in self.rows]
-        return {"title": self.title, "columns": list(self.columns), "rows": rows}
+        plain = {"title": self.title, "columns": list(self.columns), "rows": rows}
+        return plain | ({"note": self.note} if self.note else {})
 
 
 @dataclass(frozen=True)

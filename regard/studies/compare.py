@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from regard.errors import RegardError, look_up
 from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import unknown_key
+from regard.studies import worth
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
 from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
 from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
-from regard.studies.statistics import Difference, Scores, arm_interval, as_family, compare_runs
+from regard.studies.statistics import Difference, as_family
 
 if TYPE_CHECKING:
     from regard.runs import Config
 
+SEED = "{seed}"  # in an arm's settings (init=…/seed-{seed}): the number of the run's seed
 CONFIG = "config.toml"  # of a run's folder
 OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
 
@@ -209,7 +209,12 @@ class Study:
             rungs=tuple(self._family(rungs, done)),
             failures=failures,
             folder=self.out,
-            about={"seeds": self.seeds, "command": self.command(), **self._data(done)},
+            about={
+                "seeds": self.seeds,
+                "command": self.command(),
+                **({"signature": first.signature} if first.signature else {}),
+                **self._data(done),
+            },
         )
 
     def _family(
@@ -226,8 +231,8 @@ class Study:
             if not runs:
                 seeds = list(range(self.seeds))
             if seeds:
-                ours, theirs = (_table(done[name], seeds, name in fixed) for name in (a, b))
-                found.append(compare_runs(ours, theirs, (a, b)))
+                ours, theirs = (_paired(done[name], seeds, name in fixed) for name in (a, b))
+                found.append(worth.difference(ours, theirs, (a, b)))
         return as_family(found)
 
     def _judged(self, arm: Arm) -> dict[int, Judged]:
@@ -253,7 +258,8 @@ class Study:
         known = self._keys(arm)
         shared = [p for p in self.overrides if _key(p) not in own and _key(p) in known]
         folder = self.out / arm.folder / f"seed-{seed}"
-        return RunTask(str(folder), self.task, arm.model, (*shared, *arm.overrides, f"seed={seed}"))
+        own_pairs = [pair.replace(SEED, str(seed)) for pair in arm.overrides]
+        return RunTask(str(folder), self.task, arm.model, (*shared, *own_pairs, f"seed={seed}"))
 
     def _seeds(self, arm: Arm) -> range:
         return range(1 if arm.deterministic else self.seeds)
@@ -267,11 +273,12 @@ class Study:
         return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
 
     def _cost(self, arm: Arm) -> float:
-        """A guess for the order alone: baselines count words, layers take long."""
+        """A guess for the order alone: baselines count words, layers take long, and steps."""
         if arm.deterministic:
             return 0.0
-        layers = dict(models_of(self.task)[arm.model].configure()).get("layers", 1)
-        return 1.0 + float(layers)
+        usual = dict(models_of(self.task)[arm.model].configure())
+        one_by_one = 3.0 if usual.get("asks") == "before" else 0.0
+        return 1.0 + float(usual.get("layers", 1)) + one_by_one
 
 
 def models_of(task: str) -> Mapping[str, ModelEntry]:
@@ -295,12 +302,9 @@ def _key(pair: str) -> str:
     return pair.partition("=")[0].strip().replace("-", "_")
 
 
-def _table(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> Scores:
-    """Seeds × examples; an arm that is the same for every seed, repeated."""
-    if fixed:
-        (run,) = runs.values()
-        return np.repeat(run.correct()[None], len(seeds), axis=0)
-    return np.stack([runs[seed].correct() for seed in seeds])
+def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> list[Judged]:
+    """A run for each seed; of an arm that is the same for every seed, its one, repeated."""
+    return [next(iter(runs.values())) if fixed else runs[seed] for seed in seeds]
 
 
 def _check_folder(place: Path, config: "Config") -> None:
@@ -329,7 +333,14 @@ def _check_same_test(configs: Mapping[str, "Config"]) -> None:
 
 
 def _check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
-    """All runs answered the same test examples."""
+    """All runs answered the same test examples, and were judged alike."""
+    counted = {run.signature: name for name, runs in done.items() for run in runs.values()}
+    if len(counted) > 1:
+        one, other, *_ = counted
+        raise RegardError(
+            f"{counted[one]} and {counted[other]} were judged by other measures: {one or 'none'} "
+            f"and {other or 'none'}; give another --out, so that all are trained and judged anew"
+        )
     asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
     if len(asked) > 1:
         one, other, *_ = asked.values()
@@ -340,7 +351,7 @@ def _check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
 
 
 def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:
-    mean, low, high = arm_interval(_table(runs, sorted(runs), fixed=False))
+    mean, low, high = worth.interval([runs[seed] for seed in sorted(runs)])
     costs = list(runs.values())
     return ArmResult(
         arm=arm,
@@ -352,4 +363,9 @@ def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:
         peak_mb=max(run.peak_mb for run in costs),
         parameters=costs[0].parameters,
         flops=costs[0].flops,
+        also={
+            name: sum(run.also[name] for run in costs) / len(costs)
+            for name in costs[0].also
+            if all(name in run.also for run in costs)
+        },
     )

@@ -4,16 +4,20 @@ import ctypes
 import gc
 import json
 import platform
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Shaped
 
 from regard.durable import MANIFEST, write_json
 from regard.studies.launch import Report
+from regard.studies.result import per_cent
+from regard.tasks.sequence_metrics import Judgement, restored
 
 if TYPE_CHECKING:
     from regard.runs import Evaluation, Run
@@ -38,6 +42,9 @@ class Judged:
     `asked` identifies the test examples, `run` the complete run. `seconds` are those of training,
     `peak_mb` the most memory the process held in it, `flops` those of one forward pass over the
     test text of median length (none of a model that is no network).
+
+    Of texts judged as a corpus (BLEU), `measure` and `signature` say how, `statistics` are each
+    text's numbers (int32 in hexadecimal digits); `also` is what else is told of the run, by name.
     """
 
     metric: str
@@ -49,6 +56,33 @@ class Judged:
     peak_mb: float
     parameters: int
     flops: int | None
+    measure: str = ""
+    signature: str = ""
+    statistics: str = ""
+    also: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def judgement(self) -> Judgement | None:
+        """The corpus score of texts; none where right and wrong decide."""
+        if not self.measure:
+            return None
+        numbers = np.frombuffer(bytes.fromhex(self.statistics), "<i4").reshape(self.examples, -1)
+        return restored(self.measure, numbers.astype(np.int64), self.signature)
+
+    @property
+    def value(self) -> float:
+        """The metric, as a share."""
+        if self.judgement is None:
+            return float(self.correct().mean())
+        return self.judgement.value / 100
+
+    @cached_property
+    def scores(self) -> Shaped[np.ndarray, " examples"]:
+        """A number for each test example, whose mean is `value`: right or wrong, or the
+        jackknife's pseudo-values of a corpus score."""
+        if self.judgement is None:
+            return self.correct()
+        return self.judgement.pseudo_values() / 100
 
     def correct(self) -> Bool[np.ndarray, " examples"]:
         """Right and wrong, example by example.
@@ -98,12 +132,13 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
         report(_share(progress), _says(progress))
     judged = _judge(run, peak)
     write_json(judged_path(folder), asdict(judged))
-    return f"{judged.metric} {100 * judged.correct().mean():.1f} %"
+    return f"{judged.metric} {100 * judged.value:.1f}{per_cent(judged.metric)}"
 
 
 def _judge(run: "Run", peak: float) -> Judged:
     evaluation, rows = run.evaluate(), run.metrics()
     parameters, flops = run.size([example.text for example in evaluation.examples])
+    corpus = evaluation.corpus
     return Judged(
         metric=evaluation.compared,
         examples=evaluation.n,
@@ -114,6 +149,10 @@ def _judge(run: "Run", peak: float) -> Judged:
         peak_mb=peak or max((float(row["peak_mb"]) for row in rows), default=0.0),
         parameters=parameters,
         flops=flops,
+        measure=corpus.measure if corpus else "",
+        signature=corpus.signature if corpus else "",
+        statistics=corpus.statistics.astype("<i4").tobytes().hex() if corpus else "",
+        also=evaluation.also,
     )
 
 

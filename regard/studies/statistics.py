@@ -35,6 +35,7 @@ from scipy.special import stdtr, stdtrit
 from regard.errors import RegardError
 
 CONFIDENCE = 0.95
+SHARES = {"points", "BLEU"}  # units that people write times 100
 
 Scores = Shaped[np.ndarray, "seeds examples"]
 
@@ -159,7 +160,7 @@ class Difference:
         return f"no evidence of a difference between {self.a} and {self.b}: {amount}{caveat}"
 
     def _written(self, *values: float) -> list[str]:
-        if self.unit != "points":
+        if self.unit not in SHARES:
             return [f"{value:.3g}".replace("-", "−") for value in values]
         digits = 1 if self.high - self.low > 0.004 else 2
         return [f"{100 * value + 0.0:.{digits}f}".replace("-", "−") for value in values]
@@ -177,13 +178,16 @@ def p_says(p: float) -> str:
     return "p = " + f"{p:.{digits}f}".replace("1.00", "1")
 
 
-def compare_runs(a: Scores, b: Scores, names: tuple[str, str] = ("a", "b")) -> Difference:
+def compare_runs(
+    a: Scores, b: Scores, names: tuple[str, str] = ("a", "b"), *, unit: str = ""
+) -> Difference:
     """The difference a − b of two arms with the same seeds on the same test examples.
 
     Row s of both is seed s, column i the same example. An arm without seeds (the same predictions
     each time) is its one row repeated. Equal tables differ by 0 with p = 1. For right and wrong
     the standard error is never below 1 / (N + 2), what one more example either way would make of
-    two arms that agree everywhere (Agresti & Min 2005), so that no interval has width zero.
+    two arms that agree everywhere (Agresti & Min 2005), so that no interval has width zero. Other
+    scores have the `unit` that they are given.
 
     >>> right = np.array([[1, 1, 1, 1, 1, 1, 1, 0]] * 3, bool)
     >>> wrong = np.array([[1, 0, 1, 0, 0, 0, 0, 0]] * 3, bool)
@@ -210,7 +214,7 @@ def compare_runs(a: Scores, b: Scores, names: tuple[str, str] = ("a", "b")) -> D
         p=found.p,
         seeds=seeds,
         examples=examples,
-        unit="points" if binary else "",
+        unit="points" if binary else unit,
     )
 
 

@@ -1,0 +1,1 @@
+"""What does attention add to a translator, and where does it look?"""

@@ -1,0 +1,131 @@
+"""What attention adds to a translator: a state alone, four kinds of looking back, a Transformer.
+
+On built-in data the arms make dates uniform (mardi 5 mars 2024 → 2024-03-05), in formats that
+training never showed, and the true alignment is known. With ``--data`` they translate sentences.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.labs import LABS, Order, Say, Show
+from regard.labs.comparing import conclude, follow
+from regard.labs.finding import claim, command
+from regard.labs.translation.looks import best_of, head_table, load, search_table
+from regard.labs.translation.plan import NEXT, REFERENCE, place_for, plan_for
+from regard.reports.answer import percent
+from regard.reports.comparison import write_report
+from regard.reports.evidence import arms_of
+from regard.reports.scales import duration
+from regard.studies.result import per_cent
+
+NAME = "translation"
+
+
+def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+    """Train every arm, compare, search in other ways, write the report; the JSON object."""
+    from regard.studies.compare import compare
+
+    plan, out, data = plan_for(order), place_for(order), order.data or "dates"
+    say(LABS[NAME].question)
+    seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
+    say(f"{len(plan.arms)} arms on {data}, {seeds}")
+    comparison = compare(
+        plan.task,
+        plan.arms,
+        seeds=plan.seeds,
+        budget=order.budget or None,
+        reference=REFERENCE,
+        out=out,
+        overrides=plan.overrides,
+        workers=order.workers,
+        on_event=follow(show),
+    )
+    record = comparison.record()
+    found = arms_of(record, out)
+    tables = []
+    best = best_of(found)
+    looking = load(best.folders[0]) if best else None
+    if best and looking:
+        tables.append(search_table(looking, best.name))
+    if data == "dates" and (heads := head_table(found)):
+        tables.append(heads)
+    record |= {
+        "question": LABS[NAME].question,
+        "data": data,
+        "tables": [table.json() for table in tables],
+        "claims": claims(record),
+        "command": command(NAME, order),
+    }
+    record["report"] = str(write_report(record, out))
+    lines = comparison.table().splitlines()[: 1 + len(record["arms"])]
+    for table in tables:
+        lines += ["", table.title, table.text()]
+    conclude(record, lines, found, NEXT.get(data, "regard lab translation"), say)
+    return record
+
+
+def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What to look for, each with the number that this run found."""
+    rows = {row["name"]: row for row in record["arms"]}
+    means = {name: float(row["mean"]) for name, row in rows.items()}
+    looking = {name: mean for name, mean in means.items() if name != REFERENCE}
+    unit, found = per_cent(record["metric"]), []
+    if looking and REFERENCE in means:
+        best = max(looking, key=looking.__getitem__)
+        lead = means[best] - means[REFERENCE]
+        says = f"{best} leads a state that must carry everything by {percent(lead)} points"
+        found.append(claim(says, lead, lead > 0))
+        recurrent = {name: mean for name, mean in looking.items() if name != "transformer"}
+        if recurrent:
+            worst = min(recurrent, key=recurrent.__getitem__)
+            says = (
+                f"any way to look back beats none: {worst}, the last of the GRUs that do, has "
+                f"{percent(means[worst])}{unit} beside {percent(means[REFERENCE])}{unit}"
+            )
+            found.append(claim(says, means[worst] - means[REFERENCE],
+                               means[worst] > means[REFERENCE]))  # fmt: skip
+    errors = {name: float(row["also"]["alignment error"]) for name, row in rows.items()
+              if "alignment error" in row.get("also", {})}  # fmt: skip
+    if errors:
+        name = min(errors, key=errors.__getitem__)
+        says = "nobody told it where to look: the heaviest weight of " + name
+        says += f" lies on the true field but for {percent(errors[name])} % of the signs"
+        found.append(claim(says, errors[name], errors[name] <= 0.1))
+        best = max(means, key=means.__getitem__)
+        says = f"{best} writes dates of formats it never saw letter by letter right in "
+        says += f"{percent(means[best])} %"
+        found.append(claim(says, means[best], means[best] >= 0.9))
+    return found
+
+
+def rehearse(order: Order, say: Say) -> dict[str, Any]:
+    """Two batches and one step of each arm, and what all of them would take."""
+    import torch
+
+    from regard import runs
+    from regard.studies.compare import Study
+
+    plan = plan_for(order)
+    study = Study.plan(
+        plan.task,
+        plan.arms,
+        seeds=plan.seeds,
+        budget=order.budget or None,
+        reference=REFERENCE,
+        out=place_for(order),
+        overrides=plan.overrides,
+    )
+    threads, rows, seconds = torch.get_num_threads(), [], 0.0
+    torch.set_num_threads(1)  # as the comparison's workers have it
+    try:
+        for job in (job for job in study.jobs() if job.seed == 0):
+            seen = runs.forecast(job.task.task, job.task.model, job.task.overrides)
+            rows.append({"name": job.arm, "seconds": seen.seconds, "memory_mb": seen.memory_mb})
+            seconds += seen.seconds
+            say(f"  {job.arm:<16} {duration(seen.seconds):>8} a seed, {seen.memory_mb:,.0f} MB")
+    finally:
+        torch.set_num_threads(threads)
+    workers = order.workers or 2
+    total = plan.seeds * seconds / workers
+    say(f"in all about {duration(total)} with {workers} workers")
+    return {"task": NAME, "forecast": rows, "seconds": total, "workers": workers}

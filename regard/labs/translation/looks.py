@@ -1,0 +1,132 @@
+"""What is asked of the trained arms beside their test: other searches, and head by head."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.errors import RegardError
+from regard.reports.evidence import Arm
+from regard.reports.findings import Cell, Table
+from regard.reports.written import searches as table_of_searches
+from regard.tasks.sequence_metrics import Aligned, alignment_error
+
+if TYPE_CHECKING:
+    from regard.runs import WriterRun
+
+TEXTS = 200  # of the test, written again by each search
+BEAMS = (1, 2, 5, 10)
+HEADS_TEXTS = 200  # whose alignment is compared, head by head
+
+
+def best_of(found: Sequence[Arm]) -> Arm | None:
+    """The arm of the highest mean whose first run is there."""
+    able = [arm for arm in found if arm.folders]
+    return max(able, key=lambda arm: arm.mean, default=None)
+
+
+def load(folder: Path) -> "WriterRun | None":
+    """A run that writes, if it can be loaded."""
+    import regard
+    from regard.runs import WriterRun
+
+    try:
+        run = regard.load(folder)
+    except RegardError:
+        return None
+    return run if isinstance(run, WriterRun) and run.complete else None
+
+
+def searches(run: "WriterRun") -> list[dict[str, Any]]:
+    """Greedy and beams of several sizes on the first texts of the test: value, ln p, time."""
+    from regard.runs import Translations
+
+    judged = run.evaluate()
+    pairs = judged.pairs[:TEXTS]
+    wanted = sum(len(pair.target) for pair in pairs)
+    rows = []
+    for size in BEAMS:
+        begun = time.perf_counter()
+        said = run.best([p.source for p in pairs], 1, replace(run.search, beam=size))
+        seconds = time.perf_counter() - begun
+        first = [several[0] for several in said]
+        found = Translations.judge(judged.metric, pairs, first, language=judged.language)
+        rows.append(
+            {
+                "search": "greedy" if size == 1 else f"beam {size}",
+                "value": found.value,
+                "log_probability": float(np.mean([text.log_probability for text in first])),
+                "length": sum(len(text.text) for text in first) / max(wanted, 1),
+                "seconds": seconds / len(pairs),
+            }
+        )
+    return rows
+
+
+def search_table(run: "WriterRun", name: str) -> Table:
+    """`searches` as a table."""
+    found = table_of_searches(searches(run), run.task.metric)
+    return replace(found, title=f"{found.title}: {name}, the first {TEXTS} texts of the test")
+
+
+def head_table(found: Sequence[Arm]) -> Table | None:
+    """Alignment error of every head alone and of all heads together, where the truth is known."""
+    from regard.runs.writing import align
+
+    rows: list[list[Cell]] = []
+    for arm in found:
+        run = load(arm.folders[0]) if arm.family == "attention" and arm.folders else None
+        if run is None:
+            continue
+        most = run.task.settings.length
+        read = [pair for pair in run.task.split("test").pairs if len(pair.source) <= most]
+        pairs = read[:HEADS_TEXTS]
+        with run.computing():
+            heads = align_heads(run, pairs)
+            whole = [one for one in align(run.task, run.network, pairs) if one is not None]
+        if not whole:
+            return None
+        joined = Aligned.joined(whole)
+        rows.append(_row(arm.name, "all", joined))
+        if len(heads) > 1:
+            rows += [_row(arm.name, name, one) for name, one in heads.items()]
+        guess = f"{100 * joined.guess:.1f}"
+    if not rows:
+        return None
+    note = (
+        f"Of {HEADS_TEXTS} test texts, while the wanted text is read. The error is the share of "
+        "the signs of year, month and day whose heaviest weight lies on another field of the "
+        f"source; spread evenly, {guess} % of the weight would lie on the true one."
+    )
+    heads_of = ["arm", "head", "alignment error, %", "weight on the truth, %"]
+    return Table("Where each head looks", heads_of, rows, note)
+
+
+def _row(arm: str, head: str, looked: Aligned) -> list[Cell]:
+    return [arm, head, round(100 * looked.error, 1), round(100 * looked.mass, 1)]
+
+
+def align_heads(run: "WriterRun", pairs: Sequence[Any]) -> dict[str, Aligned]:
+    """The alignment of each head of each layer, by name; of one head nothing apart from it."""
+    from regard.analysis.alignment import source_weights
+    from regard.reports.aligned import plain_layer
+
+    sources = run.task.encode([pair.source for pair in pairs])
+    targets = run.task.encode([pair.target for pair in pairs])
+    batch = run.task.tensors(sources, targets)
+    layers = source_weights(run.network, batch.source, batch.source_lengths, batch.given)
+    truths = [pair.alignment() for pair in pairs]
+    if any(truth is None for truth in truths):
+        return {}
+    found = {}
+    for layer, weights in layers.items():
+        for head in range(weights.shape[1]):
+            kept = [
+                weights[i, head, : truth.shape[0], : truth.shape[1]].numpy()
+                for i, truth in enumerate(truths)
+            ]
+            found[f"{plain_layer(layer)}, head {head + 1}"] = alignment_error(kept, truths)
+    return found

@@ -1,0 +1,89 @@
+"""The lab of translators: its settings, its claims, a small run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.errors import RegardError
+from regard.labs import LABS, Order
+from regard.labs.translation.lab import claims
+from regard.labs.translation.plan import ARMS, BUDGETS, plan_for
+from regard.runs.config import Config
+from regard.studies.compare import Study
+
+
+def configs(order: Order) -> dict[str, Config]:
+    """The config of every arm, as the comparison would make it."""
+    plan = plan_for(order)
+    study = Study.plan(plan.task, plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
+    return {
+        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
+        for job in study.jobs()
+    }
+
+
+@pytest.mark.parametrize("data", ["", "multi30k", "eng-fra"])
+def test_every_setting_is_one_and_every_arm_has_its_own(data: str) -> None:
+    found = configs(Order(data=data))
+    assert tuple(found) == ARMS
+    assert {c.task for c in found.values()} == {"translation" if data else "dates"}
+    assert {c.data.model_dump()["metric"] for c in found.values()} == {"bleu" if data else "exact"}
+    hidden = {name: c.network.model_dump().get("hidden") for name, c in found.items()}
+    assert hidden.pop("transformer") is None
+    assert set(hidden.values()) == {384 if data else 64}
+
+
+def test_what_the_user_sets_holds_for_all() -> None:
+    found = configs(Order(overrides=["width=24", "hidden=16", "steps=7"]))
+    assert {c.network.model_dump()["width"] for c in found.values()} == {24}
+    assert {c.training.steps for c in found.values()} == {7}
+    plan = plan_for(Order(data="multi30k", budget="10m"))
+    given = {pair.partition("=")[0] for pair in plan.overrides}
+    given |= {pair.partition("=")[0] for arm in plan.arms for pair in arm.overrides}
+    assert not given & BUDGETS
+    assert plan_for(Order(seeds=5)).seeds == 5
+    with pytest.raises(RegardError, match="key=value, not 'width'"):
+        plan_for(Order(overrides=["width"]))
+
+
+def test_claims_tell_the_numbers() -> None:
+    means = {"gru": 0.1, "luong-dot": 0.5, "bahdanau": 0.95, "transformer": 0.02}
+    arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
+    arms[2]["also"]["alignment error"] = 0.03
+    lead, last, look, exact = claims({"arms": arms, "metric": "exact match"})
+    assert "bahdanau leads" in lead["says"]
+    assert lead["value"] == pytest.approx(0.85)
+    assert "luong-dot, the last of the GRUs that do, has 50.0 % beside 10.0 %" in last["says"]
+    assert (look["value"], look["holds"]) == (0.03, True)
+    assert (exact["value"], exact["holds"]) == (0.95, True)
+
+
+def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
+    said: list[str] = []
+    small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "judged=4",
+             "batch_tokens=300", "evaluate_every=2", "layers=1", "length=24"]  # fmt: skip
+    order = Order(out=tmp_path / "lab", overrides=small, workers=1)
+    record = LABS["translation"].run(order, said.append, lambda *_: None)
+    assert [arm["name"] for arm in record["arms"]] == list(ARMS)
+    searched, heads = record["tables"]
+    assert [row[0] for row in searched["rows"]] == ["greedy", "beam 2", "beam 5", "beam 10"]
+    assert [row[:2] for row in heads["rows"]][-5:] == [
+        ["transformer", "all"],
+        *(["transformer", f"layer 1, head {head}"] for head in (1, 2, 3, 4)),
+    ]
+    assert len(heads["rows"]) == 4 + 5
+    page = (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
+    for part in ("Where they look while they write", "Length against quality", "Beam against",
+                 "Where each head looks", "The worst texts", "alignment error"):  # fmt: skip
+        assert part in page, part
+    assert any(line.startswith("next:   regard lab translation") for line in said)
+
+
+def test_a_rehearsal_forecasts_every_arm(tmp_path: Path) -> None:
+    said: list[str] = []
+    small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "batch_tokens=300"]
+    found = LABS["translation"].rehearse(Order(out=tmp_path / "x", overrides=small), said.append)
+    assert [row["name"] for row in found["forecast"]] == list(ARMS)
+    assert found["seconds"] > 0
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,110 @@
+"""What arms of writers are worth: BLEU of the whole test, by seeds, or by texts with one seed."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from regard.errors import RegardError
+from regard.studies import worth
+from regard.studies.job import Judged
+from regard.studies.statistics import compare_runs
+from regard.tasks.sequence_metrics import judge, paired_bootstrap
+
+WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
+
+
+def texts(count: int, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(5, 12))) for _ in range(count)]
+
+
+def spoiled(wanted: list[str], share: float, seed: int) -> list[str]:
+    """The same with a share of the words replaced."""
+    random = np.random.default_rng(seed)
+    return [
+        " ".join(
+            str(random.choice(WORDS)) if random.random() < share else word for word in text.split()
+        )
+        for text in wanted
+    ]
+
+
+def run(said: list[str], wanted: list[str]) -> Judged:
+    found = judge("bleu", said, wanted)
+    right = np.array([a == b for a, b in zip(said, wanted, strict=True)])
+    return Judged(
+        metric="BLEU",
+        examples=len(wanted),
+        right=np.packbits(right).tobytes().hex(),
+        asked="",
+        run="",
+        seconds=1.0,
+        peak_mb=1.0,
+        parameters=1,
+        flops=None,
+        measure="bleu",
+        signature=found.signature,
+        statistics=found.statistics.astype("<i4").tobytes().hex(),
+    )
+
+
+WANTED = texts(80, 0)
+GOOD = [run(spoiled(WANTED, 0.2, seed), WANTED) for seed in range(3)]
+BAD = [run(spoiled(WANTED, 0.5, seed), WANTED) for seed in (7, 8, 9)]
+
+
+def test_a_run_keeps_its_corpus_score() -> None:
+    said = spoiled(WANTED, 0.2, 0)
+    assert GOOD[0].value == pytest.approx(judge("bleu", said, WANTED).value / 100)
+    again = Judged(**json.loads(json.dumps(asdict(GOOD[0]))))
+    assert again.value == GOOD[0].value
+    assert GOOD[0].scores.mean() == pytest.approx(GOOD[0].value)
+    assert GOOD[0].scores.dtype == np.float64
+
+
+def test_pseudo_values_spread_as_other_texts_would() -> None:
+    found = judge("bleu", spoiled(WANTED, 0.2, 0), WANTED)
+    by_jackknife = found.pseudo_values().std(ddof=1) / len(found) ** 0.5
+    random = np.random.default_rng(0)
+    drawn = [found.score(random.integers(0, len(found), len(found))) for _ in range(400)]
+    assert by_jackknife == pytest.approx(np.std(drawn), rel=0.12)
+
+
+def test_with_seeds_their_differences_decide() -> None:
+    found = worth.difference(GOOD, BAD, ("good", "bad"))
+    gains = [a.value - b.value for a, b in zip(GOOD, BAD, strict=True)]
+    assert found.mean == pytest.approx(np.mean(gains))
+    assert found == compare_runs(worth.table(GOOD), worth.table(BAD), ("good", "bad"), unit="BLEU")
+    assert found.seeds == 3
+    assert found.says.startswith(f"good beats bad by {100 * found.mean:.1f} BLEU (")
+    mean, low, high = worth.interval(GOOD)
+    assert mean == pytest.approx(np.mean([one.value for one in GOOD]))
+    assert low < mean < high
+
+
+def test_with_one_seed_texts_are_drawn() -> None:
+    found = worth.difference(GOOD[:1], BAD[:1], ("good", "bad"))
+    ours, theirs = (runs[0].judgement for runs in (GOOD, BAD))
+    assert ours is not None
+    assert theirs is not None
+    drawn = paired_bootstrap(ours, theirs)
+    assert (found.mean, found.low, found.high, found.p) == (
+        drawn.difference / 100, drawn.low / 100, drawn.high / 100, drawn.p,
+    )  # fmt: skip
+    assert found.says.endswith("one seed: two models, not two methods")
+    low, high = ours.interval()
+    assert worth.interval(GOOD[:1]) == (GOOD[0].value, low / 100, high / 100)
+
+
+def test_the_same_system_twice_is_no_difference() -> None:
+    for runs in (GOOD, GOOD[:1]):
+        found = worth.difference(runs, runs, ("a", "b"))
+        assert (found.mean, found.p, found.found) == (0.0, 1.0, False)
+
+
+def test_other_texts_are_no_pair() -> None:
+    fewer = run(WANTED[:9], WANTED[:9])
+    with pytest.raises(RegardError, match="same texts"):
+        worth.difference(GOOD[:1], [fewer], ("a", "b"))
