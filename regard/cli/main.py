@@ -14,8 +14,10 @@ from regard.cli import (
     data,
     doctor,
     evaluate,
+    export,
     lab,
     predict,
+    report,
     serve,
     show,
     train,
@@ -34,7 +36,15 @@ app = typer.Typer(
 STOPPED = 130  # as shells say of a program that Ctrl-C ended
 COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Experiments": [lab.lab, compare.compare, check.check],
-    "One run": [train.train, evaluate.evaluate, predict.predict, show.show, serve.serve],
+    "One run": [
+        train.train,
+        evaluate.evaluate,
+        predict.predict,
+        show.show,
+        serve.serve,
+        report.report,
+        export.export,
+    ],
     "This machine": [bench.bench, doctor.doctor],
 }
 for panel, commands in COMMANDS.items():

@@ -168,7 +168,8 @@ class HuggingFace(Layer):
         if module is not None:
             settings: Any = module.config
             self.width, self.heads = settings.hidden_size, settings.num_attention_heads
-            self.modes = (bool(settings.is_decoder) or kind not in ("BertModel",),)
+            decodes = bool(getattr(settings, "is_decoder", False))  # some configs do not say
+            self.modes = (decodes or kind not in ("BertModel",),)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         if self.given is not None:

@@ -1,0 +1,128 @@
+"""BERT as Hugging Face stores it: its config and names beside those of `regard.models.bert`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.interop import activations
+from regard.interop.names import Row, linear
+from regard.interop.refusals import must_be, same_heads
+from regard.models.bert import BERT
+from regard.models.settings import BERTSettings
+from regard.settings import build as build_settings
+
+PREFIX = "bert."
+HEADS = ("cls.",)
+#: How TensorFlow named the two vectors of a norm; some files on the hub still have them.
+OLD = {".gamma": ".weight", ".beta": ".bias"}
+
+
+def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
+    """The settings of a config. Errors: what regard's BERT does not have, by name."""
+    if config.get("is_decoder"):
+        raise RegardError(
+            "this BERT is a decoder (is_decoder); regard's reads both sides of a word"
+        )
+    kind = config.get("position_embedding_type", "absolute")
+    if kind != "absolute":
+        raise RegardError(f"this BERT has positions of another kind, {kind!r}; regard reads "
+                          "'absolute' ones")  # fmt: skip
+    if not config.get("tie_word_embeddings", True):
+        raise RegardError("this BERT writes words by other vectors than it reads them by "
+                          "(tie_word_embeddings is false); regard's ties them")  # fmt: skip
+    found = {
+        "width": config["hidden_size"],
+        "layers": config["num_hidden_layers"],
+        "heads": config["num_attention_heads"],
+        "feedforward": config["intermediate_size"],
+        "activation": activations.ours(config.get("hidden_act", "gelu"), "this BERT"),
+        "dropout": config.get("hidden_dropout_prob", 0.1),
+        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        "length": config["max_position_embeddings"],
+        "types": config.get("type_vocab_size", 2),
+        "epsilon": config.get("layer_norm_eps", 1e-12),
+    }
+    return build_settings(BERTSettings, found)
+
+
+def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
+    """The config of settings. Errors: what BERT has no place for, by the setting to change."""
+    must_be(
+        settings,
+        "BERT",
+        {
+            "norm": ["post"],
+            "position": ["learned"],
+            "score": ["scaled-dot"],
+            "normalize": ["softmax"],
+            "pattern": ["none"],
+        },
+    )
+    same_heads(settings, "BERT")
+    if not settings.types:
+        raise RegardError(
+            "BERT has no place for types=0; it takes types=1 or more: train with that"
+        )
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        "vocab_size": vocabulary,
+        "hidden_size": settings.width,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": settings.heads,
+        "intermediate_size": settings.feedforward,
+        "hidden_act": activations.theirs(settings.activation, "BERT"),
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.attention_dropout,
+        "max_position_embeddings": settings.length,
+        "type_vocab_size": settings.types,
+        "layer_norm_eps": settings.epsilon,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+    }
+
+
+def rows(settings: BERTSettings) -> list[Row]:
+    """What stands where. The heads may be missing: a model without them was saved."""
+    tables = f"{PREFIX}embeddings"
+    found = [
+        Row("embedding.weight", (f"{tables}.word_embeddings.weight",)),
+        Row("positions.table", (f"{tables}.position_embeddings.weight",)),
+        Row("types.weight", (f"{tables}.token_type_embeddings.weight",)),
+        *linear("embedding_norm", f"{tables}.LayerNorm"),
+    ]
+    for i in range(settings.layers):
+        ours, theirs = f"blocks.{i}", f"{PREFIX}encoder.layer.{i}"
+        inner = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
+        found += linear(f"{ours}.attention.work.project", *inner)
+        found += linear(f"{ours}.attention.work.output", f"{theirs}.attention.output.dense")
+        found += linear(f"{ours}.attention.norm", f"{theirs}.attention.output.LayerNorm")
+        found += linear(f"{ours}.feedforward.work.widen", f"{theirs}.intermediate.dense")
+        found += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.output.dense")
+        found += linear(f"{ours}.feedforward.norm", f"{theirs}.output.LayerNorm")
+    heads = [
+        *linear("head", "cls.predictions.transform.dense"),
+        *linear("head_norm", "cls.predictions.transform.LayerNorm"),
+        Row("head_bias", ("cls.predictions.bias",)),
+        *linear("pool", f"{PREFIX}pooler.dense"),
+        *linear("follows", "cls.seq_relationship"),
+    ]
+    return found + [Row(row.ours, row.theirs, optional=True) for row in heads]
+
+
+def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors under the names of the model with its heads."""
+    whole = any(name.startswith(PREFIX) for name in tensors)
+    found = {}
+    for name, x in tensors.items():
+        for old, new in OLD.items():
+            name = name.removesuffix(old) + new if name.endswith(old) else name
+        found[name if whole or name.startswith(HEADS) else PREFIX + name] = x
+    return found
+
+
+def build(settings: BERTSettings, vocabulary: int) -> BERT:
+    """The model, with random weights."""
+    return BERT(settings, vocabulary)

@@ -1,0 +1,136 @@
+"""A model's folder in Hugging Face's layout: ``config.json`` and safetensors, read and written."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from regard import durable
+from regard.errors import RegardError
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+#: What is fetched from the hub: numbers and words, nothing that runs.
+FETCHED = ["*.safetensors", "*.json", "vocab.txt", "merges.txt"]
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+JSON_LIMIT = 100_000_000  # bytes of a JSON file
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a folder holds: its config, its tensors by name, and where it lies."""
+
+    folder: Path
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def read(source: Path | str, *, revision: str | None = None) -> Stored:
+    """A model from a folder, or from the hub by its name ("openai-community/gpt2").
+
+    Safetensors alone, in one file or in several: a ``.bin`` is a pickle, which runs whatever code
+    stands in it when it is read. Errors: no such folder or name, no config, no safetensors, files
+    that are damaged.
+    """
+    folder = locate(source, revision)
+    config = read_json(folder / CONFIG)
+    return Stored(folder, config, read_tensors(folder))
+
+
+def locate(source: Path | str, revision: str | None = None) -> Path:
+    """The folder of a model: as given, or fetched from the hub by its name."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    name = str(source)
+    if isinstance(source, Path) or not HUB_NAME.fullmatch(name) or name.startswith("."):
+        raise RegardError(f"{name} is no folder; give a model's folder or its name on the hub")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise RegardError(
+            f"{name} is no folder, and to fetch it from the hub huggingface_hub is needed "
+            f"({error}): pip install 'regard[hf]'"
+        ) from None
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=FETCHED))
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise RegardError(
+            f"{name} is no folder here, and could not be fetched from the hub: {first[0][:200]}"
+        ) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Errors: not there, too large, not JSON, no object."""
+    try:
+        if path.stat().st_size > JSON_LIMIT:
+            raise RegardError(f"{path} is larger than {JSON_LIMIT:,} bytes")
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise RegardError(f"{path} is not a JSON object")
+    return found
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder's safetensors by name."""
+    if (folder / WEIGHTS).exists():
+        names = {WEIGHTS}
+    elif (folder / INDEX).exists():
+        names = set(map(str, read_json(folder / INDEX).get("weight_map", {}).values()))
+    else:
+        pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
+        if pickles:
+            raise RegardError(
+                f"{folder / pickles[0]} is a pickle, which can run any code when it is read; "
+                "regard reads safetensors alone: from_pretrained(…).save_pretrained(…) of "
+                "transformers writes them, if you trust the file"
+            )
+        raise RegardError(f"{folder} holds no {WEIGHTS}")
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(names):
+        if Path(name).name != name:
+            raise RegardError(f"{folder / INDEX} names {name!r}, which is not a file beside it")
+        try:
+            tensors |= safetensors.torch.load((folder / name).read_bytes())
+        except Exception as error:  # safetensors' own error has no public name
+            raise RegardError(f"{folder / name} cannot be read: {error}") from None
+    return tensors
+
+
+def write(
+    folder: Path | str,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    files: Mapping[str, bytes],
+) -> Path:
+    """Write a folder that `read` and transformers read, whole or not at all.
+
+    Errors: the folder is there already.
+    """
+    place = Path(folder)
+    if place.exists():
+        raise RegardError(f"{place} is there already; give another folder")
+    plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
+    made = {
+        CONFIG: as_json(config),
+        WEIGHTS: safetensors.torch.save(plain, metadata={"format": "pt"}),
+        **files,
+    }
+    with durable.told(place, sum(map(len, made.values()))):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    durable.write_folder(place, made)
+    return place
+
+
+def as_json(value: Mapping[str, Any]) -> bytes:
+    """JSON as people read it."""
+    text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
+    return (text + "\n").encode()

@@ -1,0 +1,119 @@
+"""GPT-2 as Hugging Face stores it: its config and names beside those of `regard.models.gpt`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.interop import activations
+from regard.interop.names import Row, linear
+from regard.interop.refusals import must_be, same_heads
+from regard.models.gpt import GPT
+from regard.models.settings import GPTSettings
+from regard.settings import build as build_settings
+
+PREFIX = "transformer."
+
+
+def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTSettings:
+    """The settings of a config. Errors: what regard's GPT does not have, by name."""
+    if config.get("add_cross_attention"):
+        raise RegardError("this GPT-2 attends to an encoder (add_cross_attention); regard's has no "
+                          "memory to look at")  # fmt: skip
+    width = int(config["n_embd"])
+    found = {
+        "width": width,
+        "layers": config["n_layer"],
+        "heads": config["n_head"],
+        "feedforward": config.get("n_inner") or 4 * width,
+        "activation": activations.ours(config.get("activation_function", "gelu_new"), "this GPT-2"),
+        "score": "scaled-dot" if config.get("scale_attn_weights", True) else "dot",
+        "dropout": config.get("resid_pdrop", 0.1),
+        "attention_dropout": config.get("attn_pdrop", 0.1),
+        "length": config["n_positions"],
+        "tie": config.get("tie_word_embeddings", True),
+        "epsilon": config.get("layer_norm_epsilon", 1e-5),
+    }
+    return build_settings(GPTSettings, found)
+
+
+def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
+    """The config of settings. Errors: what GPT-2 has no place for, by the setting to change."""
+    must_be(
+        settings,
+        "GPT-2",
+        {
+            "position": ["learned"],
+            "score": ["scaled-dot", "dot"],
+            "normalize": ["softmax"],
+            "pattern": ["none"],
+        },
+    )
+    same_heads(settings, "GPT-2")
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": vocabulary,
+        "n_embd": settings.width,
+        "n_layer": settings.layers,
+        "n_head": settings.heads,
+        "n_inner": settings.feedforward,
+        "n_positions": settings.length,
+        "activation_function": activations.theirs(settings.activation, "GPT-2"),
+        "scale_attn_weights": settings.score == "scaled-dot",
+        "resid_pdrop": settings.dropout,
+        "embd_pdrop": settings.dropout,
+        "attn_pdrop": settings.attention_dropout,
+        "layer_norm_epsilon": settings.epsilon,
+        "tie_word_embeddings": settings.tie,
+    }
+
+
+def rows(settings: GPTSettings) -> list[Row]:
+    """What stands where. Their maps are turned: GPT-2's Conv1D holds (in, out).
+
+    The output may be missing: a model without it was saved.
+    """
+    found = [
+        Row("embedding.weight", (f"{PREFIX}wte.weight",)),
+        Row("positions.table", (f"{PREFIX}wpe.weight",)),
+        *linear("norm", f"{PREFIX}ln_f"),
+    ]
+    for i in range(settings.layers):
+        ours, theirs = f"blocks.{i}", f"{PREFIX}h.{i}"
+        found += linear(f"{ours}.attention.norm", f"{theirs}.ln_1")
+        found += linear(f"{ours}.attention.work.project", f"{theirs}.attn.c_attn", turned=True)
+        found += linear(f"{ours}.attention.work.output", f"{theirs}.attn.c_proj", turned=True)
+        found += linear(f"{ours}.feedforward.norm", f"{theirs}.ln_2")
+        found += linear(f"{ours}.feedforward.work.widen", f"{theirs}.mlp.c_fc", turned=True)
+        found += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.mlp.c_proj", turned=True)
+    if not settings.tie:
+        found.append(Row("output.weight", ("lm_head.weight",), optional=True))
+    return found
+
+
+def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors under the names of the model with its head.
+
+    Scores that are divided by a layer's number too (``scale_attn_by_inverse_layer_idx``) come of
+    queries that are.
+    """
+    whole = any(name.startswith(PREFIX) for name in tensors)
+    found = dict(tensors)
+    if not whole:
+        found = {name if name == "lm_head.weight" else PREFIX + name: tensors[name]
+                 for name in tensors}  # fmt: skip
+    if config.get("scale_attn_by_inverse_layer_idx"):
+        width = int(config["n_embd"])
+        for i in range(int(config["n_layer"])):
+            for part in ("weight", "bias"):
+                name = f"{PREFIX}h.{i}.attn.c_attn.{part}"
+                found[name] = found[name].clone()
+                found[name][..., :width] /= i + 1
+    return found
+
+
+def build(settings: GPTSettings, vocabulary: int) -> GPT:
+    """The model, with random weights."""
+    return GPT(settings, vocabulary)

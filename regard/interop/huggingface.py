@@ -1,0 +1,152 @@
+"""GPT-2, BERT and T5 of Hugging Face as regard's models, and back.
+
+loaded = load("openai-community/gpt2")           # or a folder
+save(loaded.model, loaded.settings, "mine", tokenizer=loaded.tokenizer)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.interop import bert, folder, gpt2, t5
+from regard.interop.card import Card
+from regard.interop.names import Row, give, take
+from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
+from regard.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.settings import Settings
+from regard.training.checkpoints import weights
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one kind of model is stored: settings and config, names, and how it is built."""
+
+    kind: str
+    settings: type[Settings]
+    settings_of: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Any]
+    config_of: Callable[[Any, int], dict[str, Any]]
+    rows: Callable[[Any], list[Row]]
+    tidy: Callable[[Mapping[str, Any], Mapping[str, Tensor]], dict[str, Tensor]]
+    build: Callable[[Any, int], nn.Module]
+
+
+def _layout(kind: str, settings: type[Settings], module: Any) -> Layout:
+    parts = (module.settings_of, module.config_of, module.rows, module.tidy, module.build)
+    return Layout(kind, settings, *parts)
+
+
+_GPT2 = _layout("gpt", GPTSettings, gpt2)
+_BERT = _layout("bert", BERTSettings, bert)
+_T5 = _layout("t5", T5Settings, t5)
+#: What a config calls its model, and how that is stored.
+LAYOUTS: dict[str, Layout] = {"gpt2": _GPT2, "bert": _BERT, "t5": _T5, "mt5": _T5}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that came from Hugging Face's layout, in evaluation mode.
+
+    ``kind``: gpt, bert or t5. ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one.
+    ``drawn``: weights that the file has none of, of heads, drawn at random.
+    """
+
+    kind: str
+    model: nn.Module
+    settings: Settings
+    config: dict[str, Any]
+    tokenizer: Any
+    drawn: tuple[str, ...]
+
+
+def load(source: Path | str, *, revision: str | None = None) -> Loaded:
+    """GPT-2, BERT or T5 (1.0, 1.1, mT5) from a folder, or from the hub by its name.
+
+    Reads ``config.json``, safetensors and the tokenizer's files; pickles are refused. The same
+    tokens give the same logits and attentions, to the rounding of float32.
+
+    Errors: `RegardError`: a model of another kind; a setting that regard's model does not have;
+    tensors that are missing or of another shape; what `regard.interop.folder.read` refuses.
+    """
+    stored = folder.read(source, revision=revision)
+    layout = layout_of(stored.config, str(stored.folder))
+    try:
+        settings = layout.settings_of(stored.config, stored.tensors)
+        vocabulary = int(stored.config["vocab_size"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegardError(f"{stored.folder / folder.CONFIG} is not whole: {error!r}") from None
+    model = layout.build(settings, vocabulary)
+    theirs = layout.tidy(stored.config, stored.tensors)
+    ours = take(layout.rows(settings), theirs, str(stored.folder))
+    drawn = put(model, ours, str(stored.folder))
+    tokenizer = read_tokenizer(stored.folder)
+    return Loaded(layout.kind, model.eval(), settings, stored.config, tokenizer, drawn)
+
+
+def layout_of(config: Mapping[str, Any], source: str) -> Layout:
+    """The layout that a config names. Errors: one that regard does not read."""
+    kind = str(config.get("model_type", ""))
+    if kind not in LAYOUTS:
+        raise RegardError(
+            f"{source} holds a model of the kind {kind!r}; regard reads {', '.join(LAYOUTS)}. Any "
+            'other runs in transformers with attn_implementation="regard"'
+        )
+    return LAYOUTS[kind]
+
+
+def put(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> tuple[str, ...]:
+    """Put tensors into a model; the names of its parameters that none came for."""
+    here = dict(model.named_parameters())
+    for name, x in tensors.items():
+        if here[name].shape != x.shape:
+            raise RegardError(
+                f"{source} does not fit its config: {name} is {tuple(x.shape)} there, and by the "
+                f"config {tuple(here[name].shape)}"
+            )
+        here[name].data.copy_(x)
+    return tuple(name for name in here if name not in tensors)
+
+
+def save(
+    model: nn.Module,
+    settings: Settings,
+    place: Path | str,
+    *,
+    tokenizer: Any = None,
+    roles: Mapping[str, str] | None = None,
+    card: Card | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a GPT, BERT or T5 as a folder that ``from_pretrained`` reads.
+
+    ``tokenizer`` is a ``tokenizers.Tokenizer``, and ``roles`` says which of its tokens is the
+    "pad_token", "eos_token", …; ``config`` adds to the config (``eos_token_id``, …); ``card`` is
+    what the README says beyond the settings.
+
+    Errors: `RegardError`: a setting that the layout has no place for, by its name and what would
+    do; a folder that is there already.
+    """
+    layout = layout_for(settings)
+    vocabulary = int(model.embedding.weight.shape[0])  # type: ignore[union-attr, index]
+    made = {**layout.config_of(settings, vocabulary), **(config or {}), "dtype": "float32"}
+    tensors = give(layout.rows(settings), weights(model))
+    files = {"README.md": (card or Card()).text(made["architectures"][0], settings).encode()}
+    if tokenizer is not None:
+        longest = int(getattr(settings, "length", 512))
+        files |= tokenizer_files(tokenizer, length=longest, roles=dict(roles or {}))
+    return folder.write(place, made, tensors, files)
+
+
+def layout_for(settings: Settings) -> Layout:
+    """The layout of a model with these settings. Errors: there is none."""
+    for layout in LAYOUTS.values():
+        if isinstance(settings, layout.settings):
+            return layout
+    kinds = ", ".join(dict.fromkeys(layout.kind for layout in LAYOUTS.values()))
+    raise RegardError(
+        f"{type(settings).__name__} describe a model that Hugging Face has no layout for; it has "
+        f"them for {kinds}, and for the transformer that translates"
+    )

@@ -1,0 +1,236 @@
+"""A trained Transformer in the layouts of Hugging Face's translators.
+
+Marian's is post-norm; Pegasus' is the same with pre-norm and a norm after each stack. Both hold
+sines in the first half of a vector and cosines in the second, where regard has them in turns: so
+the columns of every vector between the layers are put in that order, which changes no number.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.tokenizers import Tokenizer
+from regard.errors import RegardError
+from regard.interop import activations, folder
+from regard.interop.card import Card
+from regard.interop.names import Row, give, linear
+from regard.interop.refusals import must_be, same_heads
+from regard.interop.tokenizer_files import tokenizer_files, with_decoder
+from regard.models.settings import TransformerSettings
+from regard.models.transformer import Transformer
+from regard.training.checkpoints import weights
+
+END, PAD = "</s>", "<pad>"
+BIAS = "final_logits_bias"
+
+
+def save_translator(
+    model: Transformer,
+    settings: TransformerSettings,
+    place: Path | str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    card: Card | None = None,
+    layout: str = "",
+) -> Path:
+    """Write a Transformer as a folder that ``AutoModelForSeq2SeqLM.from_pretrained`` reads.
+
+    ``layout``: "marian" (norm=post), "pegasus" (norm=pre), or the one that fits. Words are numbered
+    one less than in regard and the padding, which texts begin with, is the last, as Marian has it
+    (`theirs` and `ours` turn ids); the same ids give the same logits. ``generate`` never writes the
+    padding and, as regard, adds no end to a source.
+
+    Errors: `RegardError`: a setting that the layout has no place for, by its name and what would
+    do; a folder that is there already.
+    """
+    chosen = layout or {"post": "marian", "pre": "pegasus"}[settings.norm]
+    if chosen not in ("marian", "pegasus"):
+        raise RegardError(f"the layouts of translators are marian and pegasus, not {chosen!r}")
+    vocabulary = int(model.target.weight.shape[0])
+    config = config_of(settings, vocabulary, chosen)
+    tensors = give(rows(settings), arranged(model, settings))
+    tensors[BIAS] = torch.zeros(1, vocabulary)
+    if model.output is not None:
+        tensors[BIAS] = model.output.bias.detach()[None].roll(-1, 1)
+    files = {
+        "README.md": (card or Card()).text(config["architectures"][0], settings).encode(),
+        "generation_config.json": folder.as_json(generation_of(settings, vocabulary)),
+    }
+    if tokenizer is not None:
+        if len(tokenizer) + 1 != vocabulary:
+            raise RegardError(
+                f"the model writes {vocabulary} words, the tokenizer and the end are "
+                f"{len(tokenizer) + 1}: take the tokenizer that it was trained with"
+            )
+        roles = {"eos_token": END, "pad_token": PAD, "unk_token": tokenizer.vocabulary[1]}
+        files |= tokenizer_files(renumbered(tokenizer), length=settings.length, roles=roles)
+    return folder.write(place, config, tensors, files)
+
+
+def theirs(ids: Tensor, vocabulary: int) -> Tensor:
+    """Words' numbers there, of those here: one less, the padding last.
+
+    >>> theirs(torch.tensor([0, 1, 6]), 7).tolist()
+    [6, 0, 5]
+    """
+    return (ids - 1) % vocabulary
+
+
+def ours(ids: Tensor, vocabulary: int) -> Tensor:
+    """Words' numbers here, of those there.
+
+    >>> ours(torch.tensor([6, 0, 5]), 7).tolist()
+    [0, 1, 6]
+    """
+    return (ids + 1) % vocabulary
+
+
+def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> dict[str, Any]:
+    """The config of settings. Errors: what the layout has no place for, by its setting."""
+    where, post = layout.capitalize(), layout == "marian"
+    allowed: dict[str, Sequence[object]] = {
+        "norm": ["post" if post else "pre"],
+        "position": ["sinusoidal"],
+        "score": ["scaled-dot"],
+        "normalize": ["softmax"],
+    }
+    if not post:
+        allowed["tie"] = [True]
+    must_be(settings, where, allowed)
+    same_heads(settings, where)
+    # CTranslate2's converter asks these of every model of Bart's family.
+    norms = {} if post else {"normalize_before": True, "normalize_embedding": False}
+    sides = {
+        f"{side}_{name}": value
+        for side, layers in (
+            ("encoder", settings.layers),
+            ("decoder", settings.decoder_layers or settings.layers),
+        )
+        for name, value in (
+            ("layers", layers),
+            ("ffn_dim", settings.feedforward),
+            ("attention_heads", settings.heads),
+        )
+    }
+    return {
+        "architectures": ["MarianMTModel" if post else "PegasusForConditionalGeneration"],
+        "model_type": layout,
+        "is_encoder_decoder": True,
+        "vocab_size": vocabulary,
+        "d_model": settings.width,
+        **sides,
+        **norms,
+        "activation_function": activations.theirs(settings.activation, where),
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "activation_dropout": 0.0,
+        "scale_embedding": True,
+        "max_position_embeddings": 4 * settings.length,
+        "share_encoder_decoder_embeddings": settings.tie,
+        "tie_word_embeddings": settings.tie,
+        "dtype": "float32",
+        **specials(vocabulary),
+    }
+
+
+def specials(vocabulary: int) -> dict[str, Any]:
+    """The numbers of the padding, which a text begins with, and of the end."""
+    pad, end = vocabulary - 1, vocabulary - 2
+    return {
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": end,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+    }
+
+
+def generation_of(settings: TransformerSettings, vocabulary: int) -> dict[str, Any]:
+    """How ``generate`` writes: a beam of 5, and never the padding."""
+    return {
+        **specials(vocabulary),
+        "bad_words_ids": [[vocabulary - 1]],
+        "renormalize_logits": True,
+        "num_beams": 5,
+        "early_stopping": False,
+        "max_length": 2 * settings.length,
+    }
+
+
+def rows(settings: TransformerSettings) -> list[Row]:
+    """What stands where, once `arranged`."""
+    found: list[Row] = []
+    if settings.tie:
+        found.append(Row("source.weight", ("model.shared.weight",)))
+    else:
+        found.append(Row("source.weight", ("model.encoder.embed_tokens.weight",)))
+        found.append(Row("target.weight", ("model.decoder.embed_tokens.weight",)))
+        found.append(Row("output.weight", ("lm_head.weight",)))
+    for stack, count in (
+        ("encoder", settings.layers),
+        ("decoder", settings.decoder_layers or settings.layers),
+    ):
+        if settings.norm == "pre":
+            found += linear(f"{stack}_norm", f"model.{stack}.layer_norm")
+        for i in range(count):
+            one, two = f"{stack}.{i}", f"model.{stack}.layers.{i}"
+            found += attention(f"{one}.attention", f"{two}.self_attn")
+            if stack == "decoder":
+                found += attention(f"{one}.memory_attention", f"{two}.encoder_attn")
+            found += linear(f"{one}.feedforward.work.widen", f"{two}.fc1")
+            found += linear(f"{one}.feedforward.work.narrow", f"{two}.fc2")
+            found += linear(f"{one}.feedforward.norm", f"{two}.final_layer_norm")
+    return found
+
+
+def attention(one: str, two: str) -> list[Row]:
+    """One attention and its norm."""
+    inner = [f"{two}.{part}_proj" for part in "qkv"]
+    return [
+        *linear(f"{one}.work.project", *inner),
+        *linear(f"{one}.work.output", f"{two}.out_proj"),
+        *linear(f"{one}.norm", f"{two}_layer_norm"),
+    ]
+
+
+def arranged(model: Transformer, settings: TransformerSettings) -> dict[str, Tensor]:
+    """The weights, the columns of vectors between layers and the words in the layout's order."""
+    order = torch.cat([torch.arange(0, settings.width, 2), torch.arange(1, settings.width, 2)])
+    found = {}
+    for name, x in weights(model).items():
+        part = name.rsplit(".", 1)[0]
+        if part in ("source", "target", "output"):
+            x = x.roll(-1, 0)
+            if x.ndim > 1:
+                x = x[:, order]
+        elif part.endswith((".output", ".narrow")) or part.rsplit(".", 1)[-1].endswith("norm"):
+            x = x[order]  # what is written to the vectors between layers
+        elif x.ndim > 1:
+            x = x[:, order]  # what reads them
+        found[name] = x
+    return found
+
+
+def renumbered(tokenizer: Tokenizer) -> Any:
+    """regard's tokenizer without the padding in front; the end and the padding come last.
+
+    Errors: the vocabulary has a word that is written as one of those two.
+    """
+    import tokenizers
+
+    for name in (END, PAD):
+        if name in tokenizer.vocabulary:
+            raise RegardError(f"{name!r} is a word of the vocabulary, where the layout has a sign")
+    content = with_decoder(json.loads(tokenizer.to_bytes()), tokenizer.kind)
+    inner, pad = content["model"], tokenizer.vocabulary[0]
+    if inner["type"] == "Unigram":
+        inner["vocab"], inner["unk_id"] = inner["vocab"][1:], inner["unk_id"] - 1
+    else:
+        inner["vocab"] = {word: i - 1 for word, i in inner["vocab"].items() if word != pad}
+    made = tokenizers.Tokenizer.from_str(json.dumps(content))
+    made.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in (END, PAD)])
+    return made

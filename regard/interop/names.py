@@ -1,0 +1,57 @@
+"""One model's weights under two sets of names: what stands where, in both directions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of our tensors, and the tensors of theirs that it is made of, row upon row.
+
+    ``turned``: theirs are the other way about (rows are columns). ``sizes``: how many of our rows
+    belong to each of theirs; by default as many to each. ``optional``: may be missing there.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    turned: bool = False
+    optional: bool = False
+    sizes: tuple[int, ...] | None = None
+
+
+def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """Our tensors, of theirs, in float32. Errors: one is missing that is not optional."""
+    found = {}
+    for row in rows:
+        missing = [name for name in row.theirs if name not in theirs]
+        if missing and row.optional:
+            continue
+        if missing:
+            raise RegardError(f"{source} has no tensor {missing[0]}: it is of another model")
+        parts = [theirs[name].float() for name in row.theirs]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        found[row.ours] = whole.T.contiguous() if row.turned else whole.clone()
+    return found
+
+
+def give(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors, of ours."""
+    found: dict[str, Tensor] = {}
+    for row in rows:
+        whole = ours[row.ours].T if row.turned else ours[row.ours]
+        each = row.sizes or [len(whole) // len(row.theirs)] * len(row.theirs)
+        found.update(zip(row.theirs, whole.split(list(each)), strict=True))
+    return found
+
+
+def linear(ours: str, *theirs: str, bias: bool = True, turned: bool = False) -> list[Row]:
+    """A linear map: its weight, and its bias."""
+    rows = [Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), turned)]
+    if bias:
+        rows.append(Row(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)))
+    return rows

@@ -1,0 +1,109 @@
+"""Going on with texts by models that came from Hugging Face, whose token 0 may be a word."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.batches import pad
+from regard.decoding import Limits, Writer, Written, greedy, sample
+from regard.decoding.stepwise import Writing
+from regard.errors import RegardError
+from regard.interop.huggingface import Loaded
+
+
+class Shifted:
+    """A writer whose words are asked and told by numbers one up, so that 0 is free to begin a text.
+
+    regard's searches write no 0, the symbol of the beginning and the padding; GPT-2's 0 is "!".
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    @property
+    def training(self) -> bool:
+        """Whether the writer is in training mode."""
+        return self.writer.training
+
+    def eval(self) -> object:
+        """Go into evaluation mode."""
+        return self.writer.eval()
+
+    def train(self, mode: bool = True) -> object:
+        """Go into training mode, or out of it."""
+        return self.writer.train(mode)
+
+    def start(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> Writing:
+        """Read the beginnings, their numbers one up."""
+        return _ShiftedWriting(self.writer.start((source - 1).clamp(min=0), source_lengths))
+
+
+class _ShiftedWriting:
+    def __init__(self, inner: Writing) -> None:
+        self.inner = inner
+
+    def step(
+        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
+    ) -> Float[Tensor, "batch rows vocabulary"]:
+        return F.pad(self.inner.step((tokens - 1).clamp(min=0), parents), (1, 0))
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        self.inner.keep(rows)
+
+
+class Pretrained:
+    """A GPT or a T5 that was loaded, ready to write.
+
+    ``writer``, for `regard.decoding`, takes and tells numbers ``shift`` above the model's own, and
+    ends a text by ``end``, which is shifted too. Errors: a BERT, which does not write.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        if loaded.kind == "bert":
+            raise RegardError("BERT says what stands at a place and writes no text; take its "
+                              "to_logits")  # fmt: skip
+        self.loaded = loaded
+        model = cast(Writer, loaded.model)
+        self.shift = int(loaded.kind == "gpt")
+        self.writer = cast(Writer, Shifted(model)) if self.shift else model
+        self.end = special(loaded.config, "eos_token_id") + self.shift
+
+    def go_on(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        most: int = 50,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[list[int]]:
+        """What follows each text of token numbers (T5: what it writes for it), ``most`` at most.
+
+        The likeliest each time at temperature 0, else drawn as `regard.decoding.sample` does. A
+        text without tokens is begun by the config's first token. Errors: those of `sample`.
+        """
+        begun = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
+        source, lengths = pad([torch.tensor(ids).numpy() + self.shift for ids in begun])
+        asked = (self.writer, source, lengths)
+        limits = Limits(ratio=0.0, more=most, longest=most)
+        found: list[Written]
+        if temperature:
+            how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+            found = sample(*asked, end=self.end, limits=limits, seed=seed, **how)
+        else:
+            found = greedy(*asked, end=self.end, limits=limits)
+        return [[token - self.shift for token in text.tokens] for text in found]
+
+
+def special(config: dict[str, Any], name: str) -> int:
+    """A special token's number, by its name in a config; the last of all if it has none."""
+    found = config.get(name)
+    found = found[0] if isinstance(found, list) and found else found
+    return int(config["vocab_size"]) - 1 if found is None or isinstance(found, list) else int(found)

@@ -1,0 +1,149 @@
+"""Tokenizers as Hugging Face's folders hold them, read and written by `tokenizers`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.tokenizers import FILE_LIMIT, Tokenizer
+from regard.errors import RegardError
+
+JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
+SETTINGS = "tokenizer_config.json"
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The ``tokenizers.Tokenizer`` of a folder, or None where it holds none.
+
+    ``tokenizer.json``; or GPT-2's ``vocab.json`` with ``merges.txt``; or BERT's ``vocab.txt``.
+    Errors: damaged files, a ``spiece.model`` alone.
+    """
+    import tokenizers
+
+    try:
+        if (folder / JSON).exists():
+            return tokenizers.Tokenizer.from_str(text_of(folder / JSON))
+        if (folder / TABLE).exists() and (folder / MERGES).exists():
+            return byte_pairs(folder)
+        if (folder / LIST).exists():
+            return word_pieces(folder)
+    except RegardError:
+        raise
+    except Exception as error:  # `tokenizers` raises the base class
+        raise RegardError(f"{folder} holds no sound tokenizer: {error}") from None
+    if models := sorted(path.name for path in folder.glob("*.model")):
+        raise RegardError(
+            f"{folder} holds its tokenizer as {models[0]}, which regard does not read; "
+            "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers writes "
+            f"a {JSON} beside it"
+        )
+    return None
+
+
+def text_of(path: Path) -> str:
+    """A UTF-8 file of reasonable size."""
+    if path.stat().st_size > FILE_LIMIT:
+        raise RegardError(f"{path} is larger than {FILE_LIMIT:,} bytes")
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise RegardError(f"{path} is not UTF-8") from None
+
+
+def byte_pairs(folder: Path) -> Any:
+    """GPT-2's: byte pairs, merged in the order of the file's lines. Radford et al. 2019, 2.2."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    vocabulary = json.loads(text_of(folder / TABLE))
+    lines = text_of(folder / MERGES).splitlines()
+    pairs: list[tuple[str, str]] = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#version"):
+            continue
+        first, space, second = line.partition(" ")
+        if not space or " " in second:
+            raise RegardError(f"{folder / MERGES}:{number}: is no pair of pieces: {line!r:.60}")
+        pairs.append((first, second))
+    made = Tokenizer(models.BPE(vocabulary, pairs))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
+def word_pieces(folder: Path) -> Any:
+    """BERT's: the longest pieces from the left, a line each. Devlin et al. 2019, section 3."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    words = text_of(folder / LIST).splitlines()
+    ids = {word: number for number, word in enumerate(words)}
+    settings: dict[str, Any] = {}
+    if (folder / SETTINGS).exists():
+        settings = json.loads(text_of(folder / SETTINGS))
+    made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
+    lower = bool(settings.get("do_lower_case", True))
+    made.normalizer = normalizers.BertNormalizer(
+        lowercase=lower,
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        strip_accents=settings.get("strip_accents"),
+    )
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    special = [word for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if word in ids]
+    made.add_special_tokens(special)
+    return framed(made, "[CLS]", "[SEP]", ids) if {"[CLS]", "[SEP]"} <= ids.keys() else made
+
+
+def tokenizer_files(
+    inner: Any, *, length: int, roles: dict[str, str] | None = None
+) -> dict[str, bytes]:
+    """``tokenizer.json`` and what tells transformers how to read it.
+
+    ``roles``: which token is the "pad_token", the "eos_token", ….
+    """
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": length,
+        "clean_up_tokenization_spaces": False,
+        **(roles or {}),
+    }
+    return {
+        JSON: str(inner.to_str(pretty=True)).encode(),
+        SETTINGS: (json.dumps(settings, ensure_ascii=False, indent=2) + "\n").encode(),
+    }
+
+
+def with_ends(tokenizer: Tokenizer, names: Sequence[str]) -> Any:
+    """regard's tokenizer with tokens after its last, as a run numbers them: the end, the mask, ….
+
+    They are added tokens and stand in no text: where the vocabulary has one already, it is a word.
+    """
+    import tokenizers
+
+    if clash := sorted(set(names) & set(tokenizer.vocabulary)):
+        raise RegardError(f"{clash[0]!r} is a word of the vocabulary already")
+    content = json.loads(tokenizer.to_bytes())
+    made = tokenizers.Tokenizer.from_str(json.dumps(with_decoder(content, tokenizer.kind)))
+    made.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])
+    return made
+
+
+def with_decoder(content: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Characters go side by side again; words have spaces between them, as without a decoder."""
+    if kind == "characters":
+        content["decoder"] = {"type": "Fuse"}
+    return content
+
+
+def framed(inner: Any, first: str, last: str, ids: dict[str, int]) -> Any:
+    """The same tokenizer, which puts one symbol before a text and one behind it, and between two.
+
+    Devlin et al. 2019, figure 2: [CLS] one [SEP] two [SEP].
+    """
+    from tokenizers import processors
+
+    inner.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B:1 {last}:1",
+        special_tokens=[(first, ids[first]), (last, ids[last])],
+    )
+    return inner

@@ -1,0 +1,170 @@
+"""Runs of every kind, exported by the command, and loaded by the programs that they are for."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from regard import runs
+from regard.cli.main import main
+from regard.data.batches import pad
+from tests.interop.tiny import transformers
+
+SMALL = ["width=16", "heads=2", "layers=1", "feedforward=16", "steps=6", "threads=1", "seed=3",
+         "precision=fp32"]  # fmt: skip
+TEXTS = ["length=24", "examples=60", "batch_tokens=240", "data=pydoc"]
+RUNS = {
+    "gpt": ("language-modeling", "gpt", [*TEXTS, "tokenizer=bpe", "vocabulary=300"]),
+    "bert": ("masked-modeling", "bert", TEXTS),
+    "t5": ("span-corruption", "t5", [*TEXTS, "tokenizer=unigram", "vocabulary=400"]),
+    "pre": ("reverse", "transformer", ["letters=2", "examples=300", "judged=5"]),
+    "post": ("reverse", "transformer", ["letters=2", "examples=300", "judged=5", "norm=post"]),
+    "gru": ("reverse", "lab-6", ["letters=2", "examples=300", "judged=5"]),
+    "rotary": ("language-modeling", "gpt", [*TEXTS, "position=rotary"]),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A complete run by its name, trained once."""
+    folder, done = tmp_path_factory.mktemp("runs"), {}
+
+    def run(name):
+        if name not in done:
+            task, model, more = RUNS[name]
+            small = [*SMALL[4:], "width=16", "hidden=16"] if name == "gru" else SMALL
+            done[name] = runs.open_or_start(folder / name, task, model, [*small, *more])
+            for _ in done[name].train():
+                pass
+        return done[name]
+
+    return run
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """The command line in this process: its exit code, stdout and stderr."""
+
+    def call(*words):
+        monkeypatch.setattr("sys.argv", ["regard", *map(str, words)])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def exported(command, run, to, folder, *more):
+    status, out, err = command("export", run.folder.path, "--to", to, "--out", folder, *more)
+    assert (status, err) == (0, "")
+    assert "load it with " in out
+    return folder
+
+
+def ids_of(run, texts):
+    return pad([run.task.tokenizer.encode([text])[0] for text in texts])
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "t5"])
+def test_pretrained_models_say_the_same_there(name, made, command, tmp_path):
+    run = made(name)
+    folder = exported(command, run, "huggingface", tmp_path / name)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    kinds = {"gpt": transformers.AutoModelForCausalLM, "t5": transformers.AutoModelForSeq2SeqLM,
+             "bert": transformers.AutoModelForPreTraining}  # fmt: skip
+    there, text = kinds[name].from_pretrained(folder).eval(), "Return it."
+    own = [i for i in words(text).input_ids if i < len(run.task.tokenizer)]
+    assert own == run.task.tokenizer.encode([text])[0]
+    tokens, model = torch.tensor([words(text).input_ids]), run.network
+    with torch.no_grad():
+        if name == "gpt":
+            gap = there(tokens).logits - model.to_logits(model(tokens))
+        elif name == "bert":
+            marks = run.task.marks
+            assert tokens[0, 0] == marks.classify
+            assert tokens[0, -1] == marks.separator
+            assert words.mask_token_id == marks.mask
+            gap = there(tokens).prediction_logits - model.to_logits(model(tokens))
+        else:
+            assert words.convert_tokens_to_ids("<extra_id_1>") == run.task.marks.sentinel(1)
+            given, lengths = torch.tensor([[0, 5, 9]]), torch.tensor([tokens.shape[1]])
+            said = there(input_ids=tokens, decoder_input_ids=given).logits
+            gap = said - model.to_logits(model(tokens, lengths, given))
+    assert gap.abs().max() < 1e-5
+    card = (folder / "README.md").read_text()
+    assert f"# {name} on {run.config.task}" in card
+    assert "| data | pydoc |" in card
+    assert "data\\_dir" not in card
+
+
+@pytest.mark.parametrize(("name", "to"), [("pre", "huggingface"), ("post", "marian")])
+def test_translators_write_the_same_there(name, to, made, command, tmp_path):
+    run = made(name)
+    folder = exported(command, run, to, tmp_path / name)
+    there = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = ["ABC", "QQZ"]
+    asked = words(texts, return_tensors="pt")
+    source, lengths = ids_of(run, texts)
+    assert torch.equal(asked.input_ids, source - 1)
+    count = len(run.task.tokenizer) + 1
+    target = torch.randint(1, count, (2, 4))
+    target[:, 0] = 0
+    with torch.no_grad():
+        said = there(**asked, decoder_input_ids=(target - 1) % count).logits.roll(1, -1)
+        gap = said - run.network.to_logits(run.network(source, lengths, target))
+    assert gap.abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["pre", "post"])
+def test_ctranslate2_writes_the_same(name, made, command, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    run = made(name)
+    folder = exported(command, run, "ctranslate2", tmp_path / name)
+    there = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    texts = ["ABC", "QQZ", "M"]
+    pieces = [[names[i] for i in ids] for ids in run.task.tokenizer.encode(texts)]
+    likely = run.best(texts, 1)
+    said = run.task.tokenizer.encode([best.text for (best,) in likely])
+    scored = there.score_batch(pieces, [[names[i] for i in ids] for ids in said])
+    for (best,), score in zip(likely, scored, strict=True):
+        if best.ended:
+            assert sum(score.log_probs) == pytest.approx(best.log_probability, abs=1e-4)
+    eight = exported(command, run, "ctranslate2", tmp_path / "8", "--quantization", "int8")
+    assert (eight / "model.bin").stat().st_size < (folder / "model.bin").stat().st_size
+
+
+def test_what_is_told(made, command, tmp_path):
+    run, call = made("gpt"), partial(command, "export", made("gpt").folder.path, "--out")
+    status, out, _ = call(tmp_path / "x", "--to", "huggingface", "--json")
+    told = json.loads(out)
+    assert (status, told["to"]) == (0, "huggingface")
+    assert told["bytes"] == sum(x.stat().st_size for x in (tmp_path / "x").iterdir())
+    for words, says in (
+        ((tmp_path / "x", "--to", "huggingface"), "x is there already; give another folder"),
+        ((tmp_path / "y", "--to", "marian"), "is no Transformer that writes: Marian's layout"),
+        ((tmp_path / "y", "--to", "ctranslate2"), "is no Transformer that writes"),
+        ((tmp_path / "y", "--to", "huggingface", "--quantization", "int8"), "is CTranslate2's"),
+    ):
+        status, out, err = call(*words)
+        assert (status, out) == (2, "")
+        assert says in " ".join(err.split())
+        assert not (tmp_path / "y").exists()
+    for name, to, says in (
+        ("rotary", "huggingface", "GPT-2 has no place for position=rotary"),
+        ("gru", "huggingface", "is no model that Hugging Face has a layout for"),
+        ("gru", "marian", "is no Transformer that writes"),
+        ("pre", "marian", "Marian has no place for norm=pre; it takes norm=post"),
+    ):
+        words = ("export", made(name).folder.path, "--to", to, "--out", tmp_path / "y")
+        status, out, err = command(*words)
+        assert (status, out) == (2, "")
+        assert says in " ".join(err.split())
+    assert run.complete

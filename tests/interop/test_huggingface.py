@@ -1,0 +1,253 @@
+"""GPT-2, BERT and T5 from Hugging Face's folders and back: the same logits and attentions."""
+
+import json
+import os
+import shutil
+
+import pytest
+import safetensors.torch
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from regard.attention.positions import t5_bucket
+from regard.errors import RegardError
+from regard.interop.card import Card
+from regard.interop.huggingface import LAYOUTS, load, put, save
+from regard.interop.names import give, take
+from regard.models.bert import BERT
+from regard.models.gpt import GPT
+from regard.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.models.t5 import T5
+from regard.training.checkpoints import weights
+from tests.interop.tiny import CLASSES, furthest, random_config, random_model
+
+CONFIGS = int(os.environ.get("REGARD_PARITY_CONFIGS", "10"))  # of each kind
+#: What stands twice in a model's state, and once in its file.
+TIED = {
+    "gpt2": lambda config: {"lm_head.weight"} if config["tie_word_embeddings"] else set(),
+    "bert": lambda config: {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
+    "t5": lambda config: {"lm_head.weight", "encoder.embed_tokens.weight",
+                          "decoder.embed_tokens.weight"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("seed", range(CONFIGS))
+def test_the_same_numbers_in_both_directions(kind, seed):
+    """A random config, its weights turned into ours and back into another model of theirs."""
+    theirs = random_model(kind, seed)
+    config, layout = theirs.config.to_dict(), LAYOUTS[kind]
+    state = {name: x for name, x in theirs.state_dict().items() if name not in TIED[kind](config)}
+    settings = layout.settings_of(config, state)
+    ours = layout.build(settings, config["vocab_size"]).eval()
+    rows = layout.rows(settings)
+    assert not put(ours, take(rows, layout.tidy(config, state), "theirs"), "theirs")
+    assert max(furthest(kind, theirs, ours, seed)) < 1e-5
+    written = layout.config_of(settings, config["vocab_size"])
+    again = CLASSES[kind](type(theirs.config)(**written, attn_implementation="eager")).eval()
+    left = again.load_state_dict(give(rows, weights(ours)), strict=False)
+    assert not left.unexpected_keys
+    assert max(furthest(kind, again, ours, seed)) < 1e-5
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("seed", range(3))
+def test_there_and_back_by_folders(kind, seed, tmp_path):
+    """Loaded from what transformers saved, and saved so that transformers loads it again."""
+    theirs = random_model(kind, seed)
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = load(tmp_path / "theirs")
+    assert not loaded.drawn
+    assert max(furthest(kind, theirs, loaded.model, seed)) < 1e-5
+    save(loaded.model, loaded.settings, tmp_path / "ours")
+    again = CLASSES[kind].from_pretrained(tmp_path / "ours", attn_implementation="eager").eval()
+    assert max(furthest(kind, again, loaded.model, seed)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "architecture"),
+    [
+        (GPT, GPTSettings(width=12, layers=2, heads=3, feedforward=8, length=9), "gpt2"),
+        (BERT, BERTSettings(width=12, layers=2, heads=3, feedforward=8, length=15), "bert"),
+        (T5, T5Settings(width=12, layers=2, heads=3, feedforward=8), "t5"),
+        (T5, T5Settings(width=12, heads=3, layers=1, decoder_layers=2, tie=True), "t5"),
+    ],
+)
+def test_models_made_here_go_there(model, settings, architecture, tmp_path):
+    made = model(settings, 17).eval()
+    with torch.no_grad():
+        for x in made.parameters():
+            x.add_(torch.randn_like(x), alpha=0.2)
+    save(made, settings, tmp_path / "there", card=Card("Mine", {"texts": "a|b"}))
+    there = CLASSES[architecture].from_pretrained(tmp_path / "there", attn_implementation="eager")
+    if architecture == "gpt2":
+        tokens = torch.randint(1, 17, (2, 9))
+        with torch.no_grad():
+            gap = (made.to_logits(made(tokens)) - there.eval()(tokens).logits).abs().max()
+        assert gap < 1e-5
+    else:
+        assert max(furthest(architecture, there.eval(), made, 1)) < 1e-5
+    card = (tmp_path / "there" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert "| texts | a\\|b |" in card
+    assert {x.name for x in (tmp_path / "there").iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "MANIFEST.json"}  # fmt: skip
+
+
+def test_a_body_alone_has_its_heads_drawn(tmp_path):
+    bert = transformers.BertModel(random_config("bert", 1))
+    bert.save_pretrained(tmp_path / "bert")
+    loaded = load(tmp_path / "bert")
+    assert set(loaded.drawn) == {"head.weight", "head.bias", "head_norm.weight", "head_norm.bias",
+                                 "head_bias", "follows.weight", "follows.bias"}  # fmt: skip
+    gpt = transformers.GPT2Model(random_config("gpt2", 5))
+    assert not gpt.config.tie_word_embeddings
+    gpt.save_pretrained(tmp_path / "gpt")
+    tokens, loaded = torch.randint(0, 10, (2, 5)), load(tmp_path / "gpt")
+    assert loaded.drawn == ("output.weight",)
+    with torch.no_grad():
+        expected = gpt.eval()(tokens).last_hidden_state
+        assert torch.allclose(loaded.model(tokens), expected, atol=1e-6)
+
+
+def test_old_names_of_norms_half_precision_and_shards(tmp_path):
+    """As files on the hub are: gamma and beta, float16, several files with an index."""
+    theirs = random_model("bert", 3)
+    theirs.half().save_pretrained(tmp_path / "bert", max_shard_size="3KB")
+    folder = tmp_path / "bert"
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    assert len(set(index["weight_map"].values())) > 1
+    for shard in set(index["weight_map"].values()):
+        tensors = safetensors.torch.load_file(folder / shard)
+        old = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): x
+            for name, x in tensors.items()
+        }
+        safetensors.torch.save_file(old, folder / shard)
+    loaded = load(folder)
+    assert loaded.model.head.weight.dtype == torch.float32
+    assert max(furthest("bert", theirs.float(), loaded.model, 3)) < 1e-5
+
+
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (32, 256), (8, 16), (20, 77), (4, 9)])
+@pytest.mark.parametrize("both", [True, False])
+def test_buckets_are_those_of_transformers(buckets, farthest, both):
+    """For every distance up to 4,096; they compute the logarithm in float32."""
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    apart = torch.arange(-4096, 4097)
+    theirs = T5Attention._relative_position_bucket(apart, both, buckets, farthest)
+    assert torch.equal(t5_bucket(apart, buckets, farthest, both), theirs)
+
+
+def break_config(**changes):
+    def change(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+    return change
+
+
+def pickle_instead(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def index_outside(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b"}}')
+
+
+def cut(folder):
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+def not_json(folder):
+    (folder / "config.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "says"),
+    [
+        ("gpt2", pickle_instead, "pytorch_model.bin is a pickle, which can run any code"),
+        ("gpt2", index_outside, "names '../b', which is not a file beside it"),
+        ("gpt2", cut, "model.safetensors cannot be read"),
+        ("gpt2", not_json, "config.json cannot be read"),
+        ("gpt2", lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safete"),
+        ("gpt2", break_config(model_type="llama"), "kind 'llama'; regard reads gpt2, bert, t5"),
+        ("gpt2", break_config(activation_function="tanh"), "'tanh', an activation that regard"),
+        ("gpt2", break_config(add_cross_attention=True), "attends to an encoder"),
+        ("gpt2", break_config(n_embd="x"), "is not whole"),
+        ("gpt2", break_config(n_layer=9), "has no tensor transformer.h.1.ln_1.weight"),
+        ("gpt2", break_config(vocab_size=3), "embedding.weight is"),
+        ("bert", break_config(position_embedding_type="relative_key"), "another kind, 'relative"),
+        ("bert", break_config(tie_word_embeddings=False), "other vectors"),
+        ("bert", break_config(is_decoder=True), "is a decoder"),
+        ("t5", break_config(num_heads=-1), "num_heads|heads=-1"),
+        ("t5", break_config(feed_forward_proj="tanh"), "'tanh', an activation"),
+    ],
+)
+def test_what_cannot_be_read_says_why(kind, broken, says, tmp_path):
+    seed = next(i for i in range(99) if kind != "gpt2" or random_config(kind, i).n_layer == 1)
+    random_model(kind, seed).save_pretrained(tmp_path / "x")
+    broken(tmp_path / "x")
+    with pytest.raises(RegardError, match=says):
+        load(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (GPTSettings(position="rotary"), "GPT-2 has no place for position=rotary; it takes posit"),
+        (GPTSettings(score="additive"), "score=additive; it takes score=scaled-dot or dot"),
+        (GPTSettings(normalize="sparsemax"), "normalize=sparsemax"),
+        (GPTSettings(pattern="window-4"), "pattern=window-4"),
+        (GPTSettings(key_value_heads=2), "key_value_heads=2; it takes key_value_heads=0"),
+        (GPTSettings(activation="gated-silu"), "activation=gated-silu; it takes activation=gelu"),
+        (BERTSettings(norm="pre"), "BERT has no place for norm=pre"),
+        (BERTSettings(types=0), "types=0"),
+        (T5Settings(position="alibi"), "T5 has no place for position=alibi"),
+        (T5Settings(activation="gated-gelu"), "gated-gelu-tanh: train"),
+    ],
+)
+def test_what_cannot_be_written_names_the_setting(settings, says, tmp_path):
+    kinds = {GPTSettings: GPT, BERTSettings: BERT, T5Settings: T5}
+    small = settings.model_copy(update={"width": 8, "heads": 4, "feedforward": 8, "layers": 1})
+    with pytest.raises(RegardError, match=says):
+        save(kinds[type(settings)](small, 9), small, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_where_it_is_not(tmp_path, monkeypatch):
+    with pytest.raises(RegardError, match="is no folder; give a model's folder or its name"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(RegardError, match="is no folder; give"):
+        load("../a/b")
+
+    def offline(name, **given):
+        assert set(given["allow_patterns"]) <= {"*.safetensors", "*.json", "vocab.txt",
+                                                "merges.txt"}  # fmt: skip
+        raise ConnectionError("no route\nto the hub")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
+    says = r"^openai/none is no folder here, and could not be fetched from the hub: no route$"
+    with pytest.raises(RegardError, match=says):
+        load("openai/none")
+    random_model("gpt2", 1).save_pretrained(tmp_path / "hub")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: tmp_path / "hub")
+    assert load("openai/gpt").kind == "gpt"
+
+
+def test_nothing_is_overwritten(tmp_path):
+    settings = GPTSettings(width=8, heads=2, layers=1, feedforward=8)
+    save(GPT(settings, 9), settings, tmp_path / "x")
+    before = (tmp_path / "x" / "model.safetensors").read_bytes()
+    with pytest.raises(RegardError, match="is there already"):
+        save(GPT(settings, 9), settings, tmp_path / "x")
+    assert (tmp_path / "x" / "model.safetensors").read_bytes() == before
+    shutil.rmtree(tmp_path / "x")
