@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         use,
     )
     from regard.interop.sklearn import KernelRegression
+    from regard.reports.notebook import html, look
     from regard.runs import load
     from regard.studies.compare import compare
 
@@ -39,14 +40,18 @@ __all__ = [
     "attend",
     "compare",
     "explain",
+    "html",
     "load",
+    "look",
     "use",
 ]
 
 _HOMES = {
     "KernelRegression": "regard.interop.sklearn",
     "compare": "regard.studies.compare",
+    "html": "regard.reports.notebook",
     "load": "regard.runs",
+    "look": "regard.reports.notebook",
 }
 
 

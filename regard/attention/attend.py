@@ -48,6 +48,11 @@ class Attended:
         # Tensors made under inference_mode keep no version.
         self._sources = [(x, x._version) for x in sources if not x.is_inference()]
 
+    def _repr_html_(self) -> str:
+        import regard
+
+        return regard.html(self)
+
     @property
     def weights(self) -> Float[Tensor, "*batch queries keys"]:
         """The weights of each query, per head, before dropout, differentiable.

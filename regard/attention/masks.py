@@ -112,6 +112,11 @@ class Mask:
     def __invert__(self) -> Mask:
         return _Inverse(self)
 
+    def _repr_html_(self) -> str:
+        import regard
+
+        return regard.html(self)
+
 
 class _OverHeads(Mask):
     def __init__(self, inner: Mask) -> None:

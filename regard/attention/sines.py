@@ -60,3 +60,8 @@ class Sinusoidal(nn.Module):
             size = max(n, 2 * len(self.table))
             self.table = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
         return x + self.table[:n]
+
+    def _repr_html_(self) -> str:
+        import regard
+
+        return regard.html(self)

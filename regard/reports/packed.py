@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import adaptive_max_pool2d
 
 from regard.analysis.heads import habits
 from regard.analysis.maps import rollout
@@ -19,6 +21,7 @@ from regard.runs import Looked
 
 Weights = NDArray[np.floating]
 
+EVEN = 4.0  # times an even share that has the full colour at least
 THUMB = 48  # cells of a thumbnail's side, at most
 SMALL = 400_000  # weights of all layers together up to which all of them travel at once
 TOPS = (32, 16, 12, 8, 4)  # of a query's strongest keys, how many are tried where all are too many
@@ -30,8 +33,6 @@ def with_rollout(layers: Sequence[Looked], residual: float = 0.5) -> list[Looked
     same = [x for x in layers if x.asking is None and x.weights.shape[1] == x.weights.shape[2] > 1]
     if len(same) < 2 or len({x.weights.shape[1] for x in same}) > 1:
         return list(layers)
-    import torch
-
     together = rollout([torch.from_numpy(np.asarray(x.weights)) for x in same], residual)
     return [*layers, Looked(ROLLOUT, same[0].tokens, together.numpy()[None])]
 
@@ -81,12 +82,16 @@ def strongest(weights: Weights, top: int) -> bytes:
 
 
 def thumbnail(weights: Weights) -> NDArray[np.uint8]:
-    """A head (queries, keys) in at most 48 × 48 cells: the root of each one's largest weight."""
+    """A head (queries, keys) in at most 48 × 48 cells: the root of each one's largest weight.
+
+    Full is the largest of all, or four times an even share, so that a broad head looks pale.
+    """
     rows, columns = weights.shape
-    starts = [np.arange(min(size, THUMB)) * size // min(size, THUMB) for size in (rows, columns)]
-    cells = np.maximum.reduceat(np.maximum.reduceat(weights, starts[0], 0), starts[1], 1)
-    most = float(cells.max(initial=0)) or 1.0
-    return np.asarray(np.rint(255 * np.sqrt(np.clip(cells / most, 0, 1))), dtype=np.uint8)
+    table = torch.from_numpy(np.ascontiguousarray(weights, dtype=np.float32))
+    size = (min(rows, THUMB), min(columns, THUMB))
+    cells = adaptive_max_pool2d(table[None], size)[0].numpy()
+    full = max(float(cells.max(initial=0)), EVEN / columns)
+    return np.asarray(np.rint(255 * np.sqrt(np.clip(cells / full, 0, 1))), dtype=np.uint8)
 
 
 def _described(layers: Sequence[Looked]) -> dict[str, Any]:

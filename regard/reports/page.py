@@ -2,22 +2,41 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from regard.reports.markup import Html, tag
 
 LIMIT = 5_000_000  # bytes of a report
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (async function|function|class|const) (\w+)", re.MULTILINE)
 
 
-def page(title: str, body: Sequence[Html]) -> str:
-    """A whole page. Its policy lets nothing load and runs only the script that is hashed here."""
+def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None = None) -> str:
+    """A whole page. Its policy lets nothing load and runs only the script that is hashed here.
+
+    With ``stored`` = {"title", "looks"}, looks as `packed.pack_below` makes them, the element with
+    the id ``looks`` becomes the explorer's view of heads.
+    """
     style, script = static("report.css"), static("report.js")
+    data = []
+    if stored is not None:
+        style, script = style + static("explorer.css"), script + bundle("stored.js")
+        content = json.dumps(stored, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        content = content.encode(errors="replace").decode()
+        for sign in "<>&\u2028\u2029":  # no text ends the element or opens another
+            content = content.replace(sign, f"\\u{ord(sign):04x}")
+        data.append(tag("script", Html(content), type="application/json", id="stored"))
     policy = (
         f"default-src 'none'; style-src '{fingerprint(style)}'; "
         f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'"
     )
+    if stored is not None:
+        policy += "; img-src data: blob:"  # figures that are taken along as pictures
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -28,8 +47,34 @@ def page(title: str, body: Sequence[Html]) -> str:
         tag("title", title),
         tag("style", Html(style)),
     )
-    content = tag("body", tag("main", *body), tag("script", Html(script)))
+    look = "explorer" if stored is not None else None
+    content = tag("body", tag("main", *body), *data, tag("script", Html(script)), class_=look)
     return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+
+
+@cache
+def bundle(entry: str) -> str:
+    """A module of the page and those that it imports as one plain script, each in its own scope.
+
+    The modules keep to two forms: ``import { a, b } from "./x.js";`` and ``export`` before a
+    function, a class or a constant.
+    """
+    parts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in parts:
+            return
+        source = static(name)
+        for _, other in IMPORT.findall(source):
+            add(other)
+        source = IMPORT.sub(lambda m: f"const {{{m[1]}}} = modules[{m[2]!r}];", source)
+        names = EXPORT.findall(source)
+        body = EXPORT.sub(lambda m: m[0].removeprefix("export "), source)
+        given = ", ".join(own for _, own in names)
+        parts[name] = f"modules[{name!r}] = (() => {{\n{body}\nreturn {{{given}}};\n}})();"
+
+    add(entry)
+    return "\n(() => {\nconst modules = {};\n" + "\n".join(parts.values()) + "\n})();\n"
 
 
 @cache

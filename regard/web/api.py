@@ -161,7 +161,7 @@ def create_app(shelf: Shelf, limits: Limits | None = None, hosts: Collection[str
     _add_runs(app, api)
     _add_questions(app, api)
     add_page(app)
-    return Guard(app, limits, api.metrics, hosts)
+    return Guard(app, limits, api.metrics, hosts, api.queue.full)
 
 
 def _add_runs(app: FastAPI, api: Api) -> None:
@@ -173,6 +173,10 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     @app.get("/comparison", summary="What a comparison found")
     async def comparison(name: Annotated[str, Query(max_length=4096)]) -> Any:
         return answered(await asyncio.to_thread(api.shelf.comparison, name))
+
+    @app.get("/examples", summary="A few texts of a run's test split")
+    async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
+        return answered({"run": run, "texts": await asyncio.to_thread(api.shelf.examples, run)})
 
     @app.get("/disagreements", summary="Test texts that one of two runs gets right")
     async def disagreements(

@@ -33,6 +33,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+QUESTIONS = ("/predict", "/translate", "/generate", "/attention", "/look", "/matrix")
 SLOW = 10.0  # seconds that a request's body may take
 
 
@@ -40,11 +41,16 @@ class Guard:
     """Refuses what the server does not take, counts what comes, and signs every answer."""
 
     def __init__(
-        self, app: App, limits: Limits, metrics: Metrics, hosts: Collection[str] = LOCAL
+        self,
+        app: App,
+        limits: Limits,
+        metrics: Metrics,
+        hosts: Collection[str] = LOCAL,
+        full: Callable[[], RefusedError | None] = lambda: None,
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.hosts = {host.lower() for host in hosts}
-        self.open = 0
+        self.open, self.full = 0, full
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,6 +77,8 @@ class Guard:
         self.open += 1
         try:
             self._check(scope)
+            if scope["method"] == "POST" and (refused := self.full()):
+                raise refused  # before anything is read: refusing must cost next to nothing
             await self.app(scope, _bounded(receive, scope, self.limits.body), signed)
         except RefusedError as refused:
             if status == 0:
@@ -79,6 +87,8 @@ class Guard:
             self.open -= 1
             route = scope.get("route")
             path = getattr(route, "path", "") if status != 404 else ""
+            if not path and scope["path"] in QUESTIONS:
+                path = scope["path"]
             self.metrics.add(path or "other", status or 499, time.monotonic() - begun)
 
     def _check(self, scope: Message) -> None:

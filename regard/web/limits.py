@@ -18,7 +18,7 @@ class Limits(Settings):
     """
 
     queue: int = Field(default=64, ge=1, le=100_000)
-    deadline: float = Field(default=20.0, gt=0, le=3600)
+    deadline: float = Field(default=30.0, gt=0, le=3600)
     body: int = Field(default=1_000_000, ge=1_000, le=1_000_000_000)
     texts: int = Field(default=256, ge=1, le=100_000)
     tokens: int = Field(default=4_096, ge=1, le=1_000_000)

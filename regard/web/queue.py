@@ -57,17 +57,27 @@ class Queue:
         with self._change:
             return len(self._line) + len(self._at_work)
 
+    def full(self) -> RefusedError | None:
+        """The refusal of a request that would find no place, if it would not."""
+        with self._change:
+            return self._full()
+
+    def _full(self) -> RefusedError | None:
+        taken = len(self._line) + len(self._at_work)
+        if taken < self.limits.queue and self._open:
+            return None
+        wait = max(1, math.ceil(self._pace * taken))
+        return RefusedError(
+            503,
+            f"queue: {self.limits.queue} requests wait already; ask again in {wait} s",
+            {"Retry-After": str(wait)},
+        )
+
     def put(self, job: Job) -> Job:
         """Take a place. Errors: 503 with the seconds until one is likely to be free."""
         with self._change:
-            taken = len(self._line) + len(self._at_work)
-            if taken >= self.limits.queue or not self._open:
-                wait = max(1, math.ceil(self._pace * taken))
-                raise RefusedError(
-                    503,
-                    f"queue: {self.limits.queue} requests wait already; ask again in {wait} s",
-                    {"Retry-After": str(wait)},
-                )
+            if full := self._full():
+                raise full
             job.deadline = time.monotonic() + self.limits.deadline
             self._line.append(job)
             self._change.notify()

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import sys
 from collections.abc import Callable, Collection
 from types import FrameType
 
@@ -12,6 +13,8 @@ from regard.web.api import create_app
 from regard.web.guard import LOCAL
 from regard.web.limits import Limits
 from regard.web.shelf import Shelf
+
+TURN = 0.0002  # seconds after which a thread lets another one run
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -58,6 +61,8 @@ def serve(
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(0)
 
+    # The models' thread computes; the one that listens must not wait 5 ms for each of its turns.
+    sys.setswitchinterval(TURN)
     before = signal.signal(signal.SIGTERM, end)  # what uvicorn raises again once it has ended
     try:
         ready()

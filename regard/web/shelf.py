@@ -5,17 +5,23 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.runs.config import CONFIG
+from regard.web.pretrained import is_pretrained
+from regard.web.pretrained import told as pretrained
 from regard.web.subject import Open, Subject, opened
 
 MOST = 500  # runs that are found below the folders named
 DEEP = 5  # folders below one that is named
 COMPARISON = "comparison.json"
+LOOKED = 2_000  # rows of predictions that are read for examples
+SHORT = 280  # signs of an example
+EXAMPLES = 4
 LARGEST = 20_000_000  # bytes of a comparison that is read
 
 
@@ -51,6 +57,26 @@ class Shelf:
     def listed(self) -> list[dict[str, Any]]:
         """Each run in a few plain values, read without loading a model."""
         return [_told(name, folder) for name, folder in self.runs.items()]
+
+    def examples(self, name: str) -> list[str]:
+        """A few short texts of a run's test split, each of another answer where there are several.
+
+        Of a folder without them none.
+        """
+        path = self.runs[self.check(name)] / "predictions.jsonl"
+        found: dict[str, list[str]] = {}
+        try:
+            with path.open("rb") as file:
+                for line in islice(file, LOOKED):
+                    row = json.loads(line)
+                    text, label = str(row["text"]), str(row.get("label", ""))
+                    if 0 < len(text) <= SHORT:
+                        found.setdefault(label, []).append(text)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+        several = [sorted(texts, key=len, reverse=True) for texts in found.values()]
+        turns = [text for turn in zip_longest(*several) for text in turn if text is not None]
+        return list(dict.fromkeys(turns))[:EXAMPLES]
 
     def comparison(self, name: str) -> dict[str, Any]:
         """What a comparison found, as ``regard compare --json`` says it. Errors: unreadable."""
@@ -103,6 +129,9 @@ def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int)
         if (folder / MANIFEST).exists() and len(runs) < MOST:
             runs.append(folder)
         return
+    if is_pretrained(folder):
+        runs.append(folder)
+        return
     if (folder / COMPARISON).exists():
         comparisons.append(folder)
     if depth:
@@ -125,8 +154,11 @@ def _name(path: Path, base: Path) -> str:
 
 def _told(name: str, folder: Path) -> dict[str, Any]:
     from regard.runs.config import Config
+    from regard.tasks import TASKS
 
     try:
+        if is_pretrained(folder):
+            return pretrained(name, folder)
         config, environment = Config.read(folder), _json(folder / "env.json")
     except RegardError as error:
         return {"name": name, "error": str(error)}
@@ -137,7 +169,7 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "task": config.task,
         "model": config.model,
         "says": config.entry.says,
-        "kind": "sequences" if "labels" not in data else "classification",
+        "kind": "sequences" if TASKS[config.task].kind != "classification" else "classification",
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.entry.kind == "network" and _attends(config.model, network),

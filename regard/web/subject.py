@@ -1,5 +1,6 @@
 """What the page and the API ask of a model: `Subject`. A run is one; others can be made to be."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -8,11 +9,13 @@ import torch
 
 from regard.data.batches import pad
 from regard.decoding import Limits as Lengths
-from regard.decoding import Writer, Written
+from regard.decoding import Writer
 from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import begun, without
 from regard.errors import RegardError
-from regard.runs import Looked, Run, WriterRun
+from regard.runs import ClassifierRun, Looked, Run, WriterRun
+from regard.tasks.language_modeling import NextToken
+from regard.tasks.sequences import Sequences
 
 
 class Piece(NamedTuple):
@@ -64,7 +67,7 @@ class RunSubject:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
-        self.kind = "sequences" if isinstance(run, WriterRun) else "classification"
+        self.kind = "classification" if isinstance(run, ClassifierRun) else "sequences"
 
     def count(self, text: str) -> int:
         """Tokens of a text, before any is cut off; of a baseline its words."""
@@ -74,13 +77,12 @@ class RunSubject:
 
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         """An answer to each text, as plain values; of a writer with ``best`` further ones."""
-        if isinstance(self.run, WriterRun):
-            found = self.run.best(texts, best)
-            return [
-                {**answers[0].json(), **({"best": [x.json() for x in answers]} if best > 1 else {})}
-                for answers in found
-            ]
-        return [answer.json() for answer in self.run.predict(texts)]
+        if best == 1:
+            return [answer.json() for answer in self.run.predict(texts)]
+        if not isinstance(self.run, WriterRun):
+            raise RegardError(f"{self.name} gives one answer to a text; ask without best")
+        found = self.run.best(texts, best)
+        return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]
 
     def attention(self, text: str) -> list[Looked]:
         """What each attention layer looks at; of a baseline nothing."""
@@ -94,44 +96,63 @@ class RunSubject:
         return 0.0 if getattr(self.run.config.network, "block", "") == "plain" else 0.5
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
-        """What the run writes for a text, word by word.
+        """What the run writes for a text, token by token where its model does so.
 
         Each step runs for itself, so that another request may be answered between two of them.
 
         Errors: a run that labels texts; settings that `decoding.sample` does not take.
         """
-        if not isinstance(self.run, WriterRun):
+        if self.kind == "classification":
             raise RegardError(f"{self.name} labels texts and writes none; ask /predict")
         if not 0 < drawing.top_p <= 1 or drawing.top_k < 0 or drawing.temperature < 0:
             raise RegardError("temperature ≥ 0, top_k ≥ 0 and 0 < top_p ≤ 1 are what is drawn by")
-        task, model = self.run.task, self.run.network
-        source = task.encode([text])
-        if not len(source[0]):
-            return
-        lengths = Lengths(longest=min(2 * task.settings.length, drawing.most))
-        yield from _write(cast(Writer, model), source, task, lengths, drawing)
+        asked = _asked(self.run.task, text, drawing.most)
+        if asked is None:  # it fills in what is missing, all at once
+            said = self.run.predict([text])[0]
+            yield Piece(said.text, math.exp(min(said.log_probability, 0.0)), said.text)
+        elif len(asked.source[0]):
+            yield from write(cast(Writer, self.run.network), asked, drawing)
 
 
-def _write(
-    model: Writer, source: Sequence[Any], task: Any, lengths: Lengths, drawing: Drawing
-) -> Iterator[Piece]:
+class Asked(NamedTuple):
+    """What a model is given to write from, and how its tokens are read."""
+
+    source: Sequence[Any]
+    end: int
+    lengths: Lengths
+    names: Callable[[list[int]], list[str]]
+    text: Callable[[list[int]], str]
+
+
+def _asked(task: Any, text: str, most: int) -> Asked | None:
+    """Of a task that writes token by token; None of one that does not."""
+    if isinstance(task, Sequences):
+        lengths = Lengths(longest=min(2 * task.settings.length, most))
+        words, cut = task.tokenizer, task.encode([text])
+        return Asked(cut, task.end, lengths, words.tokens, words.decode)
+    if isinstance(task, NextToken):
+        room = task.settings.length // 2
+        lengths = Lengths(ratio=0.0, more=room, longest=min(room, most))
+        return Asked([task.read(text)[-room:]], task.end, lengths, task.names, task.decode)
+    return None
+
+
+def write(model: Writer, asked: Asked, drawing: Drawing) -> Iterator[Piece]:
+    """A text token by token, each step for itself."""
     with torch.no_grad():  # not around a yield, where it would be the caller's too
-        tokens, sizes = pad(source)
+        tokens, sizes = pad(asked.source)
         writing = model.start(tokens, sizes)
         places = torch.Generator().manual_seed(drawing.seed)
         last, words = begun(1), list[int]()
-    total = 0.0
-    for _ in range(int(lengths.of(sizes)[0])):
+    for _ in range(int(asked.lengths.of(sizes)[0])):
         with torch.no_grad():
-            chances = without(writing.step(last)[:, 0], task.end, False)
+            chances = without(writing.step(last)[:, 0], asked.end, False)
             last = _choose(chances, drawing, places)
             gained = float(chances[0, int(last)])
-        if int(last) == task.end:
+        if int(last) == asked.end:
             return
         words.append(int(last))
-        total += gained
-        text = task.decode(Written(tuple(words), total, total, False))
-        yield Piece(task.tokenizer.tokens(words[-1:])[0], float(torch.tensor(gained).exp()), text)
+        yield Piece(asked.names(words[-1:])[0], math.exp(gained), asked.text(words))
 
 
 def _choose(chances: torch.Tensor, drawing: Drawing, places: torch.Generator) -> torch.Tensor:
@@ -143,9 +164,15 @@ def _choose(chances: torch.Tensor, drawing: Drawing, places: torch.Generator) ->
 
 
 def opened(name: str, folder: Path) -> Subject:
-    """The run in a folder as a subject. Errors: it is not complete."""
-    from regard.runs import load
+    """The run in a folder as a subject, or the model in Hugging Face's layout.
 
+    Errors: a run that is not complete; a model that regard does not read.
+    """
+    from regard.runs import load
+    from regard.web import pretrained
+
+    if pretrained.is_pretrained(folder):
+        return pretrained.opened(name, folder)
     run = load(folder)
     if not run.complete:
         raise RegardError(f"the run {name} is not complete; train it to its end first")

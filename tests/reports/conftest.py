@@ -70,3 +70,18 @@ def made(tmp_path: Path) -> Callable[..., tuple[Made, Path]]:
         }, tmp_path  # fmt: skip
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of a tiny transformer; nobody may change it."""
+    from regard import runs
+
+    settings = [
+        "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
+        "batch_tokens=300", "threads=1", "precision=fp32",
+    ]  # fmt: skip
+    folder = tmp_path_factory.mktemp("reported") / "run"
+    for _ in runs.start(folder, "sentiment", "transformer", settings).train():
+        pass
+    return folder

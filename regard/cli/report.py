@@ -1,0 +1,36 @@
+"""``regard report``: one HTML file about a run, to keep or to send."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import emit_json, say
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts; without any, some of the test split."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file.", show_default="report.html in the run's folder")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Write what a run says to a few texts, and where every head looks, into one HTML file.
+
+    It opens anywhere, offline, and is at most 5 MB.
+
+    regard report runs/sentiment-transformer 'not a bad film at all' --out film.html
+    """
+    from regard import runs
+    from regard.cli.predict import as_utf8
+    from regard.reports.run import write_run_report
+
+    path = write_run_report(runs.load(run), [as_utf8(text) for text in texts or []], out)
+    if json:
+        emit_json({"run": str(run), "report": str(path), "bytes": path.stat().st_size})
+    else:
+        say(f"{path}: {path.stat().st_size:,} bytes, opens in any browser")

@@ -1,0 +1,89 @@
+"""The report of a run: what it says to a few texts and where it looks, in one HTML file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.durable import write_bytes
+from regard.errors import RegardError
+from regard.reports.findings import machine
+from regard.reports.markup import Html, tag
+from regard.reports.packed import pack_below, with_rollout
+from regard.reports.page import LIMIT, page
+from regard.runs import Run
+
+TEXTS = 4  # of the test split, where none are given
+FRAME = 150_000  # bytes that the page itself takes, at most
+
+
+def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = None) -> Path:
+    """Write ``report.html`` of a run and name it: in its folder, or where ``out`` says.
+
+    The texts, or some of the test split's, stand in it with every head's weights, as many as fit
+    into 5 MB. It opens anywhere, offline.
+
+    Errors: the run is not complete; more texts than fit; no room on the disk.
+    """
+    chosen = list(texts) or examples(run)
+    share = (LIMIT - FRAME) // max(len(chosen), 1)
+    looks = [look(run, text, share) for text in chosen]
+    path = out or run.folder.path / "report.html"
+    write_bytes(path, run_page(run, looks).encode("utf-8", errors="replace"))
+    return path
+
+
+def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
+    """The report as HTML."""
+    config = run.config
+    judged = run.evaluate()
+    parts = [
+        tag("p", f"regard · {config.task}", class_="over"),
+        tag("h1", f"{config.model} on {config.task}"),
+        tag("p", config.entry.says, class_="lead"),
+        tag("p", judged.line(), class_="answer"),
+        tag("h2", "What it looks at"),
+        tag("div", id="looks"),
+        tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
+        tag("h2", "To see it again"),
+        tag("pre", f"regard serve {run.folder.path.name}"),
+        *machine(run.folder.environment()),
+    ]
+    return page(f"{config.model} on {config.task}", parts, stored=stored("Text", looks))
+
+
+def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
+    """A text, the run's answer and its attention, packed into at most `limit` bytes."""
+    network = run.config.entry.kind == "network"
+    layers = run.attention(text) if network and run.tokens(text) else []
+    plain = getattr(run.config.network, "block", "") == "plain"  # nothing passes beside
+    packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
+    return {"text": text, "answer": run.predict(text).json(), **packed}
+
+
+def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What `page` stores: the looks, under a title for the choice between them."""
+    return {"title": title, "looks": list(looks)}
+
+
+def examples(run: Run) -> list[str]:
+    """A few short texts of the test split. Errors: it has none."""
+    texts = [example.text for example in run.evaluate().examples]
+    short = sorted((text for text in texts if text.strip()), key=len)
+    if not short:
+        raise RegardError(f"{run.folder.path} answered no text; give some")
+    middle = short[: max(TEXTS, len(short) // 4)]
+    return list(dict.fromkeys(middle[:: max(1, len(middle) // TEXTS)][-TEXTS:]))
+
+
+def sandboxed(html: str, height: int = 620) -> Html:
+    """A page inside another, as a notebook shows it: its script runs, and reaches nothing else."""
+    return tag(
+        "iframe",
+        "",  # so that it is closed
+        srcdoc=html,
+        sandbox="allow-scripts allow-downloads",
+        width="100%",
+        height=height,
+        frameborder=0,
+        title="regard",
+    )

@@ -1,0 +1,56 @@
+// The page: which view, what it shows, all of it in the address.
+import { ask, readState, writeState } from "./ask.js";
+import { compareView } from "./compare.js";
+import { h, shown } from "./dom.js";
+import { learnView } from "./learn.js";
+import { tryView } from "./try.js";
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+/** @type {{runs: import("./ask.js").RunRow[], comparisons: string[]}} */
+let known = { runs: [], comparisons: [] };
+
+const VIEWS = /** @type {Record<string, [string, (context: any) => Element]>} */ ({
+  try: ["Try it", (context) => tryView(context, false)],
+  heads: ["Heads", (context) => tryView(context, true)],
+  compare: ["Compare", compareView],
+  learn: ["Learn", learnView],
+});
+
+function show() {
+  const state = readState();
+  const view = state.view in VIEWS ? state.view : known.runs.length ? "try" : "learn";
+  const [title, build] = VIEWS[view];
+  document.title = `${title} · regard`;
+  writeState({ view });
+  if (!known.runs.length && view !== "learn") {
+    main.replaceChildren(h("p", { class: "empty" }, "No run is here. Train one with: regard train sentiment"));
+    return;
+  }
+  main.replaceChildren(build({ ...known, state }));
+}
+
+/** The ways to other views keep the run and the text. */
+function mark() {
+  const state = readState();
+  const kept = Object.entries(state).filter(([key]) => ["run", "text"].includes(key));
+  for (const link of document.querySelectorAll("header [data-view]")) {
+    const own = /** @type {HTMLAnchorElement} */ (link);
+    if (own.dataset.view === state.view) own.setAttribute("aria-current", "page");
+    else own.removeAttribute("aria-current");
+    own.href = `#${new URLSearchParams([["view", own.dataset.view ?? ""], ...kept])}`;
+  }
+}
+
+addEventListener("state", mark);
+try {
+  known = await ask("/runs");
+  show();
+} catch (error) {
+  main.replaceChildren(h("p", { class: "problem", role: "alert" }, `The server does not answer: ${shown(/** @type {any} */ (error).message)}`));
+}
+addEventListener("hashchange", () => {
+  show();
+  main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);

@@ -1,0 +1,190 @@
+// One head of a look, three ways: the text that lights up, the matrix, the arcs; all heads beside it.
+import { Arcs, strongestPairs } from "./arcs.js";
+import { h, num, percent, shown } from "./dom.js";
+import { legend, Matrix } from "./matrix.js";
+import { figure } from "./save.js";
+import { habitsInWords, Thumbs } from "./thumbs.js";
+import { Tokens } from "./tokens.js";
+
+/** @param {import("./packed.js").PackedLayer} layer @param {number} head −1 for the mean */
+export function headName(layer, head) {
+  if (layer.heads === 1) return layer.name;
+  return head < 0 ? `${layer.name}, mean of ${layer.heads} heads` : `${layer.name}, head ${head + 1}`;
+}
+
+const NOTES = /** @type {Record<string, string>} */ ({
+  rollout: "How much of each input word stands in each last state, if half of every layer’s state passes beside its attention (Abnar & Zuidema 2020).",
+  pool: "One learned question makes one vector of the whole text: these are the weights of its words.",
+  cross: "Rows are what was written, columns what was read: a bright cell says where the model looked while it wrote that token.",
+  self: "Each row is a word that looks; its weights over all words add up to 1.",
+});
+
+/** The layer that says most about the answer: a pool, an alignment, else the last. @param {import("./packed.js").Look} look */
+export function telling(look) {
+  const found = look.layers.findIndex((layer) => layer.kind === "pool" || layer.kind === "cross");
+  return found >= 0 ? found : look.layers.findLastIndex((layer) => layer.kind !== "rollout");
+}
+
+/**
+ * The view of heads, as the page and the reports show it.
+ * @param {import("./packed.js").Look} look
+ * @param {{layer?: number, head?: number, query?: number}} [at]
+ * @param {(at: {layer: number, head: number, query: number}) => void} [changed]
+ */
+export function headsView(look, at = {}, changed = () => {}) {
+  if (!look.layers.length) {
+    return h("p", { class: "empty" }, "This model has no attention layer: there are no weights to look at.");
+  }
+  const inside = (/** @type {number | undefined} */ n, /** @type {number} */ size) => Math.max(0, Math.min(size - 1, n ?? 0));
+  const state = { layer: inside(at.layer ?? telling(look), look.layers.length), head: 0, query: at.query ?? -1 };
+  state.head = inside(at.head, look.layers[state.layer].heads);
+  const one = h("div", { class: "one-head" });
+  const thumbs = new Thumbs(look, (layer, head) => {
+    if (layer !== state.layer && look.layers[layer].rows !== look.layers[state.layer].rows) state.query = -1;
+    Object.assign(state, { layer, head });
+    show();
+  });
+  const several = look.layers.reduce((n, layer) => n + layer.heads, 0) > 1;
+  const node = h("div", { class: several ? "heads" : "heads alone" },
+    several && h("aside", { class: "card", "aria-label": "Heads" }, h("h3", {}, "All heads"), thumbs.node), one);
+  /** @type {ReturnType<typeof headFigures> | null} */
+  let drawn = null;
+  let asked = 0;
+
+  async function show() {
+    const turn = ++asked;
+    const { layer, head } = state;
+    thumbs.mark(layer, head);
+    let found;
+    try {
+      found = await look.head(layer, head);
+    } catch (error) {
+      one.replaceChildren(h("p", { class: "fails", role: "alert" }, String(/** @type {any} */ (error).message ?? error)));
+      return;
+    }
+    if (turn !== asked) return; // another head was chosen meanwhile
+    if (!drawn?.fits(layer)) {
+      drawn = headFigures(look, layer, (query) => {
+        state.query = query;
+        changed(state);
+      });
+      one.replaceChildren(drawn.node);
+    }
+    drawn.paint(found, layer, head, state.query);
+    performance.mark("head-painted");
+    changed(state);
+  }
+  node.ready = show();
+  return node;
+}
+
+/**
+ * The figures of one head; those of another head of the same shape are painted into them.
+ * @param {import("./packed.js").Look} look @param {number} first @param {(query: number) => void} pinned
+ */
+function headFigures(look, first, pinned) {
+  const shape = look.layers[first];
+  const [queries, keys] = [look.queries(first), look.keys(first)];
+  const same = shape.kind === "self" || shape.kind === "rollout";
+  const pool = shape.kind === "pool";
+  const cls = same && keys[0] === "[CLS]"; // it asks for the answer: the other rows go nowhere else
+  /** @type {import("./packed.js").Head} */
+  let head;
+  let pin = -1; // the query that stays
+  /** @type {{i: number, j: number}} */
+  let now = { i: -1, j: -1 };
+  let frame = 0;
+
+  const asks = new Tokens(same ? "The text, as it looks" : "What was written", queries, {
+    hover: (i) => point(i, -1), leave: () => point(pin, -1), pick: (i) => pinTo(i === pin ? -1 : i) });
+  const asked = new Tokens(same ? "The text, as it is looked at" : pool ? "The text" : "What was read", keys, {
+    hover: (j) => point(-1, j), leave: () => point(pin, -1), pick: (j) => point(-1, j) });
+  const title = h("h2", {});
+  const facts = h("ul", { class: "facts" });
+  const says = h("p", { class: "says", "aria-live": "polite" });
+  const matrix = new Matrix("The weights as a matrix; the text above says the same in words", queries, keys, {
+    hover: (i, j) => point(i, j), leave: () => point(pin, -1), pick: (i) => pinTo(i === pin ? -1 : i) });
+  const arcs = pool ? null : new Arcs("The strongest weights as arcs over the text", queries, keys, same);
+  const scale = h("div", {});
+  const strongest = h("div", { class: "strongest" });
+  const note = h("p", { class: "note" }, NOTES[shape.kind]);
+
+  function pinTo(/** @type {number} */ i) {
+    pin = i;
+    pinned(pin);
+    point(pin, -1);
+  }
+
+  /** Ask about a query, a key or both, in the next frame. @param {number} i @param {number} j */
+  function point(i, j) {
+    now = { i, j };
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      light();
+    });
+  }
+
+  function light() {
+    const { i, j } = now;
+    asks.mark(i);
+    asked.mark(j);
+    asked.shade(i >= 0 ? head.row(i) : j >= 0 ? null : pool || cls ? head.row(0) : head.received());
+    asks.shade(j >= 0 && i < 0 ? head.column(j) : null);
+    matrix.mark(i, j);
+    arcs?.mark(i, j);
+    says.replaceChildren(...words(i, j));
+    performance.mark("hover-painted");
+  }
+
+  function words(/** @type {number} */ i, /** @type {number} */ j) {
+    const most = (/** @type {Float32Array} */ weights, /** @type {string[]} */ names) =>
+      Array.from(weights, (w, k) => /** @type {[number, number]} */ ([w, k])).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([w]) => w > 0.0005)
+        .flatMap(([w, k], n) => [n ? ", " : "", h("b", {}, shown(names[k]).trim() || "∅"), ` ${num(w, 2)}`]);
+    if (i >= 0 && j >= 0) return [h("b", {}, queries[i]), " looks at ", h("b", {}, keys[j]), ` with ${num(head.at(i, j), 3)}`];
+    if (i >= 0) return [h("b", {}, queries[i]), " looks at ", ...most(head.row(i), keys)];
+    if (j >= 0) return [h("b", {}, keys[j]), pool ? ` gets ${num(head.at(0, j), 3)} of the weight` : " is looked at by ", ...(pool ? [] : most(head.column(j), queries))];
+    if (cls) return ["Coloured by what ", h("b", {}, "[CLS]"), " looks at: ", ...most(head.row(0), keys)];
+    return [same ? "Coloured by what each word receives. Point at a word, or move with the arrow keys." : "The most: ", ...(same ? [] : most(head.received(), keys))];
+  }
+
+  const blocks = pool
+    ? [h("div", {}, h("h4", {}, "What the pool looks at"), asked.node)]
+    : [h("div", {}, h("h4", {}, same ? "Who looks — point at a word" : "Written — point at a word"), asks.node),
+      h("div", {}, h("h4", {}, same ? "What it looks at" : "Read"), asked.node)];
+  const node = h("div", {}, h("div", { class: "card" }, title, facts, note, h("div", { class: "pair" }, blocks), says),
+    h("div", { class: "figures" },
+      arcs && figure({ title: same ? "As arcs" : "As an alignment", node: h("div", { class: "scroll" }, arcs.node), rows: () => arcs.rows(),
+        says: same ? "An arc joins two words, thicker for more weight. Pointing at a word leaves its own: blue what it looks at, orange who looks at it." : "Lines join what was written (above) to what was read (below)." }),
+      !pool && figure({ title: "As a matrix", node: h("div", { class: "beside" }, h("div", {}, matrix.node, scale), strongest), drawing: () => matrix.drawing(), rows: () => matrix.rows(),
+        says: "A row is who looks, a column who is looked at; the colour is the root of the weight, so that faint ones are seen too." })));
+  return {
+    node,
+    fits: (/** @type {number} */ layer) => {
+      const other = look.layers[layer];
+      return other.keys === shape.keys && other.queries === shape.queries && other.kind === shape.kind && other.rows === shape.rows;
+    },
+    paint(/** @type {import("./packed.js").Head} */ found, /** @type {number} */ layer, /** @type {number} */ which, /** @type {number} */ query) {
+      head = found;
+      pin = query < queries.length ? query : -1;
+      const described = look.layers[layer];
+      title.textContent = headName(described, which);
+      facts.replaceChildren(...habitsInWords(described, which).map((said) => h("li", {}, said)));
+      if (described.top) facts.append(h("li", {}, `of each query the ${described.top} strongest keys are in this file`));
+      matrix.paint(head);
+      arcs?.paint(head);
+      scale.replaceChildren(legend(head.full));
+      strongest.replaceChildren(h("h4", {}, "The strongest pairs"), h("ol", {}, strongestPairs(head, 12).map(([i, j]) =>
+        h("li", {}, h("b", {}, queries[i]), " → ", h("b", {}, keys[j]), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
+      now = { i: pin, j: -1 };
+      light();
+    },
+  };
+}
+
+/** What a classifier says, as bars. @param {{label: string, probabilities: Record<string, number>}} answer */
+export function probabilityBars(answer) {
+  const rows = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]).slice(0, 12);
+  return h("div", { class: "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
+    h("div", { role: "listitem", class: label === answer.label ? "row best" : "row" }, h("span", { class: "name" }, label),
+      h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: { width: percent(p, 1).replace(" ", "") } })), h("span", { class: "share" }, percent(p, 1)))));
+}

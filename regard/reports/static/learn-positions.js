@@ -1,0 +1,61 @@
+// Positions as waves, and what the product of two of them knows: how far apart they are.
+import { h, num, slider, svg } from "./dom.js";
+import { heatColour } from "./matrix.js";
+import { dot, sines } from "./numbers.js";
+import { figure } from "./save.js";
+
+const SHOWN = 96;
+
+/** A table of numbers in −1 … 1 as a canvas: blue above zero, orange below. @param {number[][]} table @param {string} label */
+function painted(table, label) {
+  const canvas = h("canvas", { class: "map", role: "img", "aria-label": label, width: table[0].length, height: table.length });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(table[0].length, table.length);
+  const cold = getComputedStyle(document.documentElement).getPropertyValue("--cold").trim().split(/\s+/).map(Number);
+  const hot = heatColour();
+  table.flat().forEach((value, p) => image.data.set([...(value >= 0 ? hot : cold), 255 * Math.min(1, Math.abs(value))], 4 * p));
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** The same as a drawing. @param {HTMLCanvasElement} canvas */
+function drawingOf(canvas) {
+  const image = svg("image", { x: 10, y: 10, width: 480, height: 480, preserveAspectRatio: "none", href: canvas.toDataURL() });
+  image.setAttribute("image-rendering", "pixelated");
+  return svg("svg", { viewBox: "0 0 500 500" }, image);
+}
+
+export function positionLesson() {
+  let width = 64;
+  let place = 30;
+  let step = 8;
+  const maps = h("div", { class: "pair" });
+  const curve = h("div", {});
+  const says = h("p", { class: "says" });
+  function draw() {
+    const table = sines(SHOWN, width);
+    const products = table.map((a) => table.map((b) => dot(a, b) / (width / 2)));
+    const [waves, both] = [painted(table, "positions as waves"), painted(products, "products of positions")];
+    maps.replaceChildren(
+      figure({ title: "Positions as waves", node: waves, drawing: () => drawingOf(waves), rows: () => [["position", ...table[0].map((_, c) => `column ${c}`)], ...table.map((row, i) => [i, ...row])], says: "A row is a position, a column a wave: fast to the left, slow to the right, as the digits of a number written in sines." }),
+      figure({ title: "pe · pe", node: both, drawing: () => drawingOf(both), rows: () => [["i \\ j", ...products.map((_, j) => j)], ...products.map((row, i) => [i, ...row])], says: "The product of two positions depends on their distance alone: bands beside the diagonal, largest where i = j." }));
+    const row = products[place];
+    const path = row.map((v, j) => `${j ? "L" : "M"}${(40 + (j * 590) / (SHOWN - 1)).toFixed(1)} ${(180 - 160 * v).toFixed(1)}`).join("");
+    const x = 40 + (place * 590) / (SHOWN - 1);
+    curve.replaceChildren(figure({ title: `Position ${place} · every position`, node: svg("svg", { viewBox: "0 0 640 220", class: "lesson-figure", role: "img", "aria-label": "product over position" },
+      svg("path", { d: "M40 180H630", class: "axis" }), svg("path", { d: `M${x} 15V205`, class: "reference" }), svg("path", { d: path, class: "line look0" })), rows: () => [["position", "product"], ...row.map((v, j) => [j, v])] }));
+    // Each pair (sin, cos) of frequency ω turns by ωδ: the same rotation at every position.
+    const turned = table[place].map((value, c) => {
+      const omega = 1 / 10000 ** ((2 * Math.floor(c / 2)) / width);
+      const other = c % 2 ? -table[place][c - 1] : table[place][c + 1];
+      return value * Math.cos(omega * step) + other * Math.sin(omega * step);
+    });
+    const wanted = sines(place + step + 1, width)[place + step];
+    const off = Math.max(...turned.map((v, c) => Math.abs(v - wanted[c])));
+    says.replaceChildren(`Position ${place}, each pair of columns turned by ωδ for δ = ${step}, is position ${place + step}: off by at most `, h("b", {}, off === 0 ? "0" : off.toExponential(1)), ". The rotation does not depend on the position: a linear layer can learn “eight words back”.");
+  }
+  draw();
+  return h("div", {}, h("p", {}, "Attention sees a set: it must be told the order. Sine positions write place i as waves of many lengths."),
+    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("Width", { min: 4, max: 256, step: 2, value: width, says: (v) => String(v) }, (v) => { width = v; draw(); }),
+      slider("Position", { min: 0, max: SHOWN - 1, step: 1, value: place, says: (v) => String(v) }, (v) => { place = v; draw(); }), slider("δ", { min: 0, max: 40, step: 1, value: step, says: (v) => num(v, 0) }, (v) => { step = v; draw(); })), says), maps, curve);
+}

@@ -1,0 +1,46 @@
+// Learn: the ideas of attention, each a figure to touch. Nothing is asked of the server.
+import { readState, writeState } from "./ask.js";
+import { h } from "./dom.js";
+import { kernelLesson } from "./learn-kernel.js";
+import { maskLesson } from "./learn-masks.js";
+import { positionLesson } from "./learn-positions.js";
+import { scalingLesson } from "./learn-scaling.js";
+import { stepLesson } from "./learn-steps.js";
+
+/** @type {[string, string, () => Element][]} */
+const LESSONS = [
+  ["kernel", "Kernel regression", kernelLesson], ["scaling", "Why √d", scalingLesson], ["positions", "Positions", positionLesson],
+  ["steps", "One head, step by step", stepLesson], ["masks", "Masks", maskLesson],
+];
+
+export function learnView() {
+  const place = h("div", { class: "lesson" });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Lessons" }, LESSONS.map(([name, title]) =>
+    h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "lesson", onclick: () => show(name), onkeydown: turn }, title)));
+  place.id = "lesson";
+  place.setAttribute("role", "tabpanel");
+
+  function show(/** @type {string} */ name) {
+    const found = LESSONS.find((lesson) => lesson[0] === name) ?? LESSONS[0];
+    for (const tab of tabs.children) {
+      const own = tab.id === `tab-${found[0]}`;
+      tab.setAttribute("aria-selected", String(own));
+      tab.setAttribute("tabindex", own ? "0" : "-1");
+    }
+    place.setAttribute("aria-labelledby", `tab-${found[0]}`);
+    place.replaceChildren(found[2]());
+    writeState({ lesson: found[0] });
+  }
+
+  function turn(/** @type {KeyboardEvent} */ event) {
+    const step = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1 })[event.key];
+    if (!step) return;
+    const all = [...tabs.children];
+    const next = /** @type {HTMLElement} */ (all[(all.indexOf(/** @type {any} */ (event.target)) + step + all.length) % all.length]);
+    show(next.id.slice(4));
+    next.focus();
+  }
+
+  show(readState().lesson ?? "kernel");
+  return h("div", { class: "view" }, h("h1", {}, "Learn"), h("p", { class: "lead formula" }, "f(q) = Σ normalize(score(q, kᵢ)) vᵢ"), tabs, place);
+}

@@ -1,0 +1,148 @@
+// Attention as it travels (regard/reports/packed.py): a byte a weight, unpacked head by head.
+
+/** @typedef {{name: string, path: string, kind: string, heads: number, rows: number, columns: number, keys: number, queries: number, habits: Record<string, number[]>, thumb: number[], thumbs: string, top: number, packed: string[]}} PackedLayer */
+/** @typedef {{run?: string, text: string, answer?: any, layers: PackedLayer[], axes: string[][]}} PackedLook */
+
+const KEPT = 48; // heads that stay unpacked
+
+/** @param {string} text @returns {Uint8Array} */
+export function bytesOf(text) {
+  return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+}
+
+/** @param {Uint8Array} packed @returns {Promise<ArrayBuffer>} */
+async function inflated(packed) {
+  const stream = new Blob([/** @type {any} */ (packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+}
+
+/** One head: weights of `rows` queries over `columns` keys. */
+export class Head {
+  /** @param {number} rows @param {number} columns @param {Float32Array} scales @param {Uint8Array} bytes */
+  constructor(rows, columns, scales, bytes) {
+    this.rows = rows;
+    this.columns = columns;
+    this.scales = scales;
+    this.bytes = bytes;
+    this.most = scales.reduce((a, b) => Math.max(a, b), 0) || 1;
+    /** What the full colour is worth: at least four times an even share, so that a broad head looks pale. */
+    this.full = Math.min(1, Math.max(this.most, 4 / columns));
+  }
+
+  /** The weight of one pair. @param {number} i @param {number} j */
+  at(i, j) {
+    return (this.scales[i] * this.bytes[i * this.columns + j]) / 255;
+  }
+
+  /** What query i looks at. @param {number} i */
+  row(i) {
+    return Float32Array.from({ length: this.columns }, (_, j) => this.at(i, j));
+  }
+
+  /** Who looks at key j. @param {number} j */
+  column(j) {
+    return Float32Array.from({ length: this.rows }, (_, i) => this.at(i, j));
+  }
+
+  /** What each key receives, the mean over queries. */
+  received() {
+    const total = new Float32Array(this.columns);
+    for (let i = 0, place = 0; i < this.rows; i++) {
+      const share = this.scales[i] / 255 / this.rows;
+      for (let j = 0; j < this.columns; j++) total[j] += share * this.bytes[place++];
+    }
+    return total;
+  }
+}
+
+/**
+ * A head out of its bytes; of the strongest keys alone where `top` is not 0.
+ * @param {ArrayBuffer} data @param {number} rows @param {number} columns @param {number} top
+ */
+export function headOf(data, rows, columns, top) {
+  const scales = new Float32Array(data.slice(0, 4 * rows));
+  if (!top) return new Head(rows, columns, scales, new Uint8Array(data, 4 * rows));
+  const places = new Uint16Array(data.slice(4 * rows, 4 * rows + 2 * rows * top));
+  const strongest = new Uint8Array(data, 4 * rows + 2 * rows * top);
+  const bytes = new Uint8Array(rows * columns);
+  for (let i = 0, k = 0; i < rows; i++) {
+    for (let t = 0; t < top; t++, k++) bytes[i * columns + places[k]] = strongest[k];
+  }
+  return new Head(rows, columns, scales, bytes);
+}
+
+/** What a model did with one text. Weights that did not come with it are asked for. */
+export class Look {
+  /**
+   * @param {PackedLook} data
+   * @param {(layer: number, head: number) => Promise<ArrayBuffer>} [ask] of a head, counted from 0
+   */
+  constructor(data, ask) {
+    this.data = data;
+    this.ask = ask;
+    this.layers = data.layers;
+    /** @type {Map<string, Promise<Head>>} */
+    this.heads = new Map();
+  }
+
+  /** The tokens that are looked at. @param {number} layer */
+  keys(layer) {
+    return this.data.axes[this.layers[layer].keys] ?? [];
+  }
+
+  /** The tokens that look; of a pool one that stands for its query. @param {number} layer */
+  queries(layer) {
+    const found = this.layers[layer];
+    return found.queries < 0 ? Array(found.rows).fill("the pool’s query") : this.data.axes[found.queries];
+  }
+
+  /** @param {number} layer @param {number} head @returns {Promise<Head>} */
+  head(layer, head) {
+    const key = `${layer}/${head}`;
+    const found = this.heads.get(key) ?? this.unpack(layer, head);
+    this.heads.delete(key); // and in again: the one unused for longest goes first
+    this.heads.set(key, found);
+    if (this.heads.size > KEPT) this.heads.delete(/** @type {string} */ (this.heads.keys().next().value));
+    return found;
+  }
+
+  /** @param {number} layer @param {number} head */
+  async unpack(layer, head) {
+    const { rows, columns, packed, top } = this.layers[layer];
+    const data = packed.length ? await inflated(bytesOf(packed[head])) : await /** @type {any} */ (this.ask)(layer, head);
+    return headOf(data, rows, columns, packed.length ? top : 0);
+  }
+
+  /** The mean of a layer's heads, as one. @param {number} layer */
+  async mean(layer) {
+    const { rows, columns, heads } = this.layers[layer];
+    const total = new Float32Array(rows * columns);
+    for (let k = 0; k < heads; k++) {
+      const head = await this.head(layer, k);
+      for (let i = 0, place = 0; i < rows; i++) {
+        const share = head.scales[i] / 255 / heads;
+        for (let j = 0; j < columns; j++, place++) total[place] += share * head.bytes[place];
+      }
+    }
+    return quantised(total, rows, columns);
+  }
+}
+
+/** Plain weights as a head. @param {ArrayLike<number>} weights @param {number} rows @param {number} columns */
+export function quantised(weights, rows, columns) {
+  const scales = new Float32Array(rows);
+  const bytes = new Uint8Array(rows * columns);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) scales[i] = Math.max(scales[i], weights[i * columns + j]);
+    const factor = scales[i] > 0 ? 255 / scales[i] : 0;
+    for (let j = 0; j < columns; j++) bytes[i * columns + j] = Math.round(factor * weights[i * columns + j]);
+  }
+  return new Head(rows, columns, scales, bytes);
+}
+
+/** The thumbnail of each head of a layer. @param {PackedLayer} layer @returns {Uint8Array[]} */
+export function thumbsOf(layer) {
+  const all = bytesOf(layer.thumbs);
+  const size = layer.thumb[0] * layer.thumb[1];
+  return Array.from({ length: layer.heads }, (_, k) => all.subarray(k * size, (k + 1) * size));
+}

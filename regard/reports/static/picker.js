@@ -1,0 +1,58 @@
+// Which run, and what text: what every view about a model begins with.
+import { ask } from "./ask.js";
+import { h } from "./dom.js";
+
+/**
+ * A choice of runs, grouped by what they were trained on.
+ * @param {string} label @param {import("./ask.js").RunRow[]} runs @param {string} value @param {(name: string) => void} pick
+ */
+export function runPicker(label, runs, value, pick) {
+  /** @type {Map<string, import("./ask.js").RunRow[]>} */
+  const groups = new Map();
+  for (const run of runs) {
+    const group = run.error ? "cannot be read" : `${run.task}${run.data && run.data !== run.task ? ` · ${run.data}` : ""}`;
+    groups.set(group, [...(groups.get(group) ?? []), run]);
+  }
+  const select = h("select", { "aria-label": label, onchange: () => pick(select.value) }, [...groups].map(([group, rows]) =>
+    h("optgroup", { label: group }, rows.map((run) => h("option", { value: run.name, selected: run.name === value, disabled: Boolean(run.error) }, run.name)))));
+  return h("label", { class: "field" }, h("span", {}, label), select);
+}
+
+/** What a run is, in a line. @param {import("./ask.js").RunRow | undefined} run */
+export function aboutRun(run) {
+  if (!run) return "";
+  const size = run.parameters ? ` ${(run.parameters / 1e6).toFixed(2)} million parameters.` : "";
+  return `${run.model}: ${run.says}.${size}`;
+}
+
+/**
+ * A text to ask about, with examples from the run's own test split below it.
+ * @param {string} value @param {(text: string) => void} typed
+ */
+export function textField(value, typed) {
+  const field = h("textarea", { rows: 3, "aria-label": "Text", placeholder: "Type a text…", spellcheck: "false", dir: "auto", oninput: () => typed(field.value) });
+  field.value = value;
+  const examples = h("div", { class: "examples" });
+  const node = h("div", { class: "asking" }, field, examples);
+  return {
+    node,
+    field,
+    /** @param {string} text */
+    set(text) {
+      field.value = text;
+      typed(text);
+    },
+    /** Offer texts of a run's test split; the first is taken if nothing is typed. @param {string} run @param {(texts: string[]) => void} [came] */
+    async offer(run, came) {
+      examples.replaceChildren();
+      try {
+        const { texts } = await ask(`/examples?run=${encodeURIComponent(run)}`);
+        examples.replaceChildren(...(texts.length ? [h("span", { class: "soft" }, "From the test split:")] : []), ...texts.map((/** @type {string} */ text) =>
+          h("button", { type: "button", class: "chip", title: text, onclick: () => this.set(text) }, text.length > 42 ? `${text.slice(0, 41)}…` : text)));
+        came?.(texts);
+      } catch {
+        came?.([]);
+      }
+    },
+  };
+}

@@ -1,0 +1,99 @@
+// Every figure can be taken along: SVG, PNG, and its numbers as CSV.
+import { h, shown } from "./dom.js";
+
+const KEPT_LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity",
+  "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline"];
+
+/** @param {string} name @param {Blob} blob */
+function download(name, blob) {
+  const url = URL.createObjectURL(blob);
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** A file name out of a title: letters and digits alone. @param {string} title */
+export function fileName(title) {
+  return shown(title).normalize("NFKD").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "figure";
+}
+
+/**
+ * A copy of an SVG that looks the same without this page's style sheet.
+ * @param {SVGSVGElement} drawn
+ * @returns {string}
+ */
+export function standalone(drawn) {
+  const copy = /** @type {SVGSVGElement} */ (drawn.cloneNode(true));
+  const before = [drawn, ...drawn.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((node, i) => {
+    const look = getComputedStyle(before[i]);
+    for (const key of KEPT_LOOKS) {
+      const value = look.getPropertyValue(key);
+      if (value) node.setAttribute(key, value);
+    }
+    for (const name of ["class", "style", "tabindex"]) node.removeAttribute(name);
+  });
+  const [x, y, width, height] = (drawn.getAttribute("viewBox") ?? "0 0 640 360").split(" ").map(Number);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", String(width));
+  copy.setAttribute("height", String(height));
+  const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  const colour = getComputedStyle(document.documentElement).backgroundColor;
+  Object.entries({ x, y, width, height, fill: colour }).forEach(([k, v]) => ground.setAttribute(k, String(v)));
+  copy.prepend(ground);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+/** @param {string} text an SVG @param {number} width @param {number} height @returns {Promise<Blob>} */
+async function painted(text, width, height) {
+  const image = new Image();
+  image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  await image.decode();
+  const canvas = h("canvas", { width: 2 * width, height: 2 * height });
+  canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+  URL.revokeObjectURL(image.src);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+/**
+ * Rows as CSV. What a spreadsheet would take for a formula is set in front of with an apostrophe.
+ * @param {(string | number)[][]} rows
+ */
+export function csv(rows) {
+  const cell = (/** @type {string | number} */ value) => {
+    if (typeof value === "number") return String(value);
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/**
+ * A figure: its title, the drawing, what to see in it, and buttons to take it along.
+ * @param {{title: string, says?: any, node: Element, drawing?: () => SVGSVGElement | Promise<SVGSVGElement>, rows?: () => (string | number)[][]}} given
+ */
+export function figure({ title, says, node, drawing, rows }) {
+  const name = fileName(title);
+  const draw = drawing ?? (() => /** @type {SVGSVGElement} */ (node.matches("svg") ? node : node.querySelector("svg")));
+  /** @returns {Promise<[string, number, number]>} */
+  const text = async () => {
+    const drawn = await draw();
+    const [, , width, height] = (drawn.getAttribute("viewBox") ?? "0 0 640 360").split(" ").map(Number);
+    if (drawn.isConnected) return [standalone(drawn), width, height];
+    drawn.classList.add("aside"); // computed looks need a place in the page
+    document.body.append(drawn);
+    const found = standalone(drawn);
+    drawn.remove();
+    return [found, width, height];
+  };
+  const button = (/** @type {string} */ word, /** @type {string} */ what, /** @type {() => any} */ act) =>
+    h("button", { type: "button", class: "quiet", "aria-label": `${word} of ${title}`, title: what, onclick: act }, word);
+  const tools = h("span", { class: "tools" },
+    button("SVG", "Download as a drawing", async () => download(`${name}.svg`, new Blob([(await text())[0]], { type: "image/svg+xml" }))),
+    button("PNG", "Download as a picture", async () => download(`${name}.png`, await painted(...(await text())))),
+    rows && button("CSV", "Download the numbers", () => download(`${name}.csv`, new Blob(["\ufeff", csv(rows())], { type: "text/csv" }))));
+  return h("figure", { class: "card" }, h("div", { class: "figure-head" }, h("h3", {}, title), tools),
+    node, says && h("figcaption", {}, says));
+}

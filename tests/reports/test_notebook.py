@@ -1,0 +1,77 @@
+"""Things that show themselves in a notebook: a sandboxed frame, and text elsewhere."""
+
+import base64
+import html
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.attention import Attended, Mask, attend, causal, lengths
+from regard.attention.scores import ScaledDot
+from regard.attention.sines import Sinusoidal
+from regard.errors import RegardError
+from regard.runs import Run
+
+
+def framed(shown: str) -> str:
+    """The page inside a frame that may run scripts and reach nothing."""
+    found = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)"[^>]*></iframe>', shown)
+    assert found, shown[:200]
+    assert "allow-same-origin" not in found[2]
+    return html.unescape(found[1])
+
+
+def attended() -> Attended:
+    x = torch.randn(2, 3, 5, 4)
+    return attend(x, x, x, ScaledDot(), causal())
+
+
+def test_attended_shows_its_own_weights() -> None:
+    seen = attended()
+    inside = framed(seen._repr_html_())
+    stored = re.search(r'<script type="application/json" id="stored">(.*?)</script>', inside)
+    assert stored
+    (layer,) = json.loads(stored[1])["looks"][0]["layers"]
+    assert (layer["heads"], layer["rows"], layer["columns"]) == (3, 5, 5)
+    data = zlib.decompress(base64.b64decode(layer["packed"][2]))
+    scales = np.frombuffer(data, "<f4", 5)
+    steps = np.frombuffer(data, np.uint8, offset=20).reshape(5, 5)
+    wanted = seen.weights[0, 2].numpy()
+    np.testing.assert_allclose(scales[:, None] * steps / 255, wanted, atol=1 / 500)
+
+
+@pytest.mark.parametrize("mask", [causal(), lengths([3, 5]), causal() & lengths(4)])
+def test_masks_draw_themselves(mask: Mask) -> None:
+    inside = framed(mask._repr_html_())
+    assert "Who may look at whom" in inside
+    assert 'class="heat"' in inside
+
+
+def test_positions_draw_themselves() -> None:
+    assert "Sine positions of width 8" in framed(Sinusoidal(8)._repr_html_())
+
+
+def test_a_run_shows_itself(trained: Path) -> None:
+    run = regard.load(trained)
+    assert isinstance(run, Run)
+    inside = framed(run._repr_html_())
+    assert "transformer on sentiment" in inside
+    assert run.evaluate().line() in inside
+
+
+def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
+    seen = regard.look(trained, "not a bad film")
+    assert repr(seen).startswith("<Seen run: ")
+    assert "not a bad film" in framed(seen._repr_html_())
+    assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_what_has_no_picture_says_so() -> None:
+    with pytest.raises(RegardError, match="a list has no picture"):
+        regard.html([])

@@ -1,0 +1,138 @@
+"""A run's report: one file that opens offline and shows the weights as they are."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.errors import RegardError
+from regard.reports.markup import tag
+from regard.reports.packed import pack, pack_below, with_rollout
+from regard.reports.page import LIMIT, bundle, page, static
+from regard.reports.run import sandboxed, stored, write_run_report
+from regard.runs import Looked
+from tests.reports.hostile import HOSTILE
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not CHROMIUM:
+        pytest.skip("no chromium on the path")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
+        )
+        yield opened
+        opened.close()
+
+
+def random_layers(count: int, heads: int, n: int) -> list[Looked]:
+    rng = np.random.default_rng(0)
+    layers = []
+    for i in range(count):
+        powers = np.exp(2 * rng.normal(size=(heads, n, n)).astype(np.float32))
+        weights = powers / powers.sum(-1, keepdims=True)
+        layers.append(Looked(f"blocks.{i}.attention", [f"w{j % 97}" for j in range(n)], weights))
+    return layers
+
+
+def test_as_many_weights_as_fit() -> None:
+    layers = random_layers(2, 3, 100)
+    whole = pack_below(layers, 10_000_000)
+    assert [layer["top"] for layer in whole["layers"]] == [0, 0]
+    size = sum(len(head) for layer in whole["layers"] for head in layer["packed"])
+    some = pack_below(layers, size)
+    assert all(0 < layer["top"] <= 32 for layer in some["layers"]), "thumbnails count too"
+    with pytest.raises(RegardError, match="more than 100 bytes"):
+        pack_below(layers, 100)
+
+
+def test_twelve_by_twelve_heads_at_512_fit_into_five_megabytes() -> None:
+    found = pack_below(with_rollout(random_layers(2, 12, 512)), LIMIT // 6)
+    assert found["layers"][0]["top"] >= 12
+    assert pack(random_layers(1, 1, 4))["layers"][0]["thumb"] == [4, 4]
+
+
+def test_a_bundle_needs_nothing_else() -> None:
+    whole = bundle("stored.js")
+    code = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", whole, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^\s*(?:import|export)\b", code, re.MULTILINE) == []
+    assert "</script" not in whole.lower()
+    assert "<!--" not in whole
+    for name in ("dom.js", "packed.js", "tokens.js", "heads.js"):
+        assert whole.count(f"modules['{name}'] =") == 1
+
+
+@pytest.mark.browser
+def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -> None:
+    run = regard.load(trained)
+    text = "the plot was not bad at all"
+    path = write_run_report(run, [text, "a good film"], tmp_path / "report.html")
+    assert path.stat().st_size < LIMIT
+    shown, asked, complaints = browser.new_page(), list[str](), list[str]()
+    shown.on("request", lambda request: asked.append(request.url))
+    shown.on("console", lambda message: complaints.append(message.text))
+    shown.on("pageerror", lambda error: complaints.append(str(error)))
+    shown.goto(path.as_uri())
+    shown.wait_for_selector(".tokens")
+    said = run.predict(text)
+    assert shown.inner_text(".bars .best .name") == said.label
+    shown.click(".thumb >> nth=1")
+    shown.wait_for_selector(".one-head h2:has-text('layer 1, head 2')")
+    weights = run.attention(text)[0].weights[1]
+    shown.hover(".tokens >> nth=0 >> [data-i='2']")
+    best = int(weights[2].argmax())
+    tokens = run.tokens(text)
+    shown.wait_for_function(
+        "(said) => document.querySelector('.says').textContent.startsWith(said)",
+        arg=f"{tokens[2]} looks at {tokens[best]} {weights[2, best]:.2f}"[:-1],
+    )
+    shown.select_option("[aria-label=Text]", "1")
+    shown.wait_for_selector(".stored-text:has-text('a good film')")
+    shown.wait_for_selector(".tokens")
+    assert shown.locator(".tokens >> nth=0 >> [data-i]").all_inner_texts() == ["a", "good", "film"]
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert complaints == []
+    shown.close()
+
+
+@pytest.mark.browser
+def test_sixty_hostile_texts_run_nowhere(browser: Any, tmp_path: Path) -> None:
+    n = len(HOSTILE)
+    layers = [Looked("blocks.0.attention", HOSTILE, np.full((2, n, n), 1 / n, np.float32))]
+    looks = [
+        {"text": text, "answer": {"label": text, "probabilities": {text: 1.0}}, **pack(layers)}
+        for text in HOSTILE[:20]
+    ]
+    whole = page("hostile", [tag("div", id="looks")], stored=stored(HOSTILE[0], looks))
+    path = tmp_path / "hostile.html"
+    path.write_bytes(whole.encode(errors="replace"))
+    framed = tmp_path / "framed.html"
+    framed.write_bytes(
+        f"<!doctype html><meta charset=utf-8>{sandboxed(path.read_text('utf-8'))}".encode()
+    )
+    for file in (path, framed):
+        shown, complaints = browser.new_page(), list[str]()
+        shown.on("console", lambda m, c=complaints: c.append(m.text))
+        shown.on("pageerror", lambda e, c=complaints: c.append(str(e)))
+        shown.goto(file.as_uri())
+        inside = shown.main_frame if file is path else shown.main_frame.child_frames[0]
+        inside.wait_for_selector(".tokens")
+        assert inside.evaluate("window.broken") is None
+        assert shown.evaluate("window.broken") is None
+        assert "<script>window.broken=1</script>" in inside.evaluate("document.body.textContent")
+        assert complaints == []
+        shown.close()
+
+
+def test_every_file_of_the_page_is_in_the_package() -> None:
+    for name in ("index.html", "app.js", "explorer.css", "icon.svg", "stored.js"):
+        assert static(name)

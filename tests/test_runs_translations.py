@@ -1,0 +1,100 @@
+"""What was written beside what was wanted: several references, alignment, Chinese."""
+
+import json
+
+import numpy as np
+import pytest
+
+from regard import runs
+from regard.data.dates import dates
+from regard.data.pairs import Pair
+from regard.runs.translations import Text, Translations
+from regard.runs.writing import align
+from regard.tasks.sequence_metrics import Aligned, bleu, judge
+
+GO = [
+    Pair("Go.", "Va !", "a:1"),
+    Pair("Go.", "Marche donc !", "a:2"),
+    Pair("Hi.", "Salut !", "a:3"),
+]
+SAID = [Text("Marche donc !", -1.0, True), Text("Marche donc !", -1.0, True),
+        Text("Salut !", -0.5, True)]  # fmt: skip
+
+
+def test_a_source_with_several_targets_is_judged_by_all_of_them() -> None:
+    found = Translations.judge("BLEU", GO, SAID)
+    many = found.by_references
+    assert many is not None
+    assert len(many) == 2
+    assert many.value == pytest.approx(100)
+    expected = bleu(["Marche donc !", "Salut !"], [["Va !", "Marche donc !"], ["Salut !"]])
+    assert many.value == expected
+    assert found.bleu < 1, "the metric itself has one reference for each pair"
+    assert found.json()["all_references"]["n"] == 2
+    assert "nrefs:var" in dict(found.words())["all references"]
+    alone = Translations.judge("BLEU", GO[1:], SAID[1:])
+    assert alone.by_references is None
+    assert "all_references" not in alone.json()
+
+
+def test_the_corpus_is_there_where_bleu_decides() -> None:
+    found = Translations.judge("BLEU", GO, SAID)
+    assert found.corpus is not None
+    assert found.corpus.value / 100 == found.value
+    assert set(found.also) == {"chrF", "exact match"}
+    exact = Translations.judge("exact match", GO, SAID)
+    assert exact.corpus is None
+    assert set(exact.also) == {"chrF"}
+
+
+def test_alignment_is_kept_with_the_rows() -> None:
+    looked = (Aligned(0.25, 0.5, 0.1, 4), None, Aligned(0.0, 1.0, 0.2, 2))
+    found = Translations.judge("exact match", GO, SAID, aligned=looked)
+    again = Translations.parse(found.rows(), "exact match", "x")
+    assert again == found
+    assert found.alignment == Aligned(pytest.approx(1 / 6), pytest.approx(4 / 6),
+                                      pytest.approx(0.8 / 6), 6)  # fmt: skip
+    assert found.also["alignment error"] == pytest.approx(1 / 6)
+    assert "alignment error 16.7%" in found.line()
+    assert "of 6 signs written" in dict(found.words())["alignment error"]
+    assert "aligned" not in json.loads(found.rows().splitlines()[1])
+
+
+def test_chinese_is_judged_by_characters() -> None:
+    pairs = [Pair("We go.", "我们去北京。", "a:1"), Pair("I read.", "我看书。", "a:2")]
+    said = [Text("我们去上海。", -1.0, True), Text("我看书。", -1.0, True)]
+    found = Translations.judge("BLEU", pairs, said)
+    assert "tok:zh" in found.signature
+    assert found.bleu == judge("bleu", [t.text for t in said], [p.target for p in pairs],
+                               language="zh").value / 100  # fmt: skip
+    named = Translations.judge("BLEU", GO, SAID, language="fr")
+    assert "tok:13a" in named.signature
+
+
+FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged=3",
+       "batch_tokens=300", "length=24", "threads=1", "precision=fp32"]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["luong-dot", "gru"])
+def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model) -> None:
+    run = runs.start(tmp_path / "r", "dates", model, FEW)
+    for _ in run.train():
+        pass
+    found = run.evaluate()
+    if model == "gru":
+        assert found.alignment is None
+        return
+    assert found.alignment is not None
+    assert 0 <= found.alignment.error <= 1
+    assert found.alignment.positions == 8 * sum(one is not None for one in found.aligned)
+    pairs = dates(5, split="formats", locales=["en_US"])
+    aligned = align(run.task, run.network, pairs)
+    for one, pair in zip(aligned, pairs, strict=True):
+        assert one is not None
+        assert one.guess == pytest.approx(np.mean(pair.alignment()[[0, 1, 2, 3, 5, 6, 8, 9]]))
+    mixed = align(run.task, run.network, [GO[0], *pairs, Pair("x", "y", "z")])
+    assert [one is None for one in mixed] == [True, *[False] * 5, True]
+    assert mixed[1:-1] == [
+        Aligned(*(pytest.approx(value, abs=1e-5) for value in vars(one).values()))
+        for one in aligned
+    ]
