@@ -60,6 +60,8 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
         task = progress.add_task(what, total=None, says="")
 
         def show(done: float, total: float, says: str) -> None:
+            if progress.tasks[0].total is None:  # what an earlier process did is no speed of ours
+                progress.reset(task, total=total, completed=int(done))
             progress.update(task, completed=done, total=total, says=says)
 
         yield show
@@ -71,12 +73,15 @@ class _Lines:
     def __init__(self, what: str, every: float) -> None:
         self.what, self.every, self.begun = what, every, time.monotonic()
         self.last = self.begun
+        self.first: float | None = None  # done before we came
 
     def __call__(self, done: float, total: float, says: str) -> None:
         now = time.monotonic()
         spent = now - self.begun
+        self.first = done if self.first is None else self.first
         if now - self.last < max(self.every, 0.03 * spent) and done < total:
             return
         self.last = now
-        left = f", {spent * (total - done) / done:.0f} s left" if done else ""
+        ours = done - self.first
+        left = f", {spent * (total - done) / ours:.0f} s left" if ours else ""
         err.print(f"{self.what}: {done:g} of {total:g}, {spent:.0f} s{left}  {says}", markup=False)

@@ -1,0 +1,24 @@
+"""Progress: what is told of work that goes on."""
+
+from typing import Any
+
+import pytest
+
+from regard.cli import console
+
+
+def test_time_left_counts_what_was_done_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 1.0, 11.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    said: list[str] = []
+
+    def hear(text: str, **how: Any) -> None:
+        said.append(text)
+
+    monkeypatch.setattr(console.err, "print", hear)
+    with console.bar("work", every=5) as show:
+        show(900, 1000, "resumed")
+        show(910, 1000, "on")
+    assert said == ["work: 910 of 1000, 11 s, 99 s left  on"]
