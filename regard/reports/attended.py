@@ -97,10 +97,15 @@ def plain_name(path: str) -> str:
 
     >>> plain_name("blocks.2.attention.attention"), plain_name("pool.attention")
     ('layer 3', 'pool')
+    >>> plain_name("decoder.0.memory_attention.work.attention")
+    'decoder 1, source'
     """
-    short = re.sub(r"(\.attention)+$", "", path)
-    block = re.fullmatch(r"blocks\.(\d+)", short)
-    return f"layer {int(block[1]) + 1}" if block else short
+    short = re.sub(r"(\.(attention|work))+$", "", path)
+    found = re.fullmatch(r"(blocks|layers|encoder|decoder)\.(\d+)(\.memory_attention)?", short)
+    if not found:
+        return short
+    side = "layer" if found[1] in ("blocks", "layers") else found[1]
+    return f"{side} {int(found[2]) + 1}" + (", source" if found[3] else "")
 
 
 def _text(

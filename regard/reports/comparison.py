@@ -13,8 +13,10 @@ from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
 from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
 from regard.reports.findings import Table, claims_list, machine
+from regard.reports.looks import place as looks_place
+from regard.reports.looks import stored_looks
 from regard.reports.markup import Html, join, shorten, tag
-from regard.reports.page import LIMIT, page
+from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
 from regard.studies.result import per_cent
 
@@ -55,7 +57,13 @@ def write_report(comparison: Mapping[str, Any], folder: Path) -> Path:
     story = Story(comparison, folder, arms_of(comparison, folder))
     sections: list[list[Html]] = [section(story) for section in SECTIONS]
     heading = question(comparison)
-    text = page(heading, [part for section in sections for part in section])
+    parts = [part for section in sections for part in section]
+    text = page(heading, parts)
+    looks = stored_looks(story.judged, LIMIT - FRAME - len(text.encode()))
+    if looks:
+        after = SECTIONS.index(_attention) + 1
+        several = (*sections[:after], looks_place(), *sections[after:])
+        text = page(heading, [part for section in several for part in section], stored=looks)
     if len(text.encode()) > LIMIT:  # the texts' attention is what grows
         small = [
             part for section in SECTIONS if section is not _attention for part in section(story)

@@ -12,6 +12,7 @@ from typing import Any
 from regard.reports.markup import Html, tag
 
 LIMIT = 5_000_000  # bytes of a report
+FRAME = 150_000  # of them for what draws it, at most
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (async function|function|class|const) (\w+)", re.MULTILINE)
 
@@ -47,8 +48,7 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
         tag("title", title),
         tag("style", Html(style)),
     )
-    look = "explorer" if stored is not None else None
-    content = tag("body", tag("main", *body), *data, tag("script", Html(script)), class_=look)
+    content = tag("body", tag("main", *body), *data, tag("script", Html(script)))
     return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
 
 

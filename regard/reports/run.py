@@ -9,11 +9,10 @@ from regard.errors import RegardError
 from regard.reports.findings import machine
 from regard.reports.markup import Html, tag
 from regard.reports.packed import pack_below, with_rollout
-from regard.reports.page import LIMIT, page
+from regard.reports.page import FRAME, LIMIT, page
 from regard.runs import Run
 
 TEXTS = 4  # of the test split, where none are given
-FRAME = 150_000  # bytes that the page itself takes, at most
 
 
 def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = None) -> Path:

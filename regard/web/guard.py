@@ -60,9 +60,16 @@ class Guard:
             await self.app(scope, receive, send)
             return
         begun, status = time.monotonic(), 0
+        broken: list[RefusedError] = []
 
         async def signed(message: Message) -> None:
             nonlocal status
+            if broken:  # whatever the application makes of a request that was cut off
+                if status == 0:
+                    cut = broken.pop()
+                    await refuse(cut, signed)
+                    broken.append(cut)
+                return
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = {key.lower() for key, _ in message.get("headers", [])}
@@ -79,9 +86,10 @@ class Guard:
             self._check(scope)
             if scope["method"] == "POST" and (refused := self.full()):
                 raise refused  # before anything is read: refusing must cost next to nothing
-            await self.app(scope, _bounded(receive, scope, self.limits.body), signed)
+            await self.app(scope, _bounded(receive, self.limits.body, broken), signed)
         except RefusedError as refused:
             if status == 0:
+                broken.clear()
                 await refuse(refused, signed)
         finally:
             self.open -= 1
@@ -123,8 +131,8 @@ def _bare(host: str) -> str:
     return name if colon and port.isdigit() and not host.endswith("]") else host.lower()
 
 
-def _bounded(receive: Receive, scope: Message, most: int) -> Receive:
-    """The request, refused once it is over the limit or slow to come."""
+def _bounded(receive: Receive, most: int, broken: list[RefusedError]) -> Receive:
+    """The request, refused once it is over the limit or slow to come; `broken` then says why."""
     came, whole = 0, False
 
     async def bounded() -> Message:
@@ -134,11 +142,13 @@ def _bounded(receive: Receive, scope: Message, most: int) -> Receive:
         try:
             message = await asyncio.wait_for(receive(), SLOW)
         except TimeoutError:
-            raise RefusedError(408, f"the request did not come within {SLOW:g} s") from None
+            broken.append(RefusedError(408, f"the request did not come within {SLOW:g} s"))
+            raise broken[0] from None
         came += len(message.get("body", b""))
         whole = not message.get("more_body", False)
         if came > most:
-            raise over("body", most, came, 413)
+            broken.append(over("body", most, came, 413))
+            raise broken[0]
         return message
 
     return bounded

@@ -91,10 +91,8 @@ def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -
     shown.hover(".tokens >> nth=0 >> [data-i='2']")
     best = int(weights[2].argmax())
     tokens = run.tokens(text)
-    shown.wait_for_function(
-        "(said) => document.querySelector('.says').textContent.startsWith(said)",
-        arg=f"{tokens[2]} looks at {tokens[best]} {weights[2, best]:.2f}"[:-1],
-    )
+    said = f"{tokens[2]} looks at {tokens[best]} {weights[2, best]:.2f}"[:-1]
+    shown.wait_for_selector(f".says:has-text('{said}')")
     shown.select_option("[aria-label=Text]", "1")
     shown.wait_for_selector(".stored-text:has-text('a good film')")
     shown.wait_for_selector(".tokens")

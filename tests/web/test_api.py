@@ -122,6 +122,14 @@ def test_bytes_that_are_no_request(client: Ask, body: bytes) -> None:
     assert list(answer.json()) == ["error"]
 
 
+def test_a_body_without_a_length_is_counted_as_it_comes(client: Ask) -> None:
+    pieces = (b" " * 700 for _ in range(4))
+    headers = {"content-type": "application/json"}
+    answer = client("POST", "/predict", content=pieces, headers=headers)
+    assert answer.status_code == 413
+    assert "body: at most 2,000 here" in answer.json()["error"]
+
+
 def test_half_surrogates_are_question_marks(client: Ask) -> None:
     body = b'{"run": "labels", "text": "\\ud800 film"}'
     answer = client("POST", "/predict", content=body, headers={"content-type": "application/json"})
@@ -155,6 +163,6 @@ def test_the_schema_is_there_and_its_pages_are_not(client: Ask) -> None:
     schema = client("GET", "/openapi.json").json()
     assert set(schema["paths"]) == {
         "/runs", "/comparison", "/disagreements", "/metrics", "/health", "/predict", "/translate",
-        "/generate", "/attention", "/look", "/matrix",
+        "/generate", "/attention", "/look", "/matrix", "/examples",
     }  # fmt: skip
     assert client("GET", "/docs").status_code == client("GET", "/redoc").status_code == 404

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,14 @@ class Opened:
         self.page.close()
 
 
+def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something without a script of its own, which the page's policy would not run."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold"
+        page.wait_for_timeout(30)
+
+
 @pytest.fixture
 def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
     pages: list[Opened] = []
@@ -111,14 +120,9 @@ def test_what_is_typed_is_answered(opened: Callable[..., Opened], folder: Path) 
         page.fill("textarea", text)
         wanted = run.predict(text)
         share = f"{100 * wanted.probabilities[wanted.label]:.1f} % sure"
-        page.wait_for_function(
-            "(said) => document.querySelector('.answer-card .label')?.textContent === said",
-            arg=f"{wanted.label} {share}",
-        )
-        page.wait_for_function(
-            "(n) => document.querySelectorAll('.tokens [data-i]').length === n",
-            arg=len(run.tokens(text)),
-        )
+        said, words = f"{wanted.label} {share}", len(run.tokens(text))
+        until(page, lambda s=said: page.text_content(".answer-card .label") == s)
+        until(page, lambda n=words: page.locator(".tokens [data-i]").count() == n)
     on.well()
 
 
@@ -134,9 +138,7 @@ def test_a_writer_shows_its_alignment_and_writes_token_by_token(
     assert page.locator(".tokens").nth(0).locator("[data-i]").count() == len(seen.asking or [])
     assert page.locator(".tokens").nth(1).locator("[data-i]").count() == 4
     page.click("button.main")
-    page.wait_for_function(
-        "(n) => document.querySelectorAll('.told span').length === n", arg=len(wanted)
-    )
+    until(page, lambda: page.locator(".told span").count() == len(wanted))
     assert page.inner_text(".told").replace(" ", "") == wanted
     on.well()
 
@@ -147,14 +149,17 @@ def test_a_head_is_chosen_hovered_and_pinned(opened: Callable[..., Opened], fold
     page = on.show({"view": "heads", "run": "labels", "text": TEXT, "layer": 1, "head": 0}, ".arcs")
     page.focus(".thumb[aria-pressed=true]")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.one-head h2').textContent.endsWith('head 2')")
+    until(page, lambda: page.inner_text(".one-head h2").endswith("head 2"))
     page.locator(".tokens").nth(0).locator("[data-i='3']").click()
     best = int(weights[3].argmax())
-    page.wait_for_function(
-        "(i) => document.querySelectorAll('.tokens')[1].querySelector(`[data-i='${i}']`)"
-        ".className.includes('w')",
-        arg=best,
+    page.wait_for_selector(".tokens [data-i='3'].asked")
+    shades = page.evaluate(
+        "[...document.querySelectorAll('.tokens')[1].querySelectorAll('[data-i]')]"
+        ".map((word) => Number(/w(\\d+)/.exec(word.className)?.[1] ?? 0))"
     )
+    n = weights.shape[-1]
+    lift = np.log(np.maximum(weights[3] * n, 1)) / np.log(min(16, n))
+    assert np.abs(np.array(shades) - 12 * lift).max() <= 1.1
     tokens = regard.load(folder / "labels").tokens(TEXT)
     assert page.inner_text(".says").startswith(f"{tokens[3]} looks at {tokens[best]} ")
     state = urllib.parse.parse_qs(urllib.parse.urlparse(page.url).fragment)
@@ -207,7 +212,7 @@ def test_heads_are_found_by_what_they_do(opened: Callable[..., Opened], folder: 
     }  # fmt: skip
     layer, head = max(shares, key=lambda place: shares[place])
     first = page.inner_text(".best .chip >> nth=0")
-    assert first == f"layer {layer + 1} · {head + 1} {100 * shares[layer, head]:.0f} %"
+    assert first == f"layer {layer + 1}, head {head + 1}: {100 * shares[layer, head]:.0f} %"
     page.click(".best .chip >> nth=0")
     page.wait_for_selector(f".one-head h2:has-text('layer {layer + 1}, head {head + 1}')")
     on.well()

@@ -8,6 +8,7 @@ const stored = document.getElementById("stored");
 if (place && stored) {
   /** @type {{title: string, looks: import("./packed.js").PackedLook[]}} */
   const { title, looks } = JSON.parse(/** @type {string} */ (stored.textContent));
+  place.classList.add("explorer");
   const seen = h("div", {});
   const name = (/** @type {any} */ look) => `${look.run ? `${look.run}: ` : ""}${look.text.length > 70 ? `${look.text.slice(0, 69)}…` : look.text}`;
   const show = (/** @type {number} */ which) => {

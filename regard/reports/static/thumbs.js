@@ -52,7 +52,7 @@ export class Thumbs {
         title: habitsInWords(layer, k).join("\n"), "aria-pressed": "false" }, canvas, h("span", { class: "meter", "aria-hidden": "true" }));
     }));
     this.grid = h("div", { class: "thumbs", role: "group", "aria-label": "All layers and heads", onkeydown: (/** @type {any} */ e) => this.key(e) },
-      look.layers.map((layer, l) => h("div", { class: "thumb-row" }, h("span", { class: "soft" }, layer.name), h("div", {}, this.buttons[l]))));
+      look.layers.map((layer, l) => h("div", { class: "thumb-row" }, h("span", { class: "soft" }, layer.name), h("div", { style: { "--heads": String(Math.min(16, Math.max(4, layer.heads))) } }, this.buttons[l]))));
     const here = PATTERNS.filter(([name]) => look.layers.some((layer) => name in layer.habits));
     this.best = h("p", { class: "best", "aria-live": "polite" });
     this.node = h("div", {}, choice("Find heads that", [["", "— any —"], ...here], "", (name) => this.search(name)), this.best, this.grid);
@@ -72,7 +72,7 @@ export class Thumbs {
     found.sort((a, b) => b[0] - a[0]);
     const chip = (/** @type {[number, number, number]} */ [share, l, k]) =>
       h("button", { type: "button", class: "chip", onclick: () => this.pick(l, k) },
-        `${this.look.layers[l].name}${this.look.layers[l].heads > 1 ? ` · ${k + 1}` : ""} ${percent(share)}`);
+        `${this.look.layers[l].name}${this.look.layers[l].heads > 1 ? `, head ${k + 1}` : ""}: ${percent(share)}`);
     this.best.replaceChildren(...(found.length ? ["most: ", ...found.slice(0, 4).map(chip)] : []));
   }
 
