@@ -14,11 +14,11 @@ from regard.tasks.sequence_metrics import Aligned, bleu, judge
 
 GO = [
     Pair("Go.", "Va !", "a:1"),
-    Pair("Go.", "Marche donc !", "a:2"),
-    Pair("Hi.", "Salut !", "a:3"),
+    Pair("Go.", "Marche donc un peu !", "a:2"),
+    Pair("Hi.", "Salut à vous tous !", "a:3"),
 ]
-SAID = [Text("Marche donc !", -1.0, True), Text("Marche donc !", -1.0, True),
-        Text("Salut !", -0.5, True)]  # fmt: skip
+SAID = [Text("Marche donc un peu !", -1.0, True), Text("Marche donc un peu !", -1.0, True),
+        Text("Salut à vous tous !", -0.5, True)]  # fmt: skip
 
 
 def test_a_source_with_several_targets_is_judged_by_all_of_them() -> None:
@@ -27,8 +27,8 @@ def test_a_source_with_several_targets_is_judged_by_all_of_them() -> None:
     assert many is not None
     assert len(many) == 2
     assert many.value == pytest.approx(100)
-    expected = bleu(["Marche donc !", "Salut !"], [["Va !", "Marche donc !"], ["Salut !"]])
-    assert many.value == expected
+    first, second, third = (pair.target for pair in GO)
+    assert many.value == bleu([second, third], [[first, second], [third]])
     assert found.bleu < 1, "the metric itself has one reference for each pair"
     assert found.json()["all_references"]["n"] == 2
     assert "nrefs:var" in dict(found.words())["all references"]
@@ -76,7 +76,8 @@ FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged
 
 
 @pytest.mark.parametrize("model", ["luong-dot", "gru"])
-def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model) -> None:
+def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) -> None:
+    monkeypatch.setattr("regard.data.parallel.HELD", 40)
     run = runs.start(tmp_path / "r", "dates", model, FEW)
     for _ in run.train():
         pass

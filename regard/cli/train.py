@@ -61,6 +61,17 @@ def train(
             "settings hold where none are given.",
         ),
     ] = None,
+    pretrain_on: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXTS",
+            help="Pretrain first on texts without labels (a .txt, .jsonl, .csv or .tsv file, imdb "
+            "or reviews), in RUN-pretrained; for --model bert (the default then), gpt or t5.",
+        ),
+    ] = "",
+    pretrain_budget: Annotated[
+        str, typer.Option(help="How long to pretrain, as --budget.", show_default="5 epochs")
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the run.", show_default="runs/TASK-MODEL"),
@@ -79,14 +90,21 @@ def train(
     regard train sentiment
 
     regard train sentiment --model rnn --data reviews.csv --budget 10m seed=1
+
+    regard train sentiment --data few.csv --pretrain-on many.txt
+
+    regard train birthplace --init runs/birthplace-pretrain-gpt
     """
     from regard import runs
-    from regard.errors import look_up
+    from regard.errors import RegardError, look_up
     from regard.studies.budget import parse_budget
     from regard.tasks import TASKS
     from regard.training.memory import keep_freed_memory
 
-    model = model or runs.model_after(init, task) or look_up(TASKS, task, "task").model
+    if init and pretrain_on:
+        raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
+    after = "bert" if pretrain_on else runs.model_after(init, task)
+    model = model or after or look_up(TASKS, task, "task").model
     overrides = list(settings or [])
     overrides += [f"init={init}"] if init else []
     overrides += [f"data={data}"] if data else []
@@ -96,14 +114,27 @@ def train(
         return
     keep_freed_memory()
     folder = out or Path("runs") / f"{task}-{model}"
+    if pretrain_on:
+        before = folder.with_name(f"{folder.name}-pretrained")
+        limit = parse_budget(pretrain_budget) if pretrain_budget else {}
+        given = [f"{key}={value}" for key, value in limit.items()]
+        first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
+        follow(first, f"{model} on the texts of {pretrain_on}")
+        say(f"pretrained: {first.evaluate().line()}; run: {before}", quiet=json)
+        overrides.append(f"init={before}")
     run = runs.open_or_start(folder, task, model, overrides)
     complete = run.complete
-    with bar(f"{model} on {task}") as show:
+    follow(run, f"{model} on {task}")
+    report(run, complete, json)
+
+
+def follow(run: "Run", what: str) -> None:
+    """Train a run to its end, and show how far it is."""
+    with bar(what) as show:
         for progress in run.train():
             if progress.note:
                 say(progress.note, quiet=True)
             show(*advance(progress))
-    report(run, complete, json)
 
 
 def advance(progress: "Progress") -> tuple[float, float, str]:

@@ -37,6 +37,10 @@ BUILT_IN = {
         "4,000 + 1,000 film reviews from a grammar; word order and negation decide", "sentiment"
     ),
     "reverse": BuiltIn("random strings of A … Z and the same from behind", "translation"),
+    "biographies": BuiltIn(
+        "120 invented people, three passages and a question about each", "birthplace"
+    ),
+    "pydoc": BuiltIn("Python's own help text, 340,000 characters of English", "pretraining"),
     "dates": BuiltIn("dates as people write them in 48 locales, and in ISO 8601", "translation"),
 }
 LABELLED = ("reviews", "imdb")  # the names that load_corpus knows

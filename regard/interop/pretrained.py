@@ -87,11 +87,13 @@ class Pretrained:
         """What follows each text of token numbers (T5: what it writes for it), ``most`` at most.
 
         The likeliest each time at temperature 0, else drawn as `regard.decoding.sample` does. A
-        text without tokens is begun by the config's first token. Errors: those of `sample`.
+        text without tokens is begun by the config's first token. A GPT writes as far as it has
+        positions. Errors: those of `sample`; a text with more tokens than there are positions.
         """
         begun = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
         source, lengths = pad([torch.tensor(ids).numpy() + self.shift for ids in begun])
         asked = (self.writer, source, lengths)
+        most = min(most, self.room(int(lengths.max())))
         limits = Limits(ratio=0.0, more=most, longest=most)
         found: list[Written]
         if temperature:
@@ -100,6 +102,19 @@ class Pretrained:
         else:
             found = greedy(*asked, end=self.end, limits=limits)
         return [[token - self.shift for token in text.tokens] for text in found]
+
+    def room(self, length: int) -> int:
+        """How many tokens a text of this length leaves to write."""
+        settings: Any = self.loaded.settings
+        if self.loaded.kind != "gpt":
+            return Limits.longest
+        if length > settings.length:
+            raise RegardError(
+                f"a text of {length} tokens is longer than the {settings.length} positions of this "
+                "model: give its end"
+            )
+        # The last token that is written is not read.
+        return int(settings.length) - length + 1
 
 
 def special(config: dict[str, Any], name: str) -> int:

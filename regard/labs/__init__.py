@@ -101,6 +101,11 @@ _ALL = [
         "regard.labs.birthplace.lab",
     ),
     Lab(
+        "pretraining",
+        "Three ways to pretrain on one text: what is each worth to a task with few labels?",
+        "regard.labs.pretraining.lab",
+    ),
+    Lab(
         "reverse",
         "What does attention remember that a single state forgets? Strings, written backwards.",
         "regard.labs.reverse",

@@ -75,14 +75,18 @@ class TunedGPT(Tuned):
 
 
 class TunedBERT(Tuned):
-    """[CLS] text [SEP]; tanh of a map of the state of [CLS]. Devlin et al. 2019, section 4.1."""
+    """[CLS] text [SEP]; the mean of all states.
+
+    Devlin et al. 2019, section 4.1, take the state of [CLS]; pretrained without next sentences it
+    has never been asked anything, and with few labels it is not found out what it could say.
+    """
 
     def __init__(self, settings: BERTSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
         self.body: BERT = BERT(settings, vocabulary + marks.COUNT)
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """What `BERT.pooled` makes of [CLS]."""
+        """The mean state of the text's words and symbols."""
         most = self.length - 2
         tokens, lengths = tokens[:, :most], lengths.clamp(max=most)
         rows = torch.arange(len(tokens), device=tokens.device)
@@ -91,7 +95,10 @@ class TunedBERT(Tuned):
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
         read[rows, lengths + 1] = self.marks.separator
         padded = bool((lengths + 2 < read.shape[1]).any())
-        return self.body.pooled(self.body(read, lengths + 2 if padded else None))
+        states = self.body(read, lengths + 2 if padded else None)
+        real = inside(lengths + 2, read.shape[1])[..., None]
+        mean: Tensor = (states * real).sum(1) / (lengths + 2)[:, None]
+        return mean
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return ["[CLS]", *tokens[: self.length - 2], "[SEP]"]

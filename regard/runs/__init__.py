@@ -7,6 +7,7 @@ load("runs/first").predict("not a bad film")
 """
 
 from regard.runs.answering import Answered, AnswererRun
+from regard.runs.before import pretraining_for
 from regard.runs.classifying import ClassifierRun
 from regard.runs.config import Config
 from regard.runs.evaluation import Evaluation, Prediction
@@ -36,5 +37,6 @@ __all__ = [
     "load",
     "model_after",
     "open_or_start",
+    "pretraining_for",
     "start",
 ]

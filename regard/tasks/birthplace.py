@@ -162,6 +162,11 @@ class Answers(Task[QuestionBatch]):
         )
 
     @property
+    def longest(self) -> int:
+        """Tokens of an answer at most: half of what a model can count is the question's."""
+        return min(self.settings.longest, self.settings.length // 2)
+
+    @property
     def mask(self) -> int:
         """The symbol before and behind an answer."""
         return marks.Marks.behind(len(self.tokenizer)).mask
@@ -229,7 +234,7 @@ class Answers(Task[QuestionBatch]):
 
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each question and the symbol behind it; the end of one that is too long."""
-        most = max(self.settings.length - self.settings.longest - 1, 1)
+        most = max(self.settings.length - self.longest - 1, 1)
         return [
             np.array([*ids[-most:], self.mask], np.int32)
             for ids in self.tokenizer.encode(list(questions))
@@ -310,7 +315,7 @@ class Answers(Task[QuestionBatch]):
     ) -> list[Written]:
         """An answer to each question, greedily or drawn at a temperature, in their order."""
         prompts = self.prompts(questions)
-        limits = Limits(ratio=0.0, more=self.settings.longest, longest=self.settings.longest)
+        limits = Limits(ratio=0.0, more=self.longest, longest=self.longest)
         found: dict[int, Written] = {}
         training = model.training
         model.eval()

@@ -4,8 +4,11 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from regard.studies.launch import Outcome
 
 from .conftest import Command
 
@@ -227,3 +230,44 @@ def test_chinese_without_spaces(regard: Command, tmp_path: Path, tokenizer: str)
     assert "tok:zh" in regard("evaluate", tmp_path / "r").out
     assert regard("predict", tmp_path / "r", "ein hund", "", "katze").out.count("\n") == 3
     assert regard("show", tmp_path / "r", "ein hund").status == 0
+
+
+def at_once(jobs: Any, work: Any, *, workers: Any, on_event: Any) -> list[Outcome]:
+    """Do the jobs of a comparison in this process."""
+    return [Outcome(job, work(job.task, lambda done, says: None), "", 1.0) for job in jobs]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_translators_are_compared_by_bleu(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
+) -> None:
+    monkeypatch.setattr("regard.studies.compare.launch", at_once)
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    source, target = write(tmp_path, 400)
+    words = ["compare", "translation", "--arms", "gru,lab-6", "--data", f"{source},{target}",
+             "--seeds", seeds, "--out", tmp_path / "c", *TINY]  # fmt: skip
+    found = json.loads(regard(*words, "--json").out)
+    assert found["metric"] == "BLEU"
+    record = json.loads((tmp_path / "c" / "comparison.json").read_text())
+    assert "tok:13a" in record["signature"]
+    assert set(record["arms"][0]["also"]) == {"chrF", "exact match"}
+    from regard import runs
+
+    for row in found["arms"]:
+        values = [
+            runs.load(tmp_path / "c" / row["name"] / f"seed-{seed}").evaluate().value
+            for seed in range(seeds)
+        ]
+        assert row["mean"] == pytest.approx(sum(values) / seeds)
+        assert row["low"] <= row["mean"] <= row["high"]
+    (verdict,) = found["verdicts"]
+    assert verdict["difference"] == pytest.approx(
+        found["arms"][1]["mean"] - found["arms"][0]["mean"]
+    )
+    told = regard(*words).out
+    for word in ("BLEU (95 %)", "seconds", "peak MB", "parameters", "chrF", "exact match %"):
+        assert word in told
+    assert ("two models, not two methods" in told) == (seeds == 1)
+    page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
+    assert "BLEU by sacreBLEU, nrefs:1" in page
+    assert "Where they look while they write" in page

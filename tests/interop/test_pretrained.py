@@ -57,6 +57,15 @@ def test_t5_writes_as_generate_does(tmp_path):
     ]
 
 
+def test_a_gpt_writes_as_far_as_its_positions_go(tmp_path):
+    theirs, mine = loaded("gpt2", 1, tmp_path / "gpt")
+    most = theirs.config.n_positions
+    (said,) = Pretrained(mine).go_on([[5] * (most - 2)], most=50)
+    assert len(said) <= 3
+    with pytest.raises(RegardError, match=f"of {most + 1} tokens is longer than the {most} pos"):
+        Pretrained(mine).go_on([[5] * (most + 1)])
+
+
 def test_errors_and_special_tokens(tmp_path):
     _, bert = loaded("bert", 1, tmp_path / "bert")
     with pytest.raises(RegardError, match="writes no text"):

@@ -61,8 +61,8 @@ def test_steps_are_the_full_pass(name):
 def test_rows_go_on_from_their_parents(name):
     model, (tokens, lengths) = make(name), texts((4, 2))
     writing = model.start(tokens, lengths)
-    writing.step(torch.zeros(2, 1, dtype=torch.long))
-    writing.step(torch.tensor([[3, 4], [5, 6]]), torch.tensor([[0, 0], [0, 0]]))
+    writing.step(torch.zeros(2, 2, dtype=torch.long))  # all rows of the first step are the text
+    writing.step(torch.tensor([[3, 4], [5, 6]]), torch.tensor([[1, 0], [0, 1]]))
     writing.step(torch.tensor([[7, 8, 9], [1, 2, 3]]), torch.tensor([[1, 0, 1], [0, 0, 1]]))
     found = writing.step(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 0], [1, 2]]))
     paths = [[[4, 9, 1], [4, 7, 2]], [[5, 2, 3], [6, 3, 4]]]

@@ -29,6 +29,8 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     say(LABS[NAME].question)
     seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
     say(f"{len(plan.arms)} arms on {data}, {seeds}")
+    if own := plan.own_budgets():
+        say(f"with a budget of their own: {own}")
     comparison = compare(
         plan.task,
         plan.arms,

@@ -1,5 +1,6 @@
 """The lab of translators: its settings, its claims, a small run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from regard.labs.translation.lab import claims
 from regard.labs.translation.plan import ARMS, BUDGETS, plan_for
 from regard.runs.config import Config
 from regard.studies.compare import Study
+from regard.studies.launch import Job, Outcome
 
 
 def configs(order: Order) -> dict[str, Config]:
@@ -43,6 +45,8 @@ def test_what_the_user_sets_holds_for_all() -> None:
     given |= {pair.partition("=")[0] for arm in plan.arms for pair in arm.overrides}
     assert not given & BUDGETS
     assert plan_for(Order(seeds=5)).seeds == 5
+    assert plan_for(Order()).own_budgets() == "transformer (steps=700)"
+    assert plan_for(Order(overrides=["steps=9"])).own_budgets() == ""
     with pytest.raises(RegardError, match="key=value, not 'width'"):
         plan_for(Order(overrides=["width"]))
 
@@ -59,7 +63,15 @@ def test_claims_tell_the_numbers() -> None:
     assert (exact["value"], exact["holds"]) == (0.95, True)
 
 
-def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
+def at_once(jobs: Sequence[Job], work: Any, *, workers: Any, on_event: Any) -> list[Outcome]:
+    """Do the jobs in this process."""
+    return [Outcome(job, work(job.task, lambda done, says: None), "", 1.0) for job in jobs]
+
+
+def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.studies.compare.launch", at_once)
+    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.data.parallel.HELD", 60)
     said: list[str] = []
     small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "judged=4",
              "batch_tokens=300", "evaluate_every=2", "layers=1", "length=24"]  # fmt: skip

@@ -1,0 +1,55 @@
+"""Pretraining on one's own unlabelled texts, before a task that has few labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.errors import RegardError
+from regard.runs.config import CUTTING, Config
+from regard.runs.opening import open_or_start
+from regard.runs.run import Run
+from regard.settings import unknown_key
+from regard.tasks import TASKS
+from regard.training.settings import TrainingSettings
+
+#: How a model is pretrained, and what for that is set otherwise than by default.
+WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bert": ("masked-modeling", ("next_sentence=false",)),
+    "gpt": ("language-modeling", ()),
+    "t5": ("span-corruption", ()),
+}
+ALIKE = ("seed", "threads", "precision")  # settings of a training that hold for both
+
+
+def pretraining_for(
+    folder: Path | str,
+    task: str,
+    model: str,
+    texts: str,
+    overrides: Sequence[str] = (),
+    budget: Sequence[str] = (),
+) -> Run:
+    """The run that pretrains a task's model on `texts`, in a folder of its own.
+
+    Its network and the way that texts are cut into tokens are those of the task with these
+    `overrides`; its budget and what else is to be known of its training are `budget`, as
+    ``key=value``. Train it, then the task with ``init=FOLDER``.
+
+    Errors: a model that is not pretrained (a bert, gpt or t5 is).
+    """
+    if model not in WAYS or TASKS[task].kind != "classification":
+        raise RegardError(
+            f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
+            f"{', '.join(WAYS)} and a task that puts labels on texts"
+        )
+    wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
+    cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
+    alike = {key: getattr(wanted.training, key) for key in ALIKE}
+    place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
+    network = {k: v for k, v in wanted.network.model_dump().items() if k not in cut}
+    pairs = {**place, **cut, **network, **alike}
+    known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
+    for key in (pair.partition("=")[0].strip() for pair in budget):
+        if key not in known:
+            raise RegardError(unknown_key(key, sorted(known)))
+    given = [f"{k}={v}" for k, v in pairs.items() if v != ""]
+    return open_or_start(Path(folder), way, model, [*given, *own, *budget])

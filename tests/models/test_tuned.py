@@ -1,0 +1,60 @@
+"""Pretrained models that label: what they read, and that padding says nothing."""
+
+import pytest
+import torch
+
+from regard.layers import marks
+from regard.models import MODELS
+
+SIZES = {"width": 16, "heads": 2, "layers": 2, "feedforward": 24, "length": 12, "dropout": 0}
+
+
+def model(name):
+    torch.manual_seed(0)
+    entry = MODELS[name]
+    return entry.build(entry.configure(SIZES), vocabulary=9, labels=3).eval()
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "t5"])
+def test_padding_says_nothing(name):
+    tokens, lengths = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]]), torch.tensor([4, 2])
+    found = model(name)(tokens, lengths)
+    assert found.shape == (2, 3)
+    changed = tokens.clone()
+    changed[1, 2:] = 5
+    assert torch.allclose(model(name)(changed, lengths), found, atol=1e-6)
+    alone = model(name)(tokens[1:, :2], lengths[1:])
+    assert torch.allclose(alone, found[1:], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "t5"])
+def test_a_long_text_is_cut_and_an_empty_one_is_answered(name):
+    network = model(name)
+    long = torch.randint(2, 9, (1, 30))
+    found = network(long, torch.tensor([30]))
+    room = len(network.framed(["a"] * 30)) - len(network.framed([]))
+    assert torch.allclose(network(long[:, :room], torch.tensor([room])), found, atol=1e-5)
+    assert network(torch.zeros(1, 1, dtype=torch.long), torch.tensor([0])).isfinite().all()
+
+
+def test_symbols_stand_where_they_are_said_to():
+    assert model("gpt").framed(["a", "b"]) == ["a", "b", "[CLS]"]
+    assert model("bert").framed(["a", "b"]) == ["[CLS]", "a", "b", "[SEP]"]
+    assert model("t5").framed(["a", "b"]) == ["a", "b"]
+    assert model("t5").body.embedding.weight.shape[0] == 9 + marks.COUNT + marks.SENTINELS
+
+
+def test_gpt_looks_at_the_state_behind_the_last_word():
+    network = model("gpt")
+    tokens, lengths = torch.tensor([[3, 4, 0]]), torch.tensor([2])
+    read = torch.tensor([[3, 4, network.marks.classify]])
+    assert torch.allclose(network.vector(tokens, lengths), network.body(read)[:, -1], atol=1e-6)
+
+
+def test_bert_means_over_words_and_symbols():
+    network = model("bert")
+    mark = network.marks
+    read = torch.tensor([[mark.classify, 3, 4, mark.separator]])
+    mean = network.body(read).mean(1)
+    found = network.vector(torch.tensor([[3, 4, 7]]), torch.tensor([2]))
+    assert torch.allclose(found, mean, atol=1e-6)
