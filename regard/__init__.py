@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         MultiHeadAttention,
         Normalizer,
         Score,
-        attend,
         explain,
         use,
     )
+    from regard.attention.attend import attend
     from regard.interop.sklearn import KernelRegression
     from regard.reports.notebook import html, look
     from regard.runs import load
