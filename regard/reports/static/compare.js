@@ -50,6 +50,7 @@ export function compareView(context) {
   async function look() {
     const mine = ++turn;
     if (!text.trim()) return sides.replaceChildren(h("p", { class: "empty" }, "Type a text, or take one of the examples."));
+    if (!sides.children.length) sides.replaceChildren(h("p", { class: "empty", role: "status" }, "Asking both models…"));
     const both = [await side(a), await side(b)];
     if (mine !== turn) return undefined;
     const seen = both.map((one) => /** @type {any} */ (one).seen);
