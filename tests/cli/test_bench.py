@@ -55,7 +55,7 @@ def test_json_has_machine_and_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_benchmark_offers_the_nearest() -> None:
     error = CliRunner().invoke(app, ["bench", "attension"]).exception
     assert isinstance(error, RegardError)
-    assert "did you mean attention?" in str(error)
+    assert "did you mean attention" in str(error)
 
 
 def test_aims_and_peers_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
