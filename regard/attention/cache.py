@@ -36,7 +36,8 @@ class KeyValueCache:
         new = [*(keys if isinstance(keys, tuple) else (keys,)), values, positions.unsqueeze(-1)]
         if self.fixed:
             if not self._room:
-                self._room, self._length = new, values.shape[-2]
+                self._room = [x.contiguous() for x in new]  # read at every step
+                self._length = values.shape[-2]
             first, held_values, held_positions = self._room[:-2], *self._room[-2:]
             prepared = tuple(first) if is_tuple else first[0]
             return prepared, held_values, held_positions.squeeze(-1)

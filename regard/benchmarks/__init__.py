@@ -24,6 +24,14 @@ BENCHMARKS: dict[str, Benchmark] = {
         "regard.benchmarks.cells",
         "cells",
     ),
+    "language-model-training": Benchmark(
+        "pretraining and fine-tuning beside minGPT's way and Hugging Face's GPT-2, BERT, T5",
+        "regard.benchmarks.language_model_training",
+    ),
+    "translation": Benchmark(
+        "training and beam search beside torch, Marian, JoeyNMT and CTranslate2, same weights",
+        "regard.benchmarks.translation",
+    ),
     "text-training": Benchmark(
         "training a text classifier beside torch.nn.TransformerEncoder as tutorials do it",
         "regard.benchmarks.text_training",

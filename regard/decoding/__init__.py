@@ -5,5 +5,6 @@ from regard.decoding.forced import forced
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.stepwise import Limits, Writer, Written
+from regard.decoding.workers import side_by_side
 
-__all__ = ["Limits", "Writer", "Written", "beam", "forced", "greedy", "sample"]
+__all__ = ["Limits", "Writer", "Written", "beam", "forced", "greedy", "sample", "side_by_side"]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 
+BLOCK = 64  # numbers of which only the largest is looked at first
 BEGIN = 0  # the symbol that a text is written after: the padding's, as Marian and T5 have it
 
 
@@ -102,12 +103,35 @@ def likeliest(
     >>> [round(chance, 3) for chance in chances[0].exp().tolist()], words[0].tolist()
     ([0.667, 0.222], [2, 1])
     """
-    allowed = _allowed(logits, end, forbidden)
-    best, words = allowed.topk(count, -1)
-    shares = allowed.softmax(-1, dtype=torch.float32)
+    allowed = _allowed(logits.float(), end, forbidden)
+    best, words = largest(allowed, count)
     # Of the likeliest: its share is never so small that its logarithm is lost.
-    first = shares.gather(-1, words[..., :1]).log()
-    return best.float() - best[..., :1].float() + first, words
+    first = allowed.softmax(-1).gather(-1, words[..., :1]).log()
+    return best - best[..., :1] + first, words
+
+
+def largest(
+    x: Float[Tensor, "*rows words"], count: int
+) -> tuple[Float[Tensor, "*rows {count}"], Int[Tensor, "*rows {count}"]]:
+    """``torch.topk``, the largest first, in half its time on a CPU where rows are long.
+
+    The largest stand in those ``count`` blocks whose maxima are the largest, or behind the last
+    block: two rounds over few numbers instead of one over many.
+
+    >>> largest(torch.tensor([[3.0, 1.0, 4.0, 2.0]]), 2)[1].tolist()
+    [[2, 0]]
+    """
+    words = x.shape[-1]
+    inside = words // BLOCK * BLOCK
+    if x.device.type != "cpu" or words < 4 * count * BLOCK:
+        return x.topk(count, -1)
+    blocks = x[..., :inside].unflatten(-1, (-1, BLOCK)).amax(-1).topk(count, -1).indices
+    steps = torch.arange(BLOCK, device=x.device)
+    places = (blocks[..., None] * BLOCK + steps).flatten(-2)
+    rest = torch.arange(inside, words, device=x.device).expand(*x.shape[:-1], -1)
+    places = torch.cat([places, rest], -1)
+    best, chosen = x.gather(-1, places).topk(count, -1)
+    return best, places.gather(-1, chosen)
 
 
 def _allowed(logits: Tensor, end: int, forbidden: bool) -> Tensor:

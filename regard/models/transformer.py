@@ -4,22 +4,21 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
-    Mask,
     MultiHeadAttention,
     Packing,
     causal,
-    dense,
     input_positions,
 )
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding
 from regard.layers.feedforward import FeedForward
+from regard.layers.past import Past
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.models.settings import TransformerSettings
 
@@ -172,48 +171,27 @@ class Writing:
 
     def __init__(self, model: Transformer, memory: Tensor, lengths: Tensor) -> None:
         self.model, self.memory, self.lengths = model, memory, lengths
+        self.seen = up_to(lengths)
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
-        self.steps = 0
-        #: Who of the past is an ancestor of a row: (batch, rows, all rows of all steps).
-        self.ancestors: Bool[Tensor, "batch rows past"] | None = None
+        self.past, self.steps = Past(), 0
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
-        model, rows = self.model, tokens.shape[1]
-        where = torch.full((rows,), self.steps, device=tokens.device)
-        mask, seen = self._past(tokens, parents), up_to(self.lengths)
+        model, mask = self.model, self.past.step(tokens, parents)
+        where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(model.target, tokens, where)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
-            x = block(x, self.memory, mask, seen, where=where, cache=past, memory_cache=memory)
+            x = block(x, self.memory, mask, self.seen, where=where, cache=past, memory_cache=memory)
         self.steps += 1
         return model.to_logits(model.decoder_norm(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these texts alone."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
-        if self.ancestors is not None:
-            self.ancestors = self.ancestors[rows]
+        self.seen = up_to(self.lengths)
+        self.past.keep(rows)
         for past, memory in self.caches:
             past.keep(rows)
             memory.keep(rows)
-
-    def _past(self, tokens: Tensor, parents: Tensor | None) -> Mask | None:
-        """Which of the past each row may see; None where there is one row and it sees all."""
-        batch, rows = tokens.shape
-        if rows == 1 and self.ancestors is None:
-            return None
-        before = self.ancestors
-        if before is None:
-            before = torch.ones(batch, 1, self.steps, dtype=torch.bool, device=tokens.device)
-        if parents is None:
-            parents = (
-                torch.zeros_like(tokens)
-                if before.shape[1] == 1
-                else torch.arange(rows, device=tokens.device).expand(batch, rows)
-            )
-        inherited = before.gather(1, parents[..., None].expand(-1, -1, before.shape[2]))
-        own = torch.eye(rows, dtype=torch.bool, device=tokens.device).expand(batch, rows, rows)
-        self.ancestors = torch.cat([inherited, own], -1)
-        return dense(self.ancestors)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.data.batches import pad
-from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample
+from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample, side_by_side
 from regard.errors import RegardError
 
 ROWS = 64  # texts that are written side by side
@@ -60,26 +61,28 @@ def write(
     order = np.argsort([-len(ids) for ids in sources], kind="stable")
     found: list[list[Written]] = [[] for _ in sources]
     writer, device = cast(Writer, model), next(model.parameters()).device
-    for start in range(0, len(order), ROWS):
-        chosen = order[start : start + ROWS]
-        tokens, lengths = pad([sources[i] for i in chosen])
+
+    def batch(start: int) -> list[list[Written]]:
+        tokens, lengths = pad([sources[i] for i in order[start : start + ROWS]])
         asked = (tokens.to(device), lengths.to(device))
         if search.temperature:
-            texts = _drawn(writer, asked, search, end, limits, start)
-        elif search.beam == search.best == 1:
-            texts = [[x] for x in greedy(writer, *asked, end=end, limits=limits)]
-        else:
-            texts = beam(
-                writer,
-                *asked,
-                end=end,
-                size=max(search.beam, search.best),
-                penalty=search.penalty,
-                best=search.best,
-                limits=limits,
-            )
-        for place, several in zip(chosen, texts, strict=True):
-            found[place] = several
+            return _drawn(writer, asked, search, end, limits, start)
+        if search.beam == search.best == 1:
+            return [[x] for x in greedy(writer, *asked, end=end, limits=limits)]
+        return beam(
+            writer,
+            *asked,
+            end=end,
+            size=max(search.beam, search.best),
+            penalty=search.penalty,
+            best=search.best,
+            limits=limits,
+        )
+
+    starts = range(0, len(order), ROWS)
+    written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
+    for place, several in zip(order, chain.from_iterable(written), strict=True):
+        found[place] = several
     return found
 
 

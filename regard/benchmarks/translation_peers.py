@@ -1,0 +1,204 @@
+"""Who translates beside regard: a plain torch loop, Hugging Face's Marian, CTranslate2."""
+
+import importlib.util
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.attention import sinusoidal
+from regard.data.batches import pad
+from regard.models.settings import TransformerSettings
+from regard.models.transformer import Transformer
+from regard.tasks.sequences import PairBatch, Sequences
+
+BEAM = 5
+RATE = 1e-4
+Ids = NDArray[np.integer]
+
+
+def quiet_transformers() -> Any:
+    """Hugging Face's transformers, without its bars and advice."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    return transformers
+
+
+def missing(package: str) -> str:
+    """Why a peer is left out; nothing if it is there.
+
+    >>> missing("torch"), missing("no_such_package")
+    ('', 'no_such_package is not installed')
+    """
+    return "" if importlib.util.find_spec(package) else f"{package} is not installed"
+
+
+def train_plainly(
+    model: nn.Module, task: Sequences, size: int, seed: int, *, bf16: bool
+) -> Iterator[int]:
+    """The usual loop: random batches padded to the longest, AdamW; the real tokens of each step."""
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    random, count = np.random.default_rng(seed), len(task.split("train"))
+    while True:
+        order = random.permutation(count)
+        for start in range(0, count - size + 1, size):
+            batch = task.batch("train", order[start : start + size])
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = model(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            yield int(batch.lengths.sum())
+
+
+class Tutorial(nn.Module):
+    """`nn.Transformer` as the tutorial of translation has it: one loss of a padded batch."""
+
+    def __init__(self, sizes: TransformerSettings, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, sizes.width, padding_idx=0)
+        self.transformer = nn.Transformer(
+            sizes.width,
+            sizes.heads,
+            sizes.layers,
+            sizes.decoder_layers or sizes.layers,
+            sizes.feedforward,
+            sizes.dropout,
+            batch_first=True,
+        )
+        self.dropout = nn.Dropout(sizes.dropout)
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """The mean cross entropy of the target's words."""
+        padding = torch.arange(batch.source.shape[1]) >= batch.source_lengths[:, None]
+        time = batch.given.shape[1]
+        states = self.transformer(
+            self.embed(batch.source),
+            self.embed(batch.given),
+            tgt_mask=torch.triu(torch.ones(time, time, dtype=torch.bool), 1),
+            src_key_padding_mask=padding,
+            tgt_key_padding_mask=~batch.real,
+            memory_key_padding_mask=padding,
+        )
+        logits = F.linear(states, self.embedding.weight)
+        wanted = batch.wanted.masked_fill(~batch.real, -100)
+        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=0.1)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Scaled vectors with sine positions."""
+        x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
+        found: Tensor = self.dropout(x + sinusoidal(torch.arange(tokens.shape[1]), x.shape[-1]))
+        return found
+
+
+class Marian(nn.Module):
+    """Hugging Face's Marian at these sizes, its own loss of its own labels."""
+
+    def __init__(self, sizes: TransformerSettings, words: int) -> None:
+        super().__init__()
+        from regard.interop.marian import config_of
+
+        transformers = quiet_transformers()
+        post = sizes.model_copy(update={"norm": "post"})
+        self.words = words
+        self.model = transformers.MarianMTModel(
+            transformers.MarianConfig(**config_of(post, words, "marian"))
+        )
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """The mean cross entropy of the target's words."""
+        from regard.interop.marian import theirs
+
+        mask = (torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]).long()
+        loss: Tensor = self.model(
+            input_ids=theirs(batch.source, self.words),
+            attention_mask=mask,
+            decoder_input_ids=theirs(batch.given, self.words),
+            labels=theirs(batch.wanted, self.words).masked_fill(~batch.real, -100),
+        ).loss
+        return loss
+
+
+class Generating:
+    """Hugging Face's ``generate`` with a regard model's weights."""
+
+    def __init__(
+        self, model: Transformer, sizes: TransformerSettings, forced: int, dtype: torch.dtype
+    ) -> None:
+        from regard.interop.marian import save_translator
+
+        transformers = quiet_transformers()
+        self.words, self.forced = model.target.weight.shape[0], forced
+        with tempfile.TemporaryDirectory() as folder:
+            place = save_translator(model, sizes, Path(folder) / "there")
+            self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(place).eval().to(dtype)
+
+    @torch.no_grad()
+    def write(self, batches: Sequence[Sequence[Ids]]) -> Any:
+        """A beam of each batch; all texts are of one length."""
+        from regard.interop.marian import theirs
+
+        found = None
+        for batch in batches:
+            source, lengths = pad(batch)
+            mask = (torch.arange(source.shape[1]) < lengths[:, None]).long()
+            found = self.model.generate(
+                input_ids=theirs(source, self.words),
+                attention_mask=mask,
+                num_beams=BEAM,
+                length_penalty=0.0,
+                min_new_tokens=self.forced,
+                max_new_tokens=self.forced,
+            )
+        return found
+
+
+class CTranslate2:
+    """CTranslate2 with a regard model's weights: two workers of one thread, its best setting."""
+
+    quick = True  # it writes as many batches as regard
+
+    def __init__(
+        self, model: Transformer, sizes: TransformerSettings, forced: int, kind: str
+    ) -> None:
+        self.model, self.sizes, self.forced, self.kind = model, sizes, forced, kind
+
+    def __enter__(self) -> Self:
+        import ctranslate2
+
+        from regard.interop.ctranslate2 import save_ctranslate2
+
+        self.folder = tempfile.TemporaryDirectory()
+        place = Path(self.folder.name) / "there"
+        plain = [f"w{i}" for i in range(self.model.target.weight.shape[0] - 1)]
+        self.names = save_ctranslate2(self.model, self.sizes, place, plain, quantization=self.kind)
+        self.translator = ctranslate2.Translator(
+            str(place), device="cpu", inter_threads=2, intra_threads=1, compute_type=self.kind
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.translator.unload_model()
+        self.folder.cleanup()
+
+    def write(self, batches: Sequence[Sequence[Ids]]) -> Any:
+        """All batches at once: its workers share them."""
+        return self.translator.translate_batch(
+            [[self.names[i] for i in ids.tolist()] for batch in batches for ids in batch],
+            beam_size=BEAM,
+            length_penalty=0.0,
+            max_batch_size=len(batches[0]),
+            min_decoding_length=self.forced,
+            max_decoding_length=self.forced,
+        )

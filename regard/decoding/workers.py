@@ -1,0 +1,40 @@
+"""Batches of texts written side by side: one thread each, as many at a time as there are."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TypeVar
+
+import torch
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+
+def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> list[Found]:
+    """What ``write`` makes of each batch, in their order, on a CPU.
+
+    The steps of a search are small products: two that run beside each other with one thread each
+    get nearly twice as far as one with two threads. Autocast, and what `regard` keeps for a block
+    of code, hold in the workers as in the caller. One thread: one batch after the other.
+
+    >>> side_by_side(lambda batch: batch * 2, [3, 1, 2])
+    [6, 2, 4]
+    """
+    waiting, threads = list(batches), torch.get_num_threads()
+    if min(threads, len(waiting)) < 2:
+        return [write(batch) for batch in waiting]
+    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+    def work(batch: Given) -> Found:
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            return write(batch)
+
+    try:
+        with ThreadPoolExecutor(
+            min(threads, len(waiting)), initializer=torch.set_num_threads, initargs=(1,)
+        ) as workers:
+            futures = [workers.submit(copy_context().run, work, batch) for batch in waiting]
+            return [future.result() for future in futures]
+    finally:
+        torch.set_num_threads(threads)
