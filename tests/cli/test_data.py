@@ -30,10 +30,13 @@ def test_list(tmp_path):
     assert "not here; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
-        *("reviews", "reverse", "dates", "imdb", "glove", "multi30k", "eng-fra", "birthplaces")
+        *("reviews", "reverse", "biographies", "pydoc", "dates"),
+        *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    assert [row["where"] for row in rows[:4]] == [*["built in"] * 3, None]
-    assert [row["used_for"] for row in rows[:3]] == ["sentiment", "translation", "translation"]
+    assert [row["where"] for row in rows[:6]] == [*["built in"] * 5, None]
+    assert [row["used_for"] for row in rows[:4]] == [
+        *("sentiment", "translation", "birthplace", "pretraining")
+    ]
 
 
 def test_check(tmp_path):

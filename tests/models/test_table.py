@@ -8,7 +8,7 @@ from regard.models import MODELS
 from regard.settings import split
 
 LADDER = """mean attention-pool query-from-mean self-attention +residual +positions +cls
-transformer rnn cnn tfidf nb-svm"""
+transformer gpt bert t5 rnn cnn tfidf nb-svm"""
 
 
 def test_the_ladder_is_complete_and_in_order() -> None:

@@ -8,6 +8,7 @@ from regard.models import MODELS
 
 VOCABULARY, LABELS = 17, 3
 NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+PRETRAINED = ["gpt", "bert", "t5"]  # their settings have no spread and no word_dropout
 SELF_ATTENTION = ["self-attention", "+residual", "+positions", "+cls", "transformer"]
 BLIND = ["mean", "attention-pool", "query-from-mean", "self-attention", "+residual"]
 SMALL = {

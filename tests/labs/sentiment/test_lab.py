@@ -23,7 +23,7 @@ def test_the_table_of_labs_names_this_one() -> None:
 
 
 def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
-    assert set(ARMS) == set(MODELS)
+    assert set(ARMS) == set(MODELS) - {"gpt", "bert", "t5"}  # those are pretrained first
     assert ARMS[0] == sentiment.REFERENCE == "mean"
     assert {name for pair in sentiment.RUNGS for name in pair} <= set(ARMS)
 
