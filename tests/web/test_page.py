@@ -309,7 +309,9 @@ def answering(body: Any) -> Callable[[Any], None]:
     return lambda route: route.fulfill(body=said, content_type="application/json")
 
 
-def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened]) -> None:
+def test_sixty_hostile_texts_run_nowhere(
+    opened: Callable[..., Opened], tmp_path: Path
+) -> None:
     on = opened()
     page = on.page
     sound = [text.encode(errors="replace").decode() for text in HOSTILE]
@@ -339,4 +341,14 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened]) -> None:
         assert page.evaluate("window.broken") is None
         assert page.evaluate(f"document.querySelectorAll('{NEVER}').length") == 0
         assert "<script>window.broken=1</script>" in page.evaluate("document.body.textContent")
+        if view == "heads":
+            with page.expect_download() as download:
+                page.click("[aria-label='CSV of As a matrix']")
+            download.value.save_as(tmp_path / "hostile.csv")
     on.well()
+    with (tmp_path / "hostile.csv").open(encoding="utf-8-sig", newline="") as file:
+        heading, *written = csv.reader(file)
+    assert {len(row) for row in written} == {len(sound) + 1}
+    pairs = zip(heading[1:], sound, strict=True)
+    assert [text for cell, text in pairs if cell not in (text, f"'{text}")] == []
+    assert not [cell for cell in heading if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
