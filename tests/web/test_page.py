@@ -309,9 +309,7 @@ def answering(body: Any) -> Callable[[Any], None]:
     return lambda route: route.fulfill(body=said, content_type="application/json")
 
 
-def test_sixty_hostile_texts_run_nowhere(
-    opened: Callable[..., Opened], tmp_path: Path
-) -> None:
+def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path: Path) -> None:
     on = opened()
     page = on.page
     sound = [text.encode(errors="replace").decode() for text in HOSTILE]
