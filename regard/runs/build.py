@@ -51,7 +51,9 @@ def begin_from(network: nn.Module, folder: Path) -> dict[str, Any]:
     tensors = donor.read_weights()
     here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
-    taken = {name: prefix + name for name in tensors if prefix + name in here}
+    # In the network's own order: which weight a refusal names does not depend on the file's.
+    prefixed = {prefix + name: name for name in tensors}
+    taken = {prefixed[name]: name for name in here if name in prefixed}
     if not taken:
         raise RegardError(
             f"init={folder}: no weight of that run has a place in this model; begin a gpt from a "
