@@ -1,14 +1,16 @@
-"""What the labs that compare arms share: progress, and the end in words."""
+"""What the labs that compare arms share: progress, pretraining, and the end in words."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from regard.errors import RegardError
 from regard.labs import Say, Show
 from regard.reports.answer import answer
 from regard.reports.evidence import Arm
 
 if TYPE_CHECKING:
-    from regard.studies.launch import Event
+    from regard.studies.launch import Event, Job
 
 
 def follow(show: Show) -> Callable[["Event"], None]:
@@ -20,6 +22,27 @@ def follow(show: Show) -> Callable[["Event"], None]:
         show(sum(done.values()), event.total, f"{event.arm}, seed {event.seed} {event.says}")
 
     return hear
+
+
+def told(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """Settings as ``key=value``."""
+    return tuple(f"{key}={value}" for key, value in settings.items())
+
+
+def pretrain(jobs: "Sequence[Job]", workers: int, show: Show) -> None:
+    """Do the jobs that go before a comparison. Errors: one of them failed."""
+    from regard.studies.job import train_and_judge
+    from regard.studies.launch import launch
+
+    hear = follow(show)
+    outcomes = launch(
+        jobs,
+        train_and_judge,
+        workers=workers or None,
+        on_event=lambda event: hear(replace(event, total=len(jobs))),
+    )
+    if failed := [outcome for outcome in outcomes if outcome.error]:
+        raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
 
 
 def conclude(

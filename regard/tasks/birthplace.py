@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad, plan_batches
+from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER, Birthplaces, load_birthplaces
 from regard.data.pairs import Pair
 from regard.data.sources import leaves, likeness
@@ -243,28 +243,6 @@ class Answers(Task[QuestionBatch]):
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """What the model reads of each question."""
         return self.prompts(texts)
-
-    def batches(
-        self,
-        split: Split,
-        *,
-        tokens: int,
-        seed: int,
-        epoch: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> list[NDArray[np.int64]]:
-        """Indexes of each batch of an epoch: questions of similar length."""
-        return plan_batches(
-            self.split(split).lengths,
-            tokens=tokens,
-            seed=seed,
-            epoch=epoch,
-            shuffle=shuffle,
-            rank=rank,
-            world=world,
-        )
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
         """These questions with their answers."""

@@ -149,27 +149,9 @@ class Classification(Task[Batch]):
         """Token ids of each text, truncated as the settings say."""
         return list(self._encode(texts))
 
-    def batches(
-        self,
-        split: Split,
-        *,
-        tokens: int,
-        seed: int,
-        epoch: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> list[NDArray[np.int64]]:
-        """Indexes of each batch of an epoch: texts of similar length, `tokens` with padding."""
-        return plan_batches(
-            self.split(split).lengths,
-            tokens=tokens,
-            seed=seed,
-            epoch=epoch,
-            shuffle=shuffle,
-            rank=rank,
-            world=world,
-        )
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens of each text: the same in every epoch."""
+        return self.split(split).lengths
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> Batch:
         """These examples of a split as tensors."""

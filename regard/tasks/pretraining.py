@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import plan_batches
 from regard.data.texts import TextCorpus, load_texts
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.errors import RegardError
@@ -200,10 +199,6 @@ class Pretraining(Task[B], Generic[B]):
         return other
 
     @abstractmethod
-    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens of each example of an epoch."""
-
-    @abstractmethod
     def batch(self, split: Split, indexes: Rows) -> B:
         """The examples of rows (seed, epoch, index) as tensors."""
 
@@ -223,8 +218,8 @@ class Pretraining(Task[B], Generic[B]):
         world: int = 1,
     ) -> list[Rows]:
         """Rows (seed, epoch, index) of each batch: examples of like length, so little padding."""
-        plan = plan_batches(
-            self.lengths(split, seed, epoch),
+        plan = super().batches(
+            split,
             tokens=tokens,
             seed=seed,
             epoch=epoch,

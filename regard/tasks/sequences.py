@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad, plan_batches
+from regard.data.batches import pad
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs
 from regard.data.strings import FIRST, Reversals
@@ -115,27 +115,9 @@ class Sequences(Task[PairBatch]):
         """Token ids of each text, at most `length` of them."""
         return [ids[: self.settings.length] for ids in self._arrays(texts)]
 
-    def batches(
-        self,
-        split: Split,
-        *,
-        tokens: int,
-        seed: int,
-        epoch: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> list[NDArray[np.int64]]:
-        """Indexes of each batch of an epoch: pairs of similar length, `tokens` with padding."""
-        return plan_batches(
-            self.split(split).lengths,
-            tokens=tokens,
-            seed=seed,
-            epoch=epoch,
-            shuffle=shuffle,
-            rank=rank,
-            world=world,
-        )
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
+        """Tokens of each pair, both sides and the end: the same in every epoch."""
+        return self.split(split).lengths
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> PairBatch:
         """These pairs of a split as tensors."""

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.data.batches import plan_batches
+
 B = TypeVar("B")
 Split = Literal["train", "validation", "test"]
 
@@ -22,6 +24,9 @@ class Task(ABC, Generic[B]):
     metric: str
 
     @abstractmethod
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
+        """Tokens of each example of a split, as this epoch has them."""
+
     def batches(
         self,
         split: Split,
@@ -33,7 +38,16 @@ class Task(ABC, Generic[B]):
         rank: int = 0,
         world: int = 1,
     ) -> Sequence[NDArray[np.integer]]:
-        """The indexes of each batch of one epoch, at most ``tokens`` with padding in each."""
+        """Indexes of each batch of an epoch, of like length, at most ``tokens`` with padding."""
+        return plan_batches(
+            self.lengths(split, seed, epoch),
+            tokens=tokens,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            rank=rank,
+            world=world,
+        )
 
     @abstractmethod
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> B:

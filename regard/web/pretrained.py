@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from regard.analysis.record import record, table
 from regard.decoding import Limits as Lengths
-from regard.decoding import Writer, greedy
+from regard.decoding import Writer, Written, greedy
 from regard.errors import RegardError
 from regard.interop import huggingface
+from regard.interop.pretrained import special
 from regard.runs import Looked
 from regard.web.subject import Asked, Drawing, Piece, write
 
@@ -31,7 +32,7 @@ class PretrainedSubject:
         if loaded.tokenizer is None:
             raise RegardError(f"{name} holds no tokenizer; save the model's own beside it")
         self.name, self.loaded, self.words = name, loaded, loaded.tokenizer
-        self.end = _end(loaded)
+        self.end = special(loaded.config, "eos_token_id")
 
     @property
     def model(self) -> nn.Module:
@@ -57,7 +58,7 @@ class PretrainedSubject:
         asking: list[str] = []
         with torch.no_grad(), record(self.model) as recording:
             if self.loaded.kind == "t5":
-                written = self._written(ids)
+                written = list(self._written(ids).tokens)
                 given = torch.tensor([[0, *written]])
                 self.model(source, torch.tensor([len(ids)]), given)
                 asking = [*self._names(written), "[END]"]
@@ -86,10 +87,7 @@ class PretrainedSubject:
             return {"written": "", "log_probability": 0.0, "ended": True}
         if self.loaded.kind == "bert":
             return self._filled(ids)
-        lengths = Lengths(ratio=0.0, more=SHORT, longest=SHORT)
-        source = torch.tensor([ids])
-        sizes = torch.tensor([len(ids)])
-        (found,) = greedy(cast(Writer, self.model), source, sizes, end=self.end, limits=lengths)
+        found = self._written(ids)
         said = self._text(list(found.tokens))
         return {"written": said, "log_probability": found.log_probability, "ended": found.ended}
 
@@ -107,11 +105,11 @@ class PretrainedSubject:
             ids[place] = token
         return {"written": self._text(ids), "log_probability": float(chances.sum()), "ended": True}
 
-    def _written(self, ids: list[int]) -> list[int]:
+    def _written(self, ids: list[int]) -> Written:
         lengths = Lengths(ratio=0.0, more=SHORT, longest=SHORT)
         source, sizes = torch.tensor([ids]), torch.tensor([len(ids)])
-        found = greedy(cast(Writer, self.model), source, sizes, end=self.end, limits=lengths)
-        return list(found[0].tokens)
+        (found,) = greedy(cast(Writer, self.model), source, sizes, end=self.end, limits=lengths)
+        return found
 
     def _looked(self, name: str, kept: Tensor, reads: list[str], asking: list[str]) -> Looked:
         weights = kept.reshape(-1, *kept.shape[-2:]).numpy()
@@ -128,12 +126,6 @@ class PretrainedSubject:
 
     def _text(self, ids: list[int]) -> str:
         return str(self.words.decode(ids))
-
-
-def _end(loaded: huggingface.Loaded) -> int:
-    found = loaded.config.get("eos_token_id")
-    found = found[0] if isinstance(found, list) else found
-    return int(found) if found is not None else int(loaded.config["vocab_size"]) - 1
 
 
 def is_pretrained(folder: Path) -> bool:

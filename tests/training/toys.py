@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad, plan_batches
+from regard.data.batches import pad
 from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.task import Split, Task
 
@@ -35,19 +35,8 @@ class Toy(Task[ToyBatch]):
             for split, count in (("train", train), ("validation", held))
         }
 
-    def batches(
-        self,
-        split: Split,
-        *,
-        tokens: int,
-        seed: int,
-        epoch: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Sequence[NDArray[np.integer]]:
-        lengths = [len(text) for text in self.texts[split]]
-        return plan_batches(lengths, tokens=tokens, seed=seed, epoch=epoch, shuffle=shuffle)
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        return np.array([len(text) for text in self.texts[split]])
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> ToyBatch:
         tokens, lengths = pad([self.texts[split][i] for i in indexes])

@@ -6,7 +6,7 @@ pretrained on texts in which the answers stand, can, if its attention is able to
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from regard.data.birthplaces import ASKS
 from regard.errors import RegardError
 from regard.labs import LABS, Order, Say, Show
 from regard.labs.birthplace.knowing import Known, section, strangers
-from regard.labs.comparing import follow
+from regard.labs.comparing import follow, pretrain, told
 from regard.labs.finding import Finding, claim, conclude, place, settings_for
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Figure, Section, Table
@@ -26,8 +26,8 @@ from regard.runs import Answered, AnswererRun, load
 from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.studies.compare import compare
-from regard.studies.job import RunTask, train_and_judge
-from regard.studies.launch import Job, launch
+from regard.studies.job import RunTask
+from regard.studies.launch import Job
 
 NAME = "birthplace"
 NONE = "not pretrained"
@@ -94,16 +94,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     out = place(NAME, order)
     say(LABS[NAME].question)
     say(f"{', '.join(names)}; {asked.seeds} seed(s) each; data: {asked.data}")
-    before = pretraining(asked, kind, names, out)
-    hear = follow(show)
-    outcomes = launch(
-        before,
-        train_and_judge,
-        workers=asked.workers or None,
-        on_event=lambda event: hear(replace(event, total=len(before))),
-    )
-    if failed := [outcome for outcome in outcomes if outcome.error]:
-        raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
+    pretrain(pretraining(asked, kind, names, out), asked.workers, show)
     comparison = compare(
         NAME,
         [Arm(NONE, "gpt", told(kind.without)), *(tuned(asked, name, out) for name in names)],
@@ -167,11 +158,6 @@ def tuned(asked: BirthplaceSettings, name: str, out: Path) -> Arm:
     first = str(_before(asked, name, out, 0))
     init = first if asked.pretrained else first.removesuffix("0") + "{seed}"
     return Arm(name, "gpt", (f"init={init}", *ARMS[name]))
-
-
-def told(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """Settings as ``key=value``."""
-    return tuple(f"{key}={value}" for key, value in settings.items())
 
 
 def _before(asked: BirthplaceSettings, name: str, out: Path, seed: int) -> Path:

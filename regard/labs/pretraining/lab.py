@@ -5,7 +5,7 @@ Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in sma
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import follow
+from regard.labs.comparing import follow, pretrain, told
 from regard.labs.finding import Finding, claim, conclude, place, settings_for
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Figure, Section, Table
@@ -22,8 +22,8 @@ from regard.runs.before import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.studies.compare import compare
-from regard.studies.job import RunTask, train_and_judge
-from regard.studies.launch import Job, launch
+from regard.studies.job import RunTask
+from regard.studies.launch import Job
 
 NAME = "pretraining"
 TASK = "sentiment"
@@ -91,15 +91,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     labels = asked.labels or kind.labels
     say(LABS[NAME].question)
     say(f"{', '.join(models)} on {asked.data}: {labels} labels, {asked.seeds} seed(s) each")
-    jobs, hear = pretraining(asked, kind, models, out), follow(show)
-    outcomes = launch(
-        jobs,
-        train_and_judge,
-        workers=asked.workers or None,
-        on_event=lambda event: hear(replace(event, total=len(jobs))),
-    )
-    if failed := [outcome for outcome in outcomes if outcome.error]:
-        raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
+    pretrain(pretraining(asked, kind, models, out), asked.workers, show)
     arms = [arm for model in models for arm in tuned(model, out)]
     shared = {"data": asked.data, "examples": labels, **network(asked, kind), **kind.after}
     comparison = compare(
@@ -163,11 +155,6 @@ def tuned(model: str, out: Path) -> list[Arm]:
     init = out / "pretrained" / model / "seed-{seed}"
     own = OWN.get(model, ())
     return [Arm(model, model, own), Arm(PRETRAINED.format(model), model, (f"init={init}", *own))]
-
-
-def told(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """Settings as ``key=value``."""
-    return tuple(f"{key}={value}" for key, value in settings.items())
 
 
 def finding(
