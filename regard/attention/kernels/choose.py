@@ -45,6 +45,9 @@ class Constants:
 SHIPPED = Constants()
 #: What a normaliser that searches its rows costs a pair, in numbers.
 SEARCH = 32
+#: Rows of a strip of additive scores, at least: the exponentials of its keys are made for each
+#: strip, and cost what some five rows do.
+ADDITIVE_ROWS = 32
 
 _asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
 _constants: ContextVar[Constants | None] = ContextVar("regard_constants", default=None)
@@ -96,11 +99,14 @@ def plan(
     # What stands beside a strip takes room too: a graph of its own, tables of a search, a compiled
     # kernel's sums.
     share = 4 if additive else 2 if searches or not linear else 1
-    sizes = Sizes(known.strip_numbers // share)
+    sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
     work = pairs * max(hidden if additive else numbers_per_pair, SEARCH if searches else 1)
     worth = additive or searches or numbers_per_pair > 1
     compiled = worth and 0 < known.compile_hidden <= work and can_compile()
-    strip = min(pairs, sizes.numbers) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
+    heads = shape[-3] if len(shape) > 2 else 1
+    room = max(sizes.numbers, sizes.least * heads * m)
+    strip = min(pairs, room) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
+    strip += 2 * heads * m * hidden * size if additive else 0.0  # the exponentials of the keys
 
     def made(kernel: Kernel, why: str) -> Plan:
         if kernel == "tiled":

@@ -2,7 +2,8 @@
 
 A strip is some queries by all the keys that any of them may see: whole rows, so that a normaliser
 may do with them what it likes. Its size is a constant, whatever the number of keys: a strip of
-longer rows has fewer of them. Blocks of keys that the mask hides from a whole strip are left out.
+longer rows has fewer of them, down to a least number of rows. Blocks of keys that the mask hides
+from a whole strip are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,11 +40,15 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How strips are cut: numbers in a strip of scores, rows and columns of a mask's blocks."""
+    """How strips are cut: numbers in a strip of scores, rows and columns of a mask's blocks.
+
+    ``least``: rows that a strip has at least, where a score does work for each key of a strip.
+    """
 
     numbers: int = 2**19
     rows: int = 128
     columns: int = 64
+    least: int = 1
 
 
 def strips_of(sight: "Sight", sizes: Sizes, split: bool = True, alike: bool = False) -> list[Strip]:
@@ -63,7 +68,7 @@ def strips_of(sight: "Sight", sizes: Sizes, split: bool = True, alike: bool = Fa
         least = min(part, PRODUCT_ROWS if cheap else 16) * seen
         room = max(2 if cheap else 1, sizes.numbers // max(1, least))  # two cores, a product each
         shares, each = shares_of(batch, axes, room)
-        step = max(1, min(part, sizes.numbers // max(1, each * seen)))
+        step = max(1, min(part, max(sizes.least, sizes.numbers // max(1, each * seen))))
         for share in shares:
             for first in range(rows.start, rows.start + part, step):
                 piece = slice(first, min(first + step, rows.start + part))

@@ -20,7 +20,7 @@ from regard.attention import (
     window,
 )
 from regard.attention.attend import Call
-from regard.attention.kernels.choose import Constants, using
+from regard.attention.kernels.choose import Constants, plan, using
 from regard.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_of
 
@@ -106,6 +106,20 @@ def test_a_strip_is_no_larger_than_it_may_be():
         here = seen[(*strip.batch, ..., strip.tile.rows)]
         assert here.numel() * HEADS * 50 <= 512
     assert (seen == 1).all()
+
+
+def test_a_strip_of_additive_scores_has_rows_enough_for_what_each_key_costs():
+    from regard.attention.kernels.strips import Sizes, strips_of
+
+    shape, score = (1, 8, 16_384, 16_384), {"hidden": 64, "additive": True}
+    long = plan(inner_product=False, normalize="softmax", shape=shape, **score)
+    assert long.kernel == "tiled"
+    assert long.sizes.least == 32
+    assert 100 < long.megabytes < 1_000
+    given = inputs(70, 50)
+    call = Call.of(*given, score_of("additive"), None, "softmax", 0.0, None, None, None, None)
+    rows = [s.tile.rows for s in strips_of(call.sight, Sizes(512, least=32))]
+    assert {x.stop - x.start for x in rows} == {32, 6}
 
 
 def test_heads_of_plain_products_are_cut_apart():
