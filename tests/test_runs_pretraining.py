@@ -81,7 +81,9 @@ def test_data_of_the_run_that_an_answering_one_begins_from(pretrained):
 def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
     init = f"init={pretrained.folder.path}"
     run = runs.open_or_start(tmp_path / "wide", "birthplace", "gpt", [init, "width=32", "steps=1"])
-    with pytest.raises(RegardError, match=r"embedding.*is \(\d+, 16\) there and \(\d+, 32\) here; give the"):
+    with pytest.raises(
+        RegardError, match=r"embedding.*is \(\d+, 16\) there and \(\d+, 32\) here; give the"
+    ):
         finish(run)
     with pytest.raises(RegardError, match="does not exist"):
         runs.open_or_start(tmp_path / "none", "birthplace", "gpt", [f"init={tmp_path / 'no'}"])

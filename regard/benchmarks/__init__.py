@@ -25,7 +25,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         "cells",
     ),
     "language-model-training": Benchmark(
-        "pretraining and fine-tuning beside minGPT's way and Hugging Face's GPT-2, BERT, T5",
+        "language models beside minGPT's way, nanoGPT, and Hugging Face's GPT-2, BERT, T5",
         "regard.benchmarks.language_model_training",
     ),
     "translation": Benchmark(

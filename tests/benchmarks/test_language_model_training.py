@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from regard.benchmarks import language_model_peers as peers
 from regard.benchmarks import language_model_training as bench
+from regard.benchmarks import nanogpt
 from regard.errors import RegardError
 
 QUICK = ["rounds=1", "seconds=0.01", "batch=600"]
@@ -12,7 +14,7 @@ QUICK = ["rounds=1", "seconds=0.01", "batch=600"]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(bench, "SIZES", bench.Sizes(16, 2, 1, 24))
+    monkeypatch.setattr(peers, "SIZES", peers.Sizes(16, 2, 1, 24))
     monkeypatch.setattr(bench, "ROWS", 4)
 
 
@@ -32,7 +34,7 @@ def test_beside_hugging_face(case):
 
 def test_the_padded_decoder_sees_no_future():
     torch.manual_seed(0)
-    model = bench.Padded(11).eval()
+    model = peers.Padded(11).eval()
     tokens = torch.randint(1, 11, (2, 9))
     changed = tokens.clone()
     changed[:, 5:] = 3
@@ -44,19 +46,46 @@ def test_both_sides_are_asked_the_same(case):
     pytest.importorskip("transformers")
     _, task = bench.prepared(case, bench.BenchSettings(data="biographies"))
     batch = task.batch("train", task.batches("train", tokens=900, seed=0, epoch=0)[0])
-    given = bench.asked(case, batch)
+    given = peers.asked(case, batch)
     labels = given["labels"]
     if case == "gpt":  # shifted inside: the last token behind a row is asked of us alone
         assert torch.equal(labels[:, 1:], batch.wanted[:, :-1])
     else:
         assert torch.equal(labels[batch.real], batch.wanted[batch.real])
         assert (labels[~batch.real] == -100).all()
-    model = bench.hugging_face(case, task.sizes["vocabulary"]).eval()
+    model = peers.hugging_face(case, task.sizes["vocabulary"]).eval()
     loss = model(**given).loss.item()
     assert np.isfinite(loss)
     assert loss > 2
 
 
 def test_unknown_settings_are_refused():
-    with pytest.raises(RegardError, match="case=gtp is none of pretrain, finetune, gpt, bert, t5"):
+    with pytest.raises(
+        RegardError, match="case=gtp is none of pretrain, finetune, gpt, bert, t5, c"
+    ):
         bench.cases(settings=["case=gtp"])
+
+
+def test_beside_nanogpt_in_equal_seconds(monkeypatch):
+    monkeypatch.setattr(nanogpt, "SLICES", 2)
+    settings = ["case=characters", "data=biographies", "steps=4"]
+    (row,) = bench.cases(settings=settings)
+    assert row["ours_s"] == pytest.approx(row["theirs_s"], rel=0.5)
+    assert row["reached"] == (row["our_loss"] < row["their_loss"])
+    assert max(row["our_loss"], row["their_loss"]) < 4.5  # both learn: ln 87 characters = 4.47
+
+
+def test_nanogpt_as_its_author_counts_it():
+    model = nanogpt.NanoGPT(65)
+    assert sum(p.numel() for p in model.parameters()) == 804_096  # 0.80M as its log says
+    assert nanogpt.rate_at(0, 2_000) == pytest.approx(1e-3 / 101)
+    assert nanogpt.rate_at(100, 2_000) == pytest.approx(1e-3)
+    assert nanogpt.rate_at(2_000, 2_000) == pytest.approx(1e-4)
+
+
+def test_nanogpt_sees_no_future():
+    model = nanogpt.NanoGPT(11).eval()
+    tokens = torch.randint(1, 11, (2, 9), generator=torch.Generator().manual_seed(0))
+    changed = tokens.clone()
+    changed[:, 5:] = 3
+    assert torch.equal(model(tokens)[:, :5], model(changed)[:, :5])
