@@ -1,0 +1,29 @@
+"""Every score on a GPU beside the exact path on the processor, forward and backward."""
+
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.attention import attend, causal, use, window
+from tests.attention.parts import EVERY_SCORE, gradients, inputs, score_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+NAMED = {"none": lambda: None, "causal": causal, "window": lambda: window(9) & causal()}
+
+
+@pytest.mark.parametrize("normalize", ["softmax", "sparsemax", "sum"])
+@pytest.mark.parametrize("mask", NAMED)
+@pytest.mark.parametrize("score", EVERY_SCORE)
+def test_a_gpu_computes_the_formula(score, mask, normalize):
+    here, made = inputs(65, 65), score_of(score)
+    there = [x.detach().cuda().requires_grad_() for x in here]
+    moved = copy.deepcopy(made).cuda()
+    found = []
+    for kernel, given, its_score in (("exact", here, made), ("tiled", there, moved)):
+        with use(kernel):
+            output = attend(*given, its_score, NAMED[mask](), normalize=normalize).output.cpu()
+            found.append([output, *gradients(output, *given, *its_score.parameters())])
+    for exact, tiled in zip(*found, strict=True):
+        assert_close(tiled.cpu(), exact, atol=1e-9, rtol=1e-9)
