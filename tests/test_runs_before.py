@@ -34,6 +34,19 @@ def test_a_pretraining_takes_sizes_and_tokens_of_the_task(tmp_path):
     assert config.training.budget == ("steps", 4.0)
 
 
+def test_what_judges_the_task_is_not_read_before(tmp_path):
+    def without(*given, texts="many.txt"):
+        run = runs.pretraining_for(
+            tmp_path / str(len(given)) / texts, "sentiment", "gpt", texts, [*SMALL, *given]
+        )
+        return run.config.data.without, run.config.data.without_text
+
+    assert without("data=few.csv", "text=says") == ("few.csv", "says")
+    assert without("data=few.csv", "text=says", "test=held.csv") == ("held.csv", "says")
+    assert without("data=imdb") == ("imdb", "")
+    assert without(texts="reviews") == ("", ""), "by name its own test is left out already"
+
+
 def test_what_cannot_be_pretrained_is_refused(tmp_path):
     for task, model in (("sentiment", "mean"), ("translation", "t5")):
         with pytest.raises(RegardError, match="is not pretrained on texts"):

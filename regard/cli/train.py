@@ -66,7 +66,8 @@ def train(
         typer.Option(
             metavar="TEXTS",
             help="Pretrain first on texts without labels (a .txt, .jsonl, .csv or .tsv file, imdb "
-            "or reviews), in RUN-pretrained; for --model bert (the default then), gpt or t5.",
+            "or reviews), in RUN-pretrained, without what the task is judged by; for --model bert "
+            "(the default then), gpt or t5.",
         ),
     ] = "",
     pretrain_budget: Annotated[

@@ -60,6 +60,8 @@ def load_texts(
     validation: float = 0.05,
     seed: int = 0,
     examples: int = 0,
+    without: str = "",
+    without_text: str = "",
 ) -> TextCorpus:
     """Documents by name or from a file, in train, validation and test.
 
@@ -73,13 +75,20 @@ def load_texts(
 
     A share `validation` is held out by a hash of each text, and a twentieth for the test; with
     ``validation=0`` nothing is held out and all three splits are the whole: for a corpus whose very
-    facts are to be learned. `examples` (0: all) are as many documents, chosen by `seed`.
+    facts are to be learned. `examples` (0: all) are as many documents, chosen by `seed`. Texts that
+    stand in `without` too are left out, before anything else: of a file all of its column
+    `without_text`, of "reviews" and "imdb" their test.
 
     >>> corpus = load_texts("biographies", validation=0)
     >>> len(corpus.train), corpus.test[0]
     (360, 'Lena Cormann was born in Harlem and became a singer in later years .')
     """
     documents, notes = read_texts(data, text, data_dir)
+    if without:
+        known, before = labelled_texts(without, without_text, data_dir), len(documents)
+        documents = [document for document in documents if likeness(document) not in known]
+        count = before - len(documents)
+        notes.append(f"{count:,} texts that stand in {Path(without).name} too are left out")
     if examples and examples < len(documents):
         documents = _chosen(documents, examples, seed)
         notes.append(f"{examples:,} documents are used, by seed")
@@ -127,6 +136,13 @@ def read_texts(
     if not found:
         raise RegardError(f"{path}: holds no text")
     return found, []
+
+
+def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
+    """The likenesses of texts that a model is to be judged by: of a file all, by name the test."""
+    if data in ("reviews", "imdb"):
+        return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
+    return {likeness(text) for text in text_rows(Path(data).expanduser(), column)}
 
 
 def passages(path: Path) -> list[str]:

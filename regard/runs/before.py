@@ -7,7 +7,7 @@ from regard.errors import RegardError
 from regard.runs.config import CUTTING, Config
 from regard.runs.opening import open_or_start
 from regard.runs.run import Run
-from regard.settings import unknown_key
+from regard.settings import Settings, unknown_key
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
 
@@ -32,7 +32,9 @@ def pretraining_for(
 
     Its network and the way that texts are cut into tokens are those of the task with these
     `overrides`; its budget and what else is to be known of its training are `budget`, as
-    ``key=value``. Train it, then the task with ``init=FOLDER``.
+    ``key=value``. Texts that the task is judged by are left out of `texts`: those of its test file,
+    or, where a test is split off its data, all of these. Train it, then the task with
+    ``init=FOLDER``.
 
     Errors: a model that is not pretrained (a bert, gpt or t5 is).
     """
@@ -45,11 +47,18 @@ def pretraining_for(
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
+    judging = judged_by(wanted.data) if texts != wanted.data.model_dump()["data"] else {}
     network = {k: v for k, v in wanted.network.model_dump().items() if k not in cut}
-    pairs = {**place, **cut, **network, **alike}
+    pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
     for key in (pair.partition("=")[0].strip() for pair in budget):
         if key not in known:
             raise RegardError(unknown_key(key, sorted(known)))
     given = [f"{k}={v}" for k, v in pairs.items() if v != ""]
     return open_or_start(Path(folder), way, model, [*given, *own, *budget])
+
+
+def judged_by(data: Settings) -> dict[str, str]:
+    """The settings that leave the test of a labelled task out of what is read before."""
+    held = data.model_dump()
+    return {"without": held["test"] or held["data"], "without_text": held["text"]}

@@ -102,6 +102,8 @@ class Pretraining(Task[B], Generic[B]):
             validation=asked.validation,
             seed=asked.split_seed,
             examples=asked.examples,
+            without=asked.without,
+            without_text=asked.without_text,
         )
 
     @cached_property

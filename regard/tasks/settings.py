@@ -76,7 +76,9 @@ class PretrainingSettings(Settings):
     ``data``: "pydoc", "reviews", "biographies", "birthplaces", "imdb" or a file of texts; ``text``:
     its column; ``length``: the longest piece in tokens; ``validation``: the share of documents held
     out (0: none, and the same texts judge: for facts that are to be learned by heart);
-    ``examples``: so many documents (0: all).
+    ``examples``: so many documents (0: all); ``without``: a file (its column ``without_text``), or
+    "imdb" or "reviews", that a model is to be judged by later: texts that stand there too are left
+    out.
     """
 
     data: str = "pydoc"
@@ -89,6 +91,8 @@ class PretrainingSettings(Settings):
     validation: float = Field(0.05, ge=0, lt=1)
     split_seed: int = Field(0, ge=0)
     examples: int = Field(0, ge=0)
+    without: str = ""
+    without_text: str = ""
 
 
 class MaskedModelingSettings(PretrainingSettings):

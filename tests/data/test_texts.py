@@ -103,6 +103,26 @@ def test_reviews_hold_no_review_of_the_labelled_test():
     assert not test & set(texts)
 
 
+def test_texts_that_a_model_will_be_judged_by_are_left_out(tmp_path):
+    texts = write(tmp_path / "a.txt", "One film\ntwo\nthree\nfour\n")
+    table = write(tmp_path / "few.csv", "says,label\none  FILM,1\nfour,0\nfive,0\n")
+    corpus = load_texts(texts, validation=0, without=table, without_text="says")
+    assert corpus.train == ["two", "three"]
+    assert corpus.notes == ("2 texts that stand in few.csv too are left out",)
+    with pytest.raises(RegardError, match=r"few\.csv:1: no column looks like the text"):
+        load_texts(texts, validation=0, without=table)
+    with pytest.raises(RegardError, match=r"none\.csv"):
+        load_texts(texts, validation=0, without=str(tmp_path / "none.csv"))
+
+
+def test_the_test_of_data_by_name_is_left_out(tmp_path):
+    reviews(tmp_path, "train", ["good", "bad"], 0)
+    reviews(tmp_path, "test", ["in  test", "other"], 1)
+    texts = write(tmp_path / "a.txt", "In test\ngood\nnew\n")
+    corpus = load_texts(texts, data_dir=tmp_path, validation=0, without="imdb")
+    assert corpus.train == ["good", "new"]
+
+
 def test_pydoc_is_english_prose_without_copies():
     documents = pydoc.documents()
     paragraphs = [x.strip("\n") for text in documents for x in text.split("\n\n")]
