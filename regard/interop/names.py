@@ -14,7 +14,8 @@ class Row:
     """One of our tensors, and the tensors of theirs that it is made of, row upon row.
 
     ``turned``: theirs are the other way about (rows are columns). ``sizes``: how many of our rows
-    belong to each of theirs; by default as many to each. ``optional``: may be missing there.
+    belong to each of theirs; by default as many to each. ``factors``: each of theirs is our part
+    times its factor; by default 1. ``optional``: may be missing there.
     """
 
     ours: str
@@ -22,6 +23,7 @@ class Row:
     turned: bool = False
     optional: bool = False
     sizes: tuple[int, ...] | None = None
+    factors: tuple[float, ...] = ()
 
 
 def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
@@ -34,6 +36,8 @@ def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict
         if missing:
             raise RegardError(f"{source} has no tensor {missing[0]}: it is of another model")
         parts = [theirs[name].float() for name in row.theirs]
+        if row.factors:
+            parts = [x / factor for x, factor in zip(parts, row.factors, strict=True)]
         whole = parts[0] if len(parts) == 1 else torch.cat(parts)
         found[row.ours] = whole.T.contiguous() if row.turned else whole.clone()
     return found
@@ -45,7 +49,10 @@ def give(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for row in rows:
         whole = ours[row.ours].T if row.turned else ours[row.ours]
         each = row.sizes or [len(whole) // len(row.theirs)] * len(row.theirs)
-        found.update(zip(row.theirs, whole.split(list(each)), strict=True))
+        parts = whole.split(list(each))
+        if row.factors:
+            parts = tuple(x * factor for x, factor in zip(parts, row.factors, strict=True))
+        found.update(zip(row.theirs, parts, strict=True))
     return found
 
 

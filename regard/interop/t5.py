@@ -35,6 +35,7 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5S
         "head_width": config["d_kv"],
         "feedforward": config["d_ff"],
         "activation": activation(config.get("feed_forward_proj", "relu")),
+        "score": "dot",
         "buckets": config.get("relative_attention_num_buckets", 32),
         "farthest": config.get("relative_attention_max_distance", 128),
         "dropout": config.get("dropout_rate", 0.1),
@@ -72,7 +73,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
     must_be(
         settings,
         "T5",
-        {"position": ["t5-bias"], "score": ["dot"], "normalize": ["softmax"]},
+        {"position": ["t5-bias"], "score": ["dot", "scaled-dot"], "normalize": ["softmax"]},
     )
     name = settings.activation
     if name == "gated-gelu":
@@ -109,9 +110,10 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: T5Settings) -> list[Row]:
-    """What stands where."""
+    """What stands where; T5 has its scores unscaled, so that its queries hold a scale of ours."""
     found = [Row("embedding.weight", (WORDS,))]
     gated = settings.activation.startswith(GATED)
+    scale = settings.each_head**-0.5 if settings.score == "scaled-dot" else 1.0
     for stack, count in (
         ("encoder", settings.layers),
         ("decoder", settings.decoder_layers or settings.layers),
@@ -121,20 +123,21 @@ def rows(settings: T5Settings) -> list[Row]:
         found.append(Row(ours, (bias,), turned=True))
         found.append(Row(f"{stack}_norm.weight", (f"{stack}.final_layer_norm.weight",)))
         for i in range(count):
-            found += block(f"{stack}.{i}", f"{stack}.block.{i}.layer", gated, stack == "decoder")
+            ours, theirs = f"{stack}.{i}", f"{stack}.block.{i}.layer"
+            found += block(ours, theirs, gated, stack == "decoder", scale)
     if not settings.tie:
         found.append(Row("output.weight", (HEAD,)))
     return found
 
 
-def block(ours: str, theirs: str, gated: bool, remembers: bool) -> list[Row]:
+def block(ours: str, theirs: str, gated: bool, remembers: bool, scale: float) -> list[Row]:
     """One block: attention, in a decoder attention to the memory, feed-forward."""
     found, parts = [], [("attention", "SelfAttention")]
     if remembers:
         parts.append(("memory_attention", "EncDecAttention"))
     for i, (part, name) in enumerate(parts):
-        inner = [f"{theirs}.{i}.{name}.{letter}" for letter in "qkv"]
-        found += linear(f"{ours}.{part}.work.project", *inner, bias=False)
+        inner = tuple(f"{theirs}.{i}.{name}.{letter}.weight" for letter in "qkv")
+        found.append(Row(f"{ours}.{part}.work.project.weight", inner, factors=(scale, 1.0, 1.0)))
         found += linear(f"{ours}.{part}.work.output", f"{theirs}.{i}.{name}.o", bias=False)
         found += linear(f"{ours}.{part}.norm", f"{theirs}.{i}.layer_norm", bias=False)
     last = f"{theirs}.{len(parts)}"

@@ -240,12 +240,13 @@ class BERTSettings(Settings):
 
 
 class T5Settings(Settings):
-    """An encoder and a decoder: `regard.models.t5.T5`, by default as T5 1.1 has it.
+    """An encoder and a decoder: `regard.models.t5.T5`, by default near T5 1.1.
 
     ``head_width``: width / heads by default (0). ``buckets`` of distances up to ``farthest`` have a
     bias each with ``position=t5-bias``; ``spread`` is the standard deviation of the first word
-    vectors. ``score=dot activation=relu tie=true`` is the first T5. The rest as in
-    `TransformerSettings`.
+    vectors. T5's own are ``score=dot spread=1``, for Adafactor, whose steps are in proportion to
+    what they move; AdamW's are not, and saturate scores that nothing scales.
+    ``score=dot activation=relu tie=true`` is the first T5. The rest as in `TransformerSettings`.
     """
 
     width: int = Field(256, ge=1)
@@ -255,7 +256,7 @@ class T5Settings(Settings):
     head_width: int = Field(0, ge=0)
     feedforward: int = Field(768, ge=1)
     activation: str = "gated-gelu-tanh"
-    score: str = "dot"
+    score: str = "scaled-dot"
     position: str = "t5-bias"
     buckets: int = Field(32, ge=4)
     farthest: int = Field(128, ge=2)
@@ -263,7 +264,7 @@ class T5Settings(Settings):
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     length: int = Field(256, ge=1)
-    spread: float = Field(1.0, gt=0)
+    spread: float = Field(0.1, gt=0)
     tie: bool = False
     epsilon: float = Field(1e-6, gt=0)
 

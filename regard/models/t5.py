@@ -26,13 +26,14 @@ from regard.models.settings import T5Settings
 
 
 class T5(nn.Module):
-    """An encoder and a decoder without biases: pre-norm by the root mean square, scores unscaled.
+    """An encoder and a decoder without biases: pre-norm by the root mean square.
 
-    Raffel et al. 2020, section 2.1. With ``position=t5-bias`` b[bucket(j − i)] is added to every
-    score, and all layers of a stack share the b of each head. With ``tie`` the words' vectors are
-    shared by all three places and the states are divided by √width before the last (T5); without,
-    the output has a matrix of its own and nothing is divided (T5 1.1). Score, position and
-    normaliser by name; the attention to the memory has no positions.
+    Raffel et al. 2020, section 2.1; with ``score=dot`` scores are not scaled, as there. With
+    ``position=t5-bias`` b[bucket(j − i)] is added to every score, and all layers of a stack share
+    the b of each head. With ``tie`` the words' vectors are shared by all three places and the
+    states are divided by √width before the last (T5); without, the output has a matrix of its own
+    and nothing is divided (T5 1.1). Score, position and normaliser by name; the attention to the
+    memory has no positions.
 
     >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
     >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])

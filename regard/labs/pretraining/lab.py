@@ -5,7 +5,7 @@ Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in sma
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from regard.studies.launch import Job
 NAME = "pretraining"
 TASK = "sentiment"
 PRETRAINED = "pretrained {}"
-OWN = {"t5": ("spread=0.1",)}  # T5's own 1.0 is for Adafactor, which scales its steps by it
 SAYS = {
     "bert": "an encoder: which words are hidden?",
     "gpt": "a decoder: what comes next?",
@@ -55,12 +54,16 @@ class PretrainingSettings(Settings):
 
 @dataclass(frozen=True)
 class Kind:
-    """How the lab treats one set of data: labels, the network, how it is trained twice."""
+    """How the lab treats one set of data: labels, the network, how it is trained twice.
+
+    ``own``: what a model is fine-tuned by otherwise, with and without pretraining.
+    """
 
     labels: int
     network: Mapping[str, object]
     before: Mapping[str, object]
     after: Mapping[str, object]
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 KINDS = {
@@ -72,6 +75,7 @@ KINDS = {
         | {"evaluate_every": 100_000},
         after={"epochs": 12, "learning_rate": 1e-3, "batch_tokens": 512, "evaluate_every": 30}
         | {"validation": 0.2},  # a tenth would be too few to choose weights by
+        own={"t5": ("learning_rate=3e-3",)},  # chosen on validation texts
     ),
     "imdb": Kind(
         labels=500,
@@ -92,7 +96,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     say(LABS[NAME].question)
     say(f"{', '.join(models)} on {asked.data}: {labels} labels, {asked.seeds} seed(s) each")
     pretrain(pretraining(asked, kind, models, out), asked.workers, show)
-    arms = [arm for model in models for arm in tuned(model, out)]
+    arms = [arm for model in models for arm in tuned(model, out, kind.own.get(model, ()))]
     shared = {"data": asked.data, "examples": labels, **network(asked, kind), **kind.after}
     comparison = compare(
         TASK,
@@ -136,7 +140,7 @@ def pretraining(
                 str(out / "pretrained" / model / f"seed-{seed}"),
                 WAYS[model][0],
                 model,
-                (*told(given), *OWN.get(model, ()), *WAYS[model][1], f"seed={seed}"),
+                (*told(given), *WAYS[model][1], f"seed={seed}"),
             ),
         )
         for seed in range(asked.seeds)
@@ -150,10 +154,9 @@ def network(asked: PretrainingSettings, kind: Kind) -> dict[str, object]:
     return {**kind.network, **own}
 
 
-def tuned(model: str, out: Path) -> list[Arm]:
+def tuned(model: str, out: Path, own: tuple[str, ...]) -> list[Arm]:
     """A model from random weights, and the same from its pretraining of the same seed."""
     init = out / "pretrained" / model / "seed-{seed}"
-    own = OWN.get(model, ())
     return [Arm(model, model, own), Arm(PRETRAINED.format(model), model, (f"init={init}", *own))]
 
 
