@@ -23,10 +23,10 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
     With ``stored`` = {"title", "looks"}, looks as `packed.pack_below` makes them, the element with
     the id ``looks`` becomes the explorer's view of heads.
     """
-    style, script = static("report.css"), static("report.js")
+    style, script = static("report.css"), bundle("report.js")
     data = []
     if stored is not None:
-        style, script = style + static("explorer.css"), script + bundle("stored.js")
+        style, script = style + static("explorer.css"), bundle("report.js", "stored.js")
         content = json.dumps(stored, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         content = content.encode(errors="replace").decode()
         for sign in "<>&\u2028\u2029":  # no text ends the element or opens another
@@ -34,10 +34,9 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
         data.append(tag("script", Html(content), type="application/json", id="stored"))
     policy = (
         f"default-src 'none'; style-src '{fingerprint(style)}'; "
-        f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'"
+        f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'; "
+        "img-src data: blob:"  # figures that are taken along as pictures
     )
-    if stored is not None:
-        policy += "; img-src data: blob:"  # figures that are taken along as pictures
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -53,8 +52,8 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
 
 
 @cache
-def bundle(entry: str) -> str:
-    """A module of the page and those that it imports as one plain script, each in its own scope.
+def bundle(*entries: str) -> str:
+    """Modules of the page and those that they import as one plain script, each in its own scope.
 
     The modules keep to two forms: ``import { a, b } from "./x.js";`` and ``export`` before a
     function, a class or a constant.
@@ -73,7 +72,8 @@ def bundle(entry: str) -> str:
         given = ", ".join(own for _, own in names)
         parts[name] = f"modules[{name!r}] = (() => {{\n{body}\nreturn {{{given}}};\n}})();"
 
-    add(entry)
+    for entry in entries:
+        add(entry)
     return "\n(() => {\nconst modules = {};\n" + "\n".join(parts.values()) + "\n})();\n"
 
 

@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.torch
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -135,6 +137,12 @@ class Run(ABC):
         model = build_network(self.config, **self.task.sizes, width=width)
         load_weights(model, self.folder.read_weights())
         return model.eval()
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Inside, the network computes as it did in training: its precision, its kernels."""
+        with torch.no_grad(), self._precision.autocast(), using(self._kernels):
+            yield
 
     @cached_property
     def _environment(self) -> dict[str, Any]:

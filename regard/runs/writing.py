@@ -1,7 +1,6 @@
 """A run that writes texts."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, overload
@@ -12,7 +11,6 @@ from torch import nn
 
 from regard.analysis.alignment import source_weights
 from regard.analysis.cost import count_parameters
-from regard.attention.kernels.choose import using
 from regard.data.pairs import Pair
 from regard.data.parallel import read_pairs
 from regard.data.tokenizers import Tokenizer
@@ -84,12 +82,6 @@ class WriterRun(Run):
         """How it looks for texts if nothing else is said."""
         found: Search = self.task.search
         return found
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Inside, the network computes as it did in training: its precision, its kernels."""
-        with torch.no_grad(), self._precision.autocast(), using(self._kernels):
-            yield
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """How likely the run thinks each target, given its source.

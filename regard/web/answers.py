@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,20 @@ from regard.runs import Looked
 from regard.web.limits import Limits
 from regard.web.refusal import over
 from regard.web.shelf import Shelf
-from regard.web.subject import Drawing
+from regard.web.writing import Drawing, answered
+
+Written = Sequence[int] | None  # numbers of the tokens that a model wrote; None: its own answer
 
 SHOWN = 60  # texts on which two runs disagree
 HELD = 400_000_000  # bytes of weights that are kept for the next question
+
+
+class Seen(NamedTuple):
+    """An answer, what was looked at, and of one text that is gone on with how much was read."""
+
+    answer: dict[str, Any]
+    layers: list[Looked]
+    read: int | None = None
 
 
 class Answers:
@@ -23,9 +33,7 @@ class Answers:
 
     def __init__(self, shelf: Shelf, limits: Limits) -> None:
         self.shelf, self.limits = shelf, limits
-        self._looks: OrderedDict[tuple[str, str], tuple[dict[str, Any], list[Looked]]] = (
-            OrderedDict()
-        )
+        self._looks: OrderedDict[tuple[str, str, Written], Seen] = OrderedDict()
 
     def predict(self, name: str, several: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
         """Answers to the texts of several requests, in one call of the model."""
@@ -49,11 +57,10 @@ class Answers:
         return [[next(found) for _ in texts] for texts in several]
 
     def attention(
-        self, name: str, text: str, layer: int | None, head: int | None
+        self, name: str, text: str, written: Written, layer: int | None, head: int | None
     ) -> list[dict[str, Any]]:
         """The weights of layers and heads as plain numbers. Errors: no such layer; too many."""
-        _, layers = self._seen(name, text)
-        own = [seen for seen in layers if seen.layer != ROLLOUT]
+        own = [x for x in self._seen(name, text, written).layers if x.layer != ROLLOUT]
         chosen = [
             (number, _one_head(seen, head))
             for number, seen in enumerate(own, 1)
@@ -66,14 +73,18 @@ class Answers:
             raise over("numbers", self.limits.numbers, size)
         return [_plain(number, seen) for number, seen in chosen]
 
-    def look(self, name: str, text: str) -> dict[str, Any]:
-        """The answer to a text and its attention, packed for the page."""
-        answer, layers = self._seen(name, text)
-        return {"run": name, "text": text, "answer": answer, **pack(layers)}
+    def look(self, name: str, text: str, written: Written = None) -> dict[str, Any]:
+        """The answer to a text and its attention, packed for the page.
 
-    def matrix(self, name: str, text: str, layer: int, head: int) -> bytes:
+        With ``written``, what `write` wrote: the attention it wrote with.
+        """
+        seen = self._seen(name, text, written)
+        read = {} if seen.read is None else {"read": seen.read}
+        return {"run": name, "text": text, "answer": seen.answer, **read, **pack(seen.layers)}
+
+    def matrix(self, name: str, text: str, written: Written, layer: int, head: int) -> bytes:
         """One head of a look, packed. Errors: no such layer or head."""
-        _, layers = self._seen(name, text)
+        layers = self._seen(name, text, written).layers
         if layer > len(layers):
             raise RegardError(f"layer {layer}: this model has 1 to {len(layers)}")
         return matrix(_one_head(layers[layer - 1], head).weights[0])
@@ -106,15 +117,11 @@ class Answers:
         keys = ("both", "a", "b", "neither")
         return {"a": a, "b": b, "right": dict(zip(keys, counts, strict=True)), "shown": shown}
 
-    def _seen(self, name: str, text: str) -> tuple[dict[str, Any], list[Looked]]:
+    def _seen(self, name: str, text: str, written: Written) -> Seen:
         """The answer and the attention of a text, kept for the next question about them."""
-        key = name, text
+        key = name, text, None if written is None else tuple(written)
         if key not in self._looks:
-            subject = self.shelf.subject(name)
-            self._short(subject.count(text))
-            answer = subject.predict([text])[0]
-            layers = with_rollout(subject.attention(text), subject.residual)
-            self._looks[key] = answer, layers
+            self._looks[key] = self._look(name, text, written)
         self._looks.move_to_end(key)
         while len(self._looks) > 1 and (
             len(self._looks) > self.limits.looks or self._held() > HELD
@@ -122,8 +129,18 @@ class Answers:
             self._looks.popitem(last=False)
         return self._looks[key]
 
+    def _look(self, name: str, text: str, written: Written) -> Seen:
+        subject = self.shelf.subject(name)
+        self._short(subject.count(text) + len(written or ()))
+        if written is None:
+            answer, layers, read = subject.predict([text])[0], subject.attention(text), None
+        else:
+            pieces, layers, read = subject.reread(text, written)
+            answer = {**answered(pieces), "pieces": [piece._asdict() for piece in pieces]}
+        return Seen(answer, with_rollout(layers, subject.residual), read)
+
     def _held(self) -> int:
-        return sum(seen.weights.nbytes for _, layers in self._looks.values() for seen in layers)
+        return sum(seen.weights.nbytes for kept in self._looks.values() for seen in kept.layers)
 
     def _short(self, tokens: int) -> None:
         if tokens > self.limits.tokens:

@@ -17,8 +17,8 @@ from regard.errors import RegardError
 from regard.web.answers import Answers
 from regard.web.asked import (
     AskedAttention,
+    AskedLook,
     AskedMatrix,
-    AskedText,
     AskedTexts,
     AskedTranslation,
     AskedWriting,
@@ -30,7 +30,7 @@ from regard.web.page import add_page
 from regard.web.queue import Job, Queue, too_late
 from regard.web.refusal import RefusedError, over
 from regard.web.shelf import Shelf
-from regard.web.subject import Drawing
+from regard.web.writing import Drawing
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": says}
@@ -244,13 +244,13 @@ def _add_questions(app: FastAPI, api: Api) -> None:
     @app.post("/attention", summary="Weights of attention as numbers: all layers, or one head")
     async def attention(asked: AskedAttention, request: Request) -> Any:
         name = api.shelf.check(asked.run)
-        given = (name, asked.text, asked.layer, asked.head)
+        given = (name, asked.text, asked.tokens(limits), asked.layer, asked.head)
         found = await api.ask(request, Job(given, lambda all_: [answers.attention(*all_[0])]))
         return answered({"run": name, "text": asked.text, "layers": found})
 
     @app.post("/look", summary="An answer and its attention, packed for the page")
-    async def look(asked: AskedText, request: Request) -> Any:
-        given = (api.shelf.check(asked.run), asked.text)
+    async def look(asked: AskedLook, request: Request) -> Any:
+        given = (api.shelf.check(asked.run), asked.text, asked.tokens(limits))
 
         def work(all_: list[Any]) -> list[bytes]:
             return [_encoded(answers.look(*all_[0]))]  # written down in the models' thread
@@ -259,7 +259,8 @@ def _add_questions(app: FastAPI, api: Api) -> None:
 
     @app.post("/matrix", summary="One head of a look: float32 row scales, then a byte a weight")
     async def matrix(asked: AskedMatrix, request: Request) -> Any:
-        given = (api.shelf.check(asked.run), asked.text, asked.layer, asked.head)
+        name, written = api.shelf.check(asked.run), asked.tokens(limits)
+        given = (name, asked.text, written, asked.layer, asked.head)
         found = await api.ask(request, Job(given, lambda all_: [answers.matrix(*all_[0])]))
         return Response(found, media_type="application/octet-stream")
 

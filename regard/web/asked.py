@@ -52,14 +52,28 @@ class AskedText(Asked):
     text: Text
 
 
-class AskedAttention(AskedText):
+class AskedLook(AskedText):
+    """One text, and what was written for it, if not the model's own answer is asked about."""
+
+    written: list[Annotated[int, Field(ge=0, le=1_000_000_000)]] | None = Field(
+        default=None, description="The numbers (id) of the tokens that /generate told, in order."
+    )
+
+    def tokens(self, limits: Limits) -> list[int] | None:
+        """What was written. Errors: more than /generate writes."""
+        if self.written is not None and len(self.written) > limits.new_tokens + 1:
+            raise over("new_tokens", limits.new_tokens, len(self.written))
+        return self.written
+
+
+class AskedAttention(AskedLook):
     """One text; one layer or all; one head or all. Both are counted from 1."""
 
     layer: int | None = Field(default=None, ge=1, le=1_000_000)
     head: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
-class AskedMatrix(AskedText):
+class AskedMatrix(AskedLook):
     """One head of one layer, counted from 1, as /look lists them."""
 
     layer: int = Field(ge=1, le=1_000_000)

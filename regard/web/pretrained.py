@@ -1,24 +1,23 @@
 """A model in Hugging Face's layout in a local folder, as a subject: GPT-2, BERT, T5."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.analysis.record import record, table
+from regard.analysis.record import record
 from regard.decoding import Limits as Lengths
-from regard.decoding import Writer, Written, greedy
 from regard.errors import RegardError
 from regard.interop import huggingface
-from regard.interop.pretrained import special
+from regard.interop.pretrained import Pretrained, special
 from regard.runs import Looked
-from regard.web.subject import Asked, Drawing, Piece, write
+from regard.web.writing import Asked, Drawing, Piece, Reread, answered, own_layers, reread, write
 
 SHORT = 48  # tokens that an answer has, unless more are asked for
-CROSS = "memory_attention"  # in the name of a layer that looks at another text
 MASK = "[MASK]"
 
 
@@ -32,7 +31,7 @@ class PretrainedSubject:
         if loaded.tokenizer is None:
             raise RegardError(f"{name} holds no tokenizer; save the model's own beside it")
         self.name, self.loaded, self.words = name, loaded, loaded.tokenizer
-        self.end = special(loaded.config, "eos_token_id")
+        self.writer = None if loaded.kind == "bert" else Pretrained(loaded)
 
     @property
     def model(self) -> nn.Module:
@@ -54,42 +53,53 @@ class PretrainedSubject:
         ids = self._ids(text)
         if not ids:
             return []
-        source = torch.tensor([ids])
-        asking: list[str] = []
+        if self.loaded.kind == "t5":
+            pieces = self.write(text, Drawing(SHORT))
+            return self.reread(text, [piece.id for piece in pieces if piece.id is not None]).layers
         with torch.no_grad(), record(self.model) as recording:
-            if self.loaded.kind == "t5":
-                written = list(self._written(ids).tokens)
-                given = torch.tensor([[0, *written]])
-                self.model(source, torch.tensor([len(ids)]), given)
-                asking = [*self._names(written), "[END]"]
-            else:
-                self.model(source)
-            found = [(name, table(seen).float()[0]) for name, seen in recording.layers]
-        return [self._looked(name, kept, self._names(ids), asking) for name, kept in found]
+            self.model(torch.tensor([ids]))
+            return own_layers(recording, self._names(ids))
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
-        """A text token by token; of BERT the filled text at once."""
-        ids = self._ids(text)
-        if self.loaded.kind == "bert":
+        """A text token by token; of BERT the filled text at once.
+
+        Errors: of GPT-2 a text that is longer than its positions.
+        """
+        if self.writer is None:
             said = self._answer(text)
             yield Piece(said["written"], math.exp(said["log_probability"]), said["written"])
-        elif ids:
-            lengths = Lengths(ratio=0.0, more=drawing.most, longest=drawing.most)
-            yield from write(
-                cast(Writer, self.model),
-                Asked([torch.tensor(ids).numpy()], self.end, lengths, self._names, self._text),
-                drawing,
-            )
+        elif self._ids(text):
+            yield from write(self.writer.writer, self._asked(text, drawing.most), drawing)
+
+    def reread(self, text: str, written: Sequence[int]) -> Reread:
+        """What was looked at while `write` wrote these tokens. Errors: BERT writes none."""
+        if self.writer is None:
+            raise RegardError(f"{self.name} fills in all at once; ask without written")
+        return reread(self.model, self._asked(text, max(len(written), 1)), written)
+
+    def _asked(self, text: str, most: int) -> Asked:
+        assert self.writer is not None
+        ids = self._ids(text)
+        if self.loaded.kind == "gpt":  # all that is written can be read again
+            most = min(most, max(self.writer.room(len(ids)) - 1, 1))
+        return Asked(
+            np.array(ids, dtype=np.int64),
+            special(self.loaded.config, "eos_token_id"),
+            int(self.loaded.config["vocab_size"]),
+            Lengths(ratio=0.0, more=most, longest=most),
+            self._names,
+            self._text,
+            self.loaded.kind == "gpt",
+            self.writer.shift,
+        )
 
     def _answer(self, text: str) -> dict[str, Any]:
         ids = self._ids(text)
         if not ids:
             return {"written": "", "log_probability": 0.0, "ended": True}
-        if self.loaded.kind == "bert":
+        if self.writer is None:
             return self._filled(ids)
-        found = self._written(ids)
-        said = self._text(list(found.tokens))
-        return {"written": said, "log_probability": found.log_probability, "ended": found.ended}
+        return answered(list(self.write(text, Drawing(SHORT))))
 
     def _filled(self, ids: list[int]) -> dict[str, Any]:
         """Each [MASK] by its likeliest word."""
@@ -105,27 +115,14 @@ class PretrainedSubject:
             ids[place] = token
         return {"written": self._text(ids), "log_probability": float(chances.sum()), "ended": True}
 
-    def _written(self, ids: list[int]) -> Written:
-        lengths = Lengths(ratio=0.0, more=SHORT, longest=SHORT)
-        source, sizes = torch.tensor([ids]), torch.tensor([len(ids)])
-        (found,) = greedy(cast(Writer, self.model), source, sizes, end=self.end, limits=lengths)
-        return found
-
-    def _looked(self, name: str, kept: Tensor, reads: list[str], asking: list[str]) -> Looked:
-        weights = kept.reshape(-1, *kept.shape[-2:]).numpy()
-        if CROSS in name:
-            return Looked(name, reads, weights, asking)
-        own = weights.shape[-1] == len(asking) and name.startswith("decoder")
-        return Looked(name, ["[BEGIN]", *asking[:-1]] if own else reads, weights)
-
     def _ids(self, text: str) -> list[int]:
         return list(self.words.encode(text).ids)
 
-    def _names(self, ids: list[int]) -> list[str]:
+    def _names(self, ids: Sequence[int]) -> list[str]:
         return [self.words.decode([i]) or str(self.words.id_to_token(i)) for i in ids]
 
-    def _text(self, ids: list[int]) -> str:
-        return str(self.words.decode(ids))
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self.words.decode(list(ids)))
 
 
 def is_pretrained(folder: Path) -> bool:
@@ -156,6 +153,7 @@ def told(name: str, folder: Path) -> dict[str, Any]:
         "heads": heads,
         "parameters": None,
         "settings": {},
+        "writes": {"gpt2": "on", "bert": ""}.get(kind, "another"),
     }
 
 

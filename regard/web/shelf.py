@@ -22,7 +22,17 @@ COMPARISON = "comparison.json"
 LOOKED = 2_000  # rows of predictions that are read for examples
 SHORT = 280  # signs of an example
 EXAMPLES = 4
+BEGINNING = 30  # signs of a text that is to be gone on with
 LARGEST = 20_000_000  # bytes of a comparison that is read
+#: What a task's models are asked to fill in.
+HIDDEN = {"masked-modeling": "[MASK]", "span-corruption": "<extra_id_0>"}
+#: Tasks whose models write token by token: on from the text, or another text.
+WRITES = {
+    "language-modeling": "on",
+    "answers": "on",
+    "sequences": "another",
+    "span-corruption": "another",
+}
 
 
 @dataclass
@@ -61,15 +71,18 @@ class Shelf:
     def examples(self, name: str) -> list[str]:
         """A few short texts of a run's test split, each of another answer where there are several.
 
-        Of a folder without them none.
+        Of a run that goes on with texts their beginnings; of a folder without texts none.
         """
         path = self.runs[self.check(name)] / "predictions.jsonl"
         found: dict[str, list[str]] = {}
+        hidden = HIDDEN.get(self._task(name), "")
         try:
             with path.open("rb") as file:
                 for line in islice(file, LOOKED):
                     row = json.loads(line)
                     text, label = str(row["text"]), str(row.get("label", ""))
+                    if "nats" in row:  # pieces of texts, of a pretrained run
+                        text = beginning(text, hidden)
                     if 0 < len(text) <= SHORT:
                         found.setdefault(label, []).append(text)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -77,6 +90,14 @@ class Shelf:
         several = [sorted(texts, key=len, reverse=True) for texts in found.values()]
         turns = [text for turn in zip_longest(*several) for text in turn if text is not None]
         return list(dict.fromkeys(turns))[:EXAMPLES]
+
+    def _task(self, name: str) -> str:
+        from regard.runs.config import Config
+
+        try:
+            return Config.read(self.runs[name]).task
+        except RegardError:  # a folder of another layout
+            return ""
 
     def comparison(self, name: str) -> dict[str, Any]:
         """What a comparison found, as ``regard compare --json`` says it. Errors: unreadable."""
@@ -122,6 +143,21 @@ def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
         {_name(path, base): path for path in dict.fromkeys(comparisons)},
         keep,
     )
+
+
+def beginning(text: str, hidden: str = "") -> str:
+    """The first words of a text, to go on from, or with one of them hidden.
+
+    >>> beginning("Maria was born in Rome and lived there to the end of her life.")
+    'Maria was born in Rome and'
+    >>> beginning("Maria was born in Rome and lived there to the end of her life.", "[MASK]")
+    'Maria was born [MASK] Rome and'
+    """
+    words = text[:BEGINNING].split()
+    words = words[:-1] if len(text) > BEGINNING else words
+    if hidden and words:
+        words[len(words) // 2] = hidden
+    return " ".join(words)
 
 
 def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int) -> None:
@@ -176,6 +212,7 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
+        "writes": WRITES.get(TASKS[config.task].kind, ""),
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
     }
 

@@ -3,40 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
-import torch
-
-from regard.data.batches import pad
-from regard.decoding import Limits as Lengths
 from regard.decoding import Writer
-from regard.decoding.sampling import nucleus, pick
-from regard.decoding.stepwise import begun, without
 from regard.errors import RegardError
 from regard.runs import ClassifierRun, Looked, Run, WriterRun
-from regard.tasks.language_modeling import NextToken
-from regard.tasks.sequences import Sequences
+from regard.web.writing import Asked, Drawing, Piece, Reread, asking, reread, write
 
-
-class Piece(NamedTuple):
-    """A token that was written, its probability, and the text as it now stands."""
-
-    token: str
-    probability: float
-    text: str
-
-
-class Drawing(NamedTuple):
-    """How tokens are chosen: at temperature 0 the likeliest, else drawn as `decoding.sample` does.
-
-    ``most``: tokens at most.
-    """
-
-    most: int
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
+LONGEST = 10_000  # tokens: as many as a model writes
 
 
 class Subject(Protocol):
@@ -56,6 +30,9 @@ class Subject(Protocol):
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
         """A text token by token. Errors: the model does not write."""
+
+    def reread(self, text: str, written: Sequence[int]) -> Reread:
+        """What was looked at while `write` wrote these tokens. Errors: it wrote none."""
 
     @property
     def residual(self) -> float:
@@ -85,10 +62,22 @@ class RunSubject:
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]
 
     def attention(self, text: str) -> list[Looked]:
-        """What each attention layer looks at; of a baseline nothing."""
+        """What each attention layer looks at; of a baseline nothing.
+
+        Of a run that writes another text: while it writes its answer, and what source and answer
+        look at in themselves.
+        """
         if self.run.config.entry.kind == "baseline" or not self.run.tokens(text):
             return []
-        return self.run.attention(text)
+        asked = None if self.kind == "classification" else asking(self.run.task, text, LONGEST)
+        if asked is None or asked.behind:
+            return self.run.attention(text)
+        if isinstance(self.run, WriterRun):  # by the search that it is judged by
+            with self.run.computing():
+                (best,), *_ = self.run.task.write(self.run.network, [text.strip()])
+            return self.reread(text, [*best.tokens, asked.end]).layers
+        pieces = self.write(text, Drawing(LONGEST))
+        return self.reread(text, [piece.id for piece in pieces if piece.id is not None]).layers
 
     @property
     def residual(self) -> float:
@@ -102,65 +91,31 @@ class RunSubject:
 
         Errors: a run that labels texts; settings that `decoding.sample` does not take.
         """
-        if self.kind == "classification":
-            raise RegardError(f"{self.name} labels texts and writes none; ask /predict")
+        asked = self._asked(text, drawing.most)
         if not 0 < drawing.top_p <= 1 or drawing.top_k < 0 or drawing.temperature < 0:
             raise RegardError("temperature ≥ 0, top_k ≥ 0 and 0 < top_p ≤ 1 are what is drawn by")
-        asked = _asked(self.run.task, text, drawing.most)
         if asked is None:  # it fills in what is missing, all at once
             said = self.run.predict([text])[0]
             yield Piece(said.text, math.exp(min(said.log_probability, 0.0)), said.text)
-        elif len(asked.source[0]):
-            yield from write(cast(Writer, self.run.network), asked, drawing)
+        elif len(asked.source):
+            model = cast(Writer, self.run.network)
+            yield from write(model, asked, drawing, self.run.computing)
 
+    def reread(self, text: str, written: Sequence[int]) -> Reread:
+        """What was looked at while `write` wrote these tokens.
 
-class Asked(NamedTuple):
-    """What a model is given to write from, and how its tokens are read."""
+        Errors: a run that does not write token by token; numbers that it does not write.
+        """
+        asked = self._asked(text, max(len(written), 1))
+        if asked is None:
+            raise RegardError(f"{self.name} fills in all at once; ask without written")
+        with self.run.computing():
+            return reread(self.run.network, asked, written)
 
-    source: Sequence[Any]
-    end: int
-    lengths: Lengths
-    names: Callable[[list[int]], list[str]]
-    text: Callable[[list[int]], str]
-
-
-def _asked(task: Any, text: str, most: int) -> Asked | None:
-    """Of a task that writes token by token; None of one that does not."""
-    if isinstance(task, Sequences):
-        lengths = Lengths(longest=min(2 * task.settings.length, most))
-        words, cut = task.tokenizer, task.encode([text])
-        return Asked(cut, task.end, lengths, words.tokens, words.decode)
-    if isinstance(task, NextToken):
-        room = task.settings.length // 2
-        lengths = Lengths(ratio=0.0, more=room, longest=min(room, most))
-        return Asked([task.read(text)[-room:]], task.end, lengths, task.names, task.decode)
-    return None
-
-
-def write(model: Writer, asked: Asked, drawing: Drawing) -> Iterator[Piece]:
-    """A text token by token, each step for itself."""
-    with torch.no_grad():  # not around a yield, where it would be the caller's too
-        tokens, sizes = pad(asked.source)
-        writing = model.start(tokens, sizes)
-        places = torch.Generator().manual_seed(drawing.seed)
-        last, words = begun(1), list[int]()
-    for _ in range(int(asked.lengths.of(sizes)[0])):
-        with torch.no_grad():
-            chances = without(writing.step(last)[:, 0], asked.end, False)
-            last = _choose(chances, drawing, places)
-            gained = float(chances[0, int(last)])
-        if int(last) == asked.end:
-            return
-        words.append(int(last))
-        yield Piece(asked.names(words[-1:])[0], math.exp(gained), asked.text(words))
-
-
-def _choose(chances: torch.Tensor, drawing: Drawing, places: torch.Generator) -> torch.Tensor:
-    if drawing.temperature == 0:
-        return chances.argmax(-1, keepdim=True)
-    shares, words = nucleus(chances, drawing.temperature, drawing.top_k, drawing.top_p)
-    place = torch.rand(1, 1, generator=places, dtype=shares.dtype)
-    return words.gather(1, pick(shares, place))
+    def _asked(self, text: str, most: int) -> Asked | None:
+        if self.kind == "classification":
+            raise RegardError(f"{self.name} labels texts and writes none; ask /predict")
+        return asking(self.run.task, text, most)
 
 
 def opened(name: str, folder: Path) -> Subject:

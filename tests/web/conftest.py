@@ -1,10 +1,14 @@
-"""Two tiny runs and a server: in this process for what it says, in a second for how it lives."""
+"""A few tiny runs and a server: in this process for what it says, in a second for how it lives."""
 
+import random
 import re
+import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,30 +16,47 @@ from typing import Any
 import httpx
 import pytest
 
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 TINY = [
     "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
     "batch_tokens=300", "threads=1", "precision=fp32",
 ]  # fmt: skip
 TURNED = [
-    "examples=64", "letters=6", "width=8", "hidden=8", "steps=2", "batch_tokens=200", "threads=1",
+    "width=8", "hidden=8", "steps=2", "batch_tokens=200", "threads=1",
     "precision=fp32", "judged=8",
 ]  # fmt: skip
-PLAIN = {"content-type": "application/json"}
+GOES_ON = [
+    "data=biographies", "examples=120", "tokenizer=characters", "length=64", "width=16", "heads=2",
+    "layers=2", "feedforward=24", "steps=4", "batch_tokens=400", "threads=1", "precision=fp32",
+]  # fmt: skip
+
+
+def turned(folder: Path) -> str:
+    """A few strings of letters and what they are from the end; as a setting."""
+    chance = random.Random(0)
+    rows = ["".join(chance.choices(string.ascii_uppercase, k=6)) for _ in range(90)]
+    path = folder / "strings.tsv"
+    path.write_text("".join(f"{row}\t{row[::-1]}\n" for row in rows))
+    return f"data={path}"
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a run that labels, one that writes, and a baseline; nobody may change it."""
+    """Runs that label, write and go on, a baseline, a folder as Hugging Face has it; read only."""
     from regard import runs
+    from regard.interop.export import export
 
     home = tmp_path_factory.mktemp("served")
+    strings = turned(tmp_path_factory.mktemp("strings"))
     for name, task, model, settings in (
         ("labels", "sentiment", "transformer", TINY),
         ("counts", "sentiment", "tfidf", ["examples=120", "threads=1"]),
-        ("writes", "reverse", "lab-6", TURNED),
+        ("writes", "reverse", "lab-6", [strings, *TURNED]),
+        ("goes", "language-modeling", "gpt", GOES_ON),
     ):
         for _ in runs.start(home / name, task, model, settings).train():
             pass
+    export(runs.load(home / "goes"), "huggingface", home / "hugging")
     return home
 
 
@@ -98,3 +119,49 @@ def serving() -> Iterator[Callable[..., Server]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
+        )
+        yield opened
+        opened.close()
+
+
+class Opened:
+    """A page of the server, what it asked for elsewhere, and what it complained about."""
+
+    def __init__(self, browser: Any, server: str, **options: Any) -> None:
+        self.page = browser.new_page(**{"accept_downloads": True, **options})
+        self.page.set_default_timeout(20_000)
+        self.server, self.elsewhere, self.complaints = server, list[str](), list[str]()
+        self.page.on("request", lambda r: self._asked(r.url))
+        self.page.on("console", lambda m: self.complaints.append(m.text))
+        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
+        self.page.on("dialog", lambda d: self.complaints.append(d.message))
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((self.server, "data:", "blob:")):
+            self.elsewhere.append(url)
+
+    def show(self, state: str | dict[str, Any], wait: str = "h1") -> Any:
+        said = state if isinstance(state, str) else urllib.parse.urlencode(state)
+        self.page.goto(f"{self.server}/#{said}")
+        self.page.wait_for_selector(wait)
+        return self.page
+
+    def well(self) -> None:
+        assert (self.elsewhere, self.complaints) == ([], [])
+        self.page.close()
+
+
+def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something without a script of its own, which the page's policy would not run."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold"
+        page.wait_for_timeout(30)

@@ -18,7 +18,9 @@ TEXT = "not a good film at all"
 
 def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
     found = {run["name"]: run for run in client("GET", "/runs").json()["runs"]}
-    assert set(found) == {"labels", "counts", "writes"}
+    assert set(found) == {"labels", "counts", "writes", "goes", "hugging"}
+    ways = {name: row["writes"] for name, row in found.items()}
+    assert ways == {"labels": "", "counts": "", "writes": "another", "goes": "on", "hugging": "on"}
     assert found["labels"]["kind"] == "classification"
     assert found["labels"]["attends"] is True
     assert (found["labels"]["layers"], found["labels"]["heads"]) == (2, 2)
@@ -75,6 +77,7 @@ def test_translate_and_generate_write_what_the_run_writes(client: Ask, folder: P
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert lines[-1] == {"done": True}
     assert lines[-2]["text"] == said["written"]
+    assert not any(line["end"] for line in lines[:-2])
     assert all(0 < line["probability"] <= 1 for line in lines[:-1])
     drawn = [
         client("POST", "/generate", {"run": "writes", "text": "AB", "temperature": 3, "seed": s})

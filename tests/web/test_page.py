@@ -2,8 +2,6 @@
 
 import csv
 import json
-import shutil
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,27 +12,35 @@ import pytest
 
 import regard
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import Server
+from tests.web.conftest import CHROMIUM, Opened, Server, until
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path"),
 ]
 TEXT = "the plot was not bad at all , and the plot was long"
 LESSONS = ("kernel", "scaling", "positions", "steps", "masks")
-VIEWS = ["view=try", "view=heads", "view=compare", *(f"view=learn&lesson={n}" for n in LESSONS)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        )
-        yield opened
-        opened.close()
+SHADES = (
+    "[...[...document.querySelectorAll('.tokens')].at(-1).querySelectorAll('[data-i]')]"
+    ".map((word) => Number(/w(\\d+)/.exec(word.className)?.[1] ?? 0))"
+)
+WRITTEN = "button:has-text('Write again')"
+VIEWS = {
+    "try": {
+        "view=try&run=labels": ".bars",
+        "view=try&run=counts": ".bars",
+        "view=try&run=writes": ".arcs",
+        "view=try&run=goes": WRITTEN,
+        "view=try&run=hugging&text=Maria": WRITTEN,
+    },
+    "heads": {
+        "view=heads&run=labels": ".tokens",
+        f"view=heads&run=labels&layer=0&text={TEXT.replace(' ', '+')}": ".arcs",
+        "view=heads&run=goes&text=Maria": ".arcs",
+    },
+    "compare": {"view=compare&a=labels&b=counts": ".answer-card >> nth=1"},
+    "learn": {f"view=learn&lesson={name}": ".lesson .card" for name in LESSONS},
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,41 +49,6 @@ def server(folder: Path) -> Iterator[str]:
     yield begun.url
     begun.process.kill()
     begun.process.communicate()
-
-
-class Opened:
-    """A page of the server, what it asked for elsewhere, and what it complained about."""
-
-    def __init__(self, browser: Any, server: str, **options: Any) -> None:
-        self.page = browser.new_page(**{"accept_downloads": True, **options})
-        self.page.set_default_timeout(20_000)
-        self.server, self.elsewhere, self.complaints = server, list[str](), list[str]()
-        self.page.on("request", lambda r: self._asked(r.url))
-        self.page.on("console", lambda m: self.complaints.append(m.text))
-        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
-        self.page.on("dialog", lambda d: self.complaints.append(d.message))
-
-    def _asked(self, url: str) -> None:
-        if not url.startswith((self.server, "data:", "blob:")):
-            self.elsewhere.append(url)
-
-    def show(self, state: str | dict[str, Any], wait: str = "h1") -> Any:
-        said = state if isinstance(state, str) else urllib.parse.urlencode(state)
-        self.page.goto(f"{self.server}/#{said}")
-        self.page.wait_for_selector(wait)
-        return self.page
-
-    def well(self) -> None:
-        assert (self.elsewhere, self.complaints) == ([], [])
-        self.page.close()
-
-
-def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for something without a script of its own, which the page's policy would not run."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to hold"
-        page.wait_for_timeout(30)
 
 
 @pytest.fixture
@@ -93,23 +64,30 @@ def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
         page.page.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["try", "heads", "compare", "learn"])
 def test_every_view_fits_and_has_no_serious_fault(
-    opened: Callable[..., Opened], scheme: str, width: int
+    opened: Callable[..., Opened], kind: str, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    for view in VIEWS:
-        on = opened(color_scheme=scheme, viewport={"width": width, "height": 850})
-        page = on.show(view, ".tokens" if "learn" not in view else ".lesson .card")
-        page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+    for state, ready in VIEWS[kind].items():
+        on = opened(color_scheme=scheme, viewport={"width": 1440, "height": 850})
+        page = on.show(state, ready)
+        fits(page, 1440, state)
+        page.set_viewport_size({"width": 390, "height": 850})
+        fits(page, 390, state)
         faults = [
             (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
             for fault in axe.Axe().run(page).response["violations"]
             if fault["impact"] in ("serious", "critical")
         ]
-        assert faults == [], view
+        assert faults == [], state
         on.well()
+
+
+def fits(page: Any, width: int, state: str) -> None:
+    page.wait_for_timeout(120)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, state
 
 
 def test_what_is_typed_is_answered(opened: Callable[..., Opened], folder: Path) -> None:
@@ -138,8 +116,89 @@ def test_a_writer_shows_its_alignment_and_writes_token_by_token(
     assert page.locator(".tokens").nth(0).locator("[data-i]").count() == len(seen.asking or [])
     assert page.locator(".tokens").nth(1).locator("[data-i]").count() == 4
     page.click("button.main")
-    until(page, lambda: page.locator(".told span").count() == len(wanted))
-    assert page.inner_text(".told").replace(" ", "") == wanted
+    page.wait_for_selector(WRITTEN)
+    assert "".join(page.locator(".told span:not(.end)").all_inner_texts()) == wanted
+    page.wait_for_selector(".answer-card .written")
+    on.well()
+
+
+def test_a_text_gone_on_with_shows_what_each_word_looked_at(
+    opened: Callable[..., Opened], folder: Path
+) -> None:
+    run = regard.load(folder / "goes")
+    on = opened(viewport={"width": 1300, "height": 900})
+    page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, WRITTEN)
+    written = [*page.locator(".told span:not(.end):not(.read)").all_inner_texts()]
+    text = "Maria was" + "".join(written)
+    tokens = run.tokens(text)
+    until(page, lambda: page.locator(".tokens [data-i]").count() == len(tokens))
+    assert page.locator(".tokens .own").count() == len(written)
+    layer, head = 1, 1  # as the pictures of heads have them, chosen by keyboard
+    page.focus(".thumb[aria-pressed=true]")
+    page.keyboard.press("ArrowRight")
+    until(page, lambda: page.inner_text(".one-head h2") == "layer 2, head 2")
+    weights = run.attention(text)[layer].weights[head]
+    row = len("Maria was") + 2
+    page.hover(f".told [data-piece='{row - 9}']")
+    said = f"{shown_as(tokens[row])} looks at {shown_as(tokens[int(weights[row].argmax())])} "
+    until(page, lambda: page.inner_text(".says").startswith(said))
+    shades = page.evaluate(SHADES)
+    lift = np.log(np.maximum(weights[row] * len(tokens), 1)) / np.log(16)
+    assert np.abs(np.array(shades) - 12 * lift).max() <= 1.1
+    assert max(shades[row + 1 :], default=0) == 0, "it could not look ahead"
+    page.focus(".tokens")
+    page.mouse.move(5, 5)
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    until(page, lambda: page.inner_text(".says").startswith("a looks at "))
+    again = opened()
+    other = again.show(urllib.parse.urlparse(page.url).fragment, ".tokens [data-i='1'].asked")
+    assert other.inner_text(".told") == page.inner_text(".told")
+    assert other.inner_text(".says") == page.inner_text(".says")
+    assert other.inner_text(".one-head h2") == "layer 2, head 2"
+    other.select_option("[aria-label='Point at a word to see']", "back")
+    other.locator(".tokens [data-i='0']").hover()
+    until(other, lambda: other.inner_text(".says").startswith("M is looked at by "))
+    again.well()
+    on.well()
+
+
+def shown_as(token: str) -> str:
+    return {" ": "·", "\n": "⏎"}.get(token, token)
+
+
+def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[..., Opened]) -> None:
+    on = opened()
+    page = on.page
+    body, whole = "", ""
+    for place, letter in enumerate("abcd"):
+        whole += letter
+        line = {"token": letter, "probability": 0.5, "text": whole, "id": 5 + place, "end": False}
+        body += json.dumps(line) + "\n"
+    asked: list[Any] = []
+    looks: list[Any] = []
+    page.route("**/generate", asked.append)
+    page.route("**/look", looks.append)
+    on.show({"view": "try", "run": "goes", "text": "Maria was"}, ".told .read")
+    until(page, lambda: len(asked) == 1)
+    assert page.inner_text("button.main") == "Stop"
+    asked[0].fulfill(body=body)  # without a last line: it was cut
+    page.wait_for_selector(WRITTEN)
+    assert page.locator(".told .w6").count() == 4
+    page.click(WRITTEN)
+    until(page, lambda: len(asked) == 2)
+    looks[-1].fulfill(json={"answer": {"written": whole, "pieces": json.loads(f"[{body.strip()}]"
+                      .replace("\n", ","))}, "layers": [], "axes": [], "read": 9})  # fmt: skip
+    page.wait_for_timeout(200)
+    assert page.locator(".told .w6").count() == 0
+    asked[1].fulfill(body=body)
+    page.wait_for_selector(WRITTEN)
+    assert page.locator(".told .w6").count() == 4
+    page.fill("textarea", "M")
+    until(page, lambda: len(asked) == 3)
+    assert page.inner_text(".told") == "M"
+    page.click("text=Stop")
+    assert page.inner_text("button.main") == "Write again"
     on.well()
 
 
@@ -153,10 +212,7 @@ def test_a_head_is_chosen_hovered_and_pinned(opened: Callable[..., Opened], fold
     page.locator(".tokens").nth(0).locator("[data-i='3']").click()
     best = int(weights[3].argmax())
     page.wait_for_selector(".tokens [data-i='3'].asked")
-    shades = page.evaluate(
-        "[...document.querySelectorAll('.tokens')[1].querySelectorAll('[data-i]')]"
-        ".map((word) => Number(/w(\\d+)/.exec(word.className)?.[1] ?? 0))"
-    )
+    shades = page.evaluate(SHADES)
     n = weights.shape[-1]
     lift = np.log(np.maximum(weights[3] * n, 1)) / np.log(min(16, n))
     assert np.abs(np.array(shades) - 12 * lift).max() <= 1.1
@@ -228,7 +284,7 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
     page.click("text=Show the texts on which one of them is right")
     page.wait_for_selector(".texts li, .card table")
     ours, theirs = (regard.load(folder / name).evaluate().correct for name in ("labels", "counts"))
-    cells = page.locator(".card table tbody td").all_inner_texts()
+    cells = page.locator("[aria-label='who is right'] td").all_inner_texts()
     counts = [int(cell.split(" ")[0]) for cell in cells]
     assert counts == [
         int((ours & theirs).sum()), int((ours & ~theirs).sum()),

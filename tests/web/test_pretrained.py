@@ -9,12 +9,12 @@ import torch
 
 from regard.errors import RegardError
 from regard.web.shelf import find
-from regard.web.subject import Drawing
+from regard.web.writing import Drawing
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers")
 
-WORDS = ["[PAD]", "[UNK]", "[MASK]", "[EOS]", "a", "good", "film", "bad", "not", "the", "plot"]
+WORDS = ["!", "[UNK]", "[MASK]", "[EOS]", "a", "good", "film", "bad", "not", "the", "plot"]
 
 
 def saved(folder: Path, kind: str) -> Any:
@@ -69,7 +69,8 @@ def test_attention_is_that_of_transformers(tmp_path: Path, kind: str) -> None:
     if kind == "t5":
         crossed = [layer for layer in seen if layer.asking is not None]
         assert len(crossed) == 2
-        assert crossed[0].asking[-1] == "[END]"
+        said = list(subject.write(TEXT, Drawing(48)))
+        assert crossed[0].asking == [piece.token for piece in said]
 
 
 def test_gpt_goes_on_as_it_is_told_piece_by_piece(tmp_path: Path) -> None:
@@ -80,6 +81,79 @@ def test_gpt_goes_on_as_it_is_told_piece_by_piece(tmp_path: Path) -> None:
     assert said.startswith(pieces[-1].text)
     assert len(pieces) == 12
     assert [piece.token for piece in pieces] == pieces[-1].text.split()
+
+
+@pytest.mark.parametrize("wanted", ["!", "plot"])
+def test_gpt_writes_what_transformers_writes_the_word_of_number_0_too(
+    tmp_path: Path, wanted: str
+) -> None:
+    theirs = saved(tmp_path / "gpt", "gpt2")
+    with torch.no_grad():  # what is wanted is a little likelier than it was
+        theirs.transformer.wte.weight *= 50
+        towards = theirs.transformer.wte.weight[WORDS.index(wanted)]
+        theirs.transformer.ln_f.bias[:] = 6 * towards / towards.norm()
+    theirs.save_pretrained(tmp_path / "gpt")
+    subject = find([tmp_path / "gpt"]).subject("gpt")
+    pieces = list(subject.write(TEXT, Drawing(12)))
+    with torch.no_grad():
+        found = theirs.generate(
+            IDS, attention_mask=torch.ones_like(IDS), max_new_tokens=12, do_sample=False,
+            eos_token_id=3, pad_token_id=1,
+        )[0, 5:]  # fmt: skip
+        chances = theirs(torch.cat([IDS[0], found])[None]).logits[0, 4:-1].softmax(-1)
+    assert [piece.id for piece in pieces] == found.tolist()
+    assert WORDS.index(wanted) in found.tolist()
+    kept = chances[range(len(found)), found].tolist()
+    assert [piece.probability for piece in pieces] == pytest.approx(kept, rel=1e-3)
+    assert pieces[-1].text == " ".join(WORDS[i] for i in found.tolist() if i != 3)
+    said = subject.predict([TEXT])[0]
+    assert said["written"].startswith(pieces[-1].text)
+
+
+def test_gpt_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> None:
+    theirs = saved(tmp_path / "gpt", "gpt2")
+    subject = find([tmp_path / "gpt"]).subject("gpt")
+    numbers = [piece.id for piece in subject.write(TEXT, Drawing(9, temperature=2.0, seed=1))]
+    again = subject.reread(TEXT, numbers)
+    kept = [i for i in numbers if i != 3]
+    with torch.no_grad():
+        wanted = theirs(torch.tensor([[*IDS[0].tolist(), *kept]]), output_attentions=True)
+    assert again.read == 5
+    for seen, weights in zip(again.layers, wanted.attentions, strict=True):
+        assert [token.strip() for token in seen.tokens[5:]] == [WORDS[i] for i in kept]
+        np.testing.assert_allclose(seen.weights, weights[0].numpy(), atol=1e-5)
+
+
+def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> None:
+    theirs = saved(tmp_path / "t5", "t5")
+    subject = find([tmp_path / "t5"]).subject("t5")
+    numbers = [piece.id for piece in subject.write(TEXT, Drawing(6, temperature=2.0, seed=1))]
+    assert 0 not in numbers
+    layers = subject.reread(TEXT, numbers).layers
+    given = torch.tensor([[0, *numbers[:-1]]])
+    with torch.no_grad():
+        wanted = theirs(input_ids=IDS, decoder_input_ids=given, output_attentions=True)
+    parts = {
+        "encoder": list(wanted.encoder_attentions),
+        "decoder": list(wanted.decoder_attentions),
+        "across": list(wanted.cross_attentions),
+    }
+    for seen in layers:
+        part = "across" if seen.asking else seen.layer.partition(".")[0]
+        np.testing.assert_allclose(seen.weights, parts[part].pop(0)[0].numpy(), atol=1e-5)
+    assert parts == {"encoder": [], "decoder": [], "across": []}
+
+
+def test_a_text_that_gpt_has_no_place_for_is_a_line(tmp_path: Path) -> None:
+    saved(tmp_path / "gpt", "gpt2")
+    subject = find([tmp_path / "gpt"]).subject("gpt")
+    assert len(list(subject.write("a " * 60, Drawing(40)))) <= 4
+    with pytest.raises(RegardError, match="65 tokens is longer than the 64 positions"):
+        list(subject.write("a " * 65, Drawing(4)))
+    saved(tmp_path / "bert", "bert")
+    filling = find([tmp_path / "bert"]).subject("bert")
+    with pytest.raises(RegardError, match="fills in all at once"):
+        filling.reread("a [MASK]", [4])
 
 
 def test_bert_fills_in_what_is_missing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The server as a process: where it listens, how it ends, who leaves it."""
 
+import http.client
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from urllib.parse import urlparse
 import httpx
 
 from tests.web.conftest import Server
+from tests.web.test_guard import SPELLINGS
 
 Begin = Callable[..., Server]
 
@@ -81,3 +83,28 @@ def test_a_taken_port_is_one_line(serving: Begin, folder: Path) -> None:
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
     assert f"--port {port}: Address already in use" in found.stderr
+
+
+def test_no_spelling_leads_out_of_the_folder(serving: Begin, folder: Path) -> None:
+    """As they are written: a client's own library would tidy most of them up."""
+    found = urlparse(serving(folder).url)
+    host, port = str(found.hostname), int(found.port or 0)
+    asker = http.client.HTTPConnection(host, port)
+    statuses: dict[int, list[str]] = {}
+    more = ["/static/%00", "/static/%00/../api.py", "/..", "/.", "//etc/passwd", "/static/..%00/"]
+    absolute = [f"http://{host}:{port}{path}" for path in SPELLINGS[:20]]
+    for target in [*SPELLINGS, *more, *absolute]:
+        asker.putrequest("GET", target)
+        asker.endheaders()
+        answer = asker.getresponse()
+        body = answer.read()
+        statuses.setdefault(answer.status, []).append(target)
+        assert b"root:" not in body
+    asker.close()
+    assert {status: len(targets) for status, targets in statuses.items()} == {
+        404: len(SPELLINGS) + len(more) + len(absolute)
+    }
+    for target in (b"/static/.. /x", b"/static/\xc0\xae\xc0\xae/x", b"/static/\x00", b"/a\tb"):
+        with socket.create_connection((host, port)) as raw:  # no HTTP: a target is visible ASCII
+            raw.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: " + host.encode() + b"\r\n\r\n")
+            assert raw.recv(100).startswith(b"HTTP/1.1 400 ")

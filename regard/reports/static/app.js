@@ -32,7 +32,7 @@ function show() {
 /** The ways to other views keep the run and the text. */
 function mark() {
   const state = readState();
-  const kept = Object.entries(state).filter(([key]) => ["run", "text"].includes(key));
+  const kept = Object.entries(state).filter(([key]) => ["run", "text", "written"].includes(key));
   for (const link of document.querySelectorAll("header [data-view]")) {
     const own = /** @type {HTMLAnchorElement} */ (link);
     if (own.dataset.view === state.view) own.setAttribute("aria-current", "page");

@@ -1,5 +1,6 @@
 // One head as arcs over the text, or as lines between two texts: the strongest pairs, the hovered word's above.
-import { shown, svg } from "./dom.js";
+import { svg } from "./dom.js";
+import { readable } from "./tokens.js";
 
 const MOST = 260; // pairs that are drawn faintly
 const OWN = 60; // pairs of the word that is hovered
@@ -26,6 +27,16 @@ export function strongestPairs(/** @type {import("./packed.js").Head} */ head, m
   return found.sort((a, b) => b[2] - a[2]).slice(0, most);
 }
 
+/** The size of words along the line. @param {string[]} words */
+function sizeOf(words) {
+  return Math.max(8, Math.min(15, (WIDE - 28) / words.length / 1.15));
+}
+
+/** Whether words do not fit beside each other. @param {string[]} words */
+function turned(words) {
+  return words.reduce((n, word) => n + Math.min(14, word.length) + 1.5, 0) * sizeOf(words) * 0.6 > WIDE;
+}
+
 /** Arcs of a text over itself, or lines between two. */
 export class Arcs {
   /**
@@ -40,7 +51,11 @@ export class Arcs {
     this.names = svg("g", { class: "names" });
     const most = Math.max(queries.length, keys.length);
     this.labelled = most <= LABELLED;
-    this.high = same ? (this.labelled ? 330 : 300) : 260;
+    const [above, below] = [queries, keys].map((words) => this.labelled && turned(words));
+    this.turned = { above, below };
+    this.foot = !this.labelled ? 42 : below ? 100 : 32; // below the line that arcs and lines stand on
+    this.top = above ? 106 : 54; // above the line from which lines to another text begin
+    this.high = same ? 230 + this.foot : this.top + 150 + this.foot;
     this.node = svg("svg", { viewBox: `0 0 ${WIDE} ${this.high}`, class: "arcs", role: "img", "aria-label": label }, this.faint, this.own, this.names);
     this.label();
   }
@@ -53,30 +68,29 @@ export class Arcs {
   label() {
     if (!this.labelled) {
       const line = (/** @type {number} */ y) => svg("path", { d: `M14 ${y}H${WIDE - 14}`, class: "axis" });
-      this.names.append(...(this.same ? [line(this.high - 40)] : [line(50), line(this.high - 50)]));
+      this.names.append(...(this.same ? [line(this.high - this.foot + 2)] : [line(this.top - 4), line(this.high - this.foot + 4)]));
       return;
     }
     const put = (/** @type {string[]} */ words, /** @type {number} */ y, /** @type {boolean} */ up) =>
       words.map((word, i) => {
-        const size = Math.max(8, Math.min(15, (WIDE - 28) / words.length / 1.15));
-        const turned = words.reduce((n, word) => n + Math.min(14, word.length) + 1.5, 0) * size * 0.6 > WIDE;
         const x = this.x(i, words.length);
-        return svg("text", { transform: `translate(${x} ${y})${turned ? ` rotate(${up ? -55 : 55})` : ""}`, "font-size": size,
-          "text-anchor": turned ? "start" : "middle", "data-word": i }, shown(word).slice(0, 14));
+        const slant = up ? this.turned.above : this.turned.below;
+        return svg("text", { transform: `translate(${x} ${y})${slant ? ` rotate(${up ? -55 : 55})` : ""}`, "font-size": sizeOf(words),
+          "text-anchor": slant ? "start" : "middle", "data-word": i }, [...readable(word)].slice(0, 14).join(""));
       });
-    if (this.same) this.names.append(...put(this.queries, this.high - 84, false));
-    else this.names.append(...put(this.queries, 46, true), ...put(this.keys, this.high - 42, false));
+    if (this.same) this.names.append(...put(this.queries, this.high - this.foot + 16, false));
+    else this.names.append(...put(this.queries, this.top - 8, true), ...put(this.keys, this.high - this.foot + 16, false));
   }
 
   /** @param {number} i @param {number} j */
   path(i, j) {
     if (!this.same) {
       const [from, to] = [this.x(i, this.queries.length), this.x(j, this.keys.length)];
-      const [top, bottom] = [54, this.high - 56];
+      const [top, bottom] = [this.top, this.high - this.foot];
       const middle = (top + bottom) / 2;
       return `M${from.toFixed(1)} ${top}C${from.toFixed(1)} ${middle} ${to.toFixed(1)} ${middle} ${to.toFixed(1)} ${bottom}`;
     }
-    const ground = this.high - (this.labelled ? 100 : 42);
+    const ground = this.high - this.foot;
     const [from, to] = [this.x(i, this.keys.length), this.x(j, this.keys.length)];
     if (i === j) return `M${(from - 3).toFixed(1)} ${ground}a3 7 0 1 1 6 0`;
     const high = Math.min((ground - 8) / 0.98, 18 + Math.abs(to - from) * 0.36);

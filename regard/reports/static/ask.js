@@ -1,6 +1,6 @@
 // Questions to the server that this page came from, and what is shown, kept in the page's address.
 
-/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, error?: string}} RunRow */
+/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, error?: string}} RunRow */
 
 /**
  * @param {string} path @param {any} [body] @param {AbortSignal} [signal]
@@ -54,7 +54,7 @@ export function writeState(changes) {
   const state = { ...readState(), ...changes };
   const kept = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined && value !== null);
   let text = new URLSearchParams(kept.map(([k, v]) => [k, String(v)])).toString();
-  if (text.length > LONGEST) text = new URLSearchParams(kept.filter(([k]) => k !== "text").map(([k, v]) => [k, String(v)])).toString();
+  if (text.length > LONGEST) text = new URLSearchParams(kept.filter(([k]) => k !== "text" && k !== "written").map(([k, v]) => [k, String(v)])).toString();
   history.replaceState(null, "", `#${text}`);
   dispatchEvent(new Event("state"));
 }

@@ -3,7 +3,7 @@ import { ask, writeState } from "./ask.js";
 import { h, num, percent, settled, shown, svg } from "./dom.js";
 import { telling } from "./heads.js";
 import { runPicker, textField } from "./picker.js";
-import { figure } from "./save.js";
+import { figure, takingAlong } from "./save.js";
 import { Tokens } from "./tokens.js";
 import { answerCard, lookAt } from "./try.js";
 
@@ -29,7 +29,7 @@ export function compareView(context) {
   let b = named(context.state.b) ?? able.find(alike) ?? able.find((run) => run !== a && run.task === a.task) ?? able.find((run) => run !== a) ?? a;
   let text = context.state.text ?? "";
   let turn = 0;
-  const sides = h("div", { class: "pair", "aria-live": "polite" });
+  const sides = h("div", { class: "pair two", "aria-live": "polite" });
   const apart = h("div", {});
   const table = h("div", {});
   const field = textField(text, settled((now) => {
@@ -58,6 +58,8 @@ export function compareView(context) {
     sides.replaceChildren(...both.map((one, i) => h("section", { class: "card", "aria-label": one.run.name },
       h("h3", {}, `${"AB"[i]} · ${one.run.name}`), one.error ? h("p", { class: "problem", role: "alert" }, one.error) : answerCard(one.answer),
       ...(seen[i] ? strip(seen[i]) : one.error ? [] : [h("p", { class: "soft" }, "no attention to look at")]))));
+    const said = both.map((one) => /** @type {any} */ (one).answer?.probabilities);
+    if (said[0] && said[1] && Object.keys(said[0]).every((label) => label in said[1])) sides.append(answers(said[0], said[1]));
     if (same) sides.append(difference(seen[0], seen[1]));
     return undefined;
   }
@@ -66,6 +68,19 @@ export function compareView(context) {
     const tokens = new Tokens(`The text by ${seen.name}`, seen.tokens, { pick: (i) => tokens.mark(i) });
     tokens.shade(seen.weights);
     return [h("h4", {}, `What its ${seen.name} looks at`), tokens.node];
+  }
+
+  /** How differently they answer: labels by how far apart their probabilities are. @param {Record<string, number>} ours @param {Record<string, number>} theirs */
+  function answers(ours, theirs) {
+    const gap = (/** @type {string} */ label) => 100 * (ours[label] - theirs[label]);
+    const order = Object.keys(ours).sort((p, q) => Math.abs(gap(q)) - Math.abs(gap(p)));
+    const signed = (/** @type {number} */ points) => `${points > 0 ? "+" : ""}${num(points, 1)}`;
+    const title = "How differently they answer";
+    const numbers = () => [["label", "A", "B", "A − B"], ...order.map((label) => [label, ours[label], theirs[label], ours[label] - theirs[label]])];
+    return h("section", { class: "card", "aria-label": title }, h("div", { class: "figure-head" }, h("h3", {}, title), takingAlong(title, null, numbers)),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "probabilities of both" }, h("table", {},
+        h("thead", {}, h("tr", {}, ["label", "A", "B", "A − B, points"].map((word) => h("th", { scope: "col" }, word)))),
+        h("tbody", {}, order.slice(0, 12).map((label) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, percent(ours[label], 1)), h("td", {}, percent(theirs[label], 1)), h("td", {}, signed(gap(label)))))))));
   }
 
   function difference(/** @type {any} */ ours, /** @type {any} */ theirs) {
@@ -81,8 +96,8 @@ export function compareView(context) {
         return [svg("rect", { x: gaps[i] > 0 ? 360 : 360 - wide, y, width: wide, height: 17, rx: 2, class: gaps[i] > 0 ? "heat" : "cold" }),
           svg("text", { x: 8, y: y + 13, "font-size": 14 }, shown(ours.tokens[i]).slice(0, 22)), svg("text", { x: 632, y: y + 13, "text-anchor": "end", class: "soft", "font-size": 13 }, num(gaps[i]))];
       }));
-    return h("div", { class: "whole" }, figure({ title: "Where they look differently", node: drawn, says: "The twelve words whose weights differ most.",
-      rows: () => [["word", "place", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] }));
+    return figure({ title: "Where they look differently", node: drawn, says: "The twelve words whose weights differ most.",
+      rows: () => [["word", "place", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] });
   }
 
   async function disagree() {
@@ -162,7 +177,23 @@ async function comparisonTable(context, place) {
     writeState({ comparison: e.target.value });
     comparisonTable(context, place);
   } }, names.map((/** @type {string} */ n) => h("option", { value: n, selected: n === name }, n))));
-  return place.replaceChildren(h("section", { class: "card" }, h("h2", {}, found.question ?? "The comparison"), picker,
+  const numbers = () => [["arm", found.metric, "low", "high", "seeds", "seconds", "peak MB", "parameters"], ...arms.map((/** @type {any} */ arm) =>
+    [arm.name, arm.mean, arm.low, arm.high, arm.seeds, arm.seconds, arm.peak_mb, arm.parameters].map((value) => value ?? ""))];
+  const title = found.question ?? "The comparison";
+  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), takingAlong(title, () => intervals(arms, found.metric), numbers)), picker,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "results" }, h("table", { class: "results" }, h("thead", {}, h("tr", {}, heads)), body)),
     h("details", {}, h("summary", {}, "Each verdict in words"), h("ul", { class: "verdicts" }, (found.verdicts ?? []).slice(0, 60).map((/** @type {any} */ v) => h("li", {}, v.says))))));
+}
+
+/** Each arm's mean and interval, the best above. @param {any[]} arms @param {string} metric */
+function intervals(arms, metric) {
+  const order = [...arms].sort((p, q) => q.mean - p.mean);
+  const [low, high] = [Math.min(...arms.map((arm) => arm.low)), Math.max(...arms.map((arm) => arm.high))];
+  const x = (/** @type {number} */ v) => 210 + (340 * (v - low)) / (high - low || 1);
+  return svg("svg", { viewBox: `0 0 640 ${26 * order.length + 46}` }, svg("text", { x: 8, y: 20, class: "title", "font-size": 15 }, `${metric}, % (95 % interval)`),
+    order.map((arm, i) => {
+      const y = 46 + 26 * i;
+      return [svg("text", { x: 8, y: y + 5, "font-size": 14 }, shown(arm.name).slice(0, 28)), svg("path", { d: `M${x(arm.low).toFixed(1)} ${y}H${x(arm.high).toFixed(1)}`, class: "bar attention" }),
+        svg("circle", { cx: x(arm.mean), cy: y, r: 5, class: "mark attention" }), svg("text", { x: 632, y: y + 5, "text-anchor": "end", "font-size": 14 }, (100 * arm.mean).toFixed(1))];
+    }));
 }

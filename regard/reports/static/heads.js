@@ -1,10 +1,10 @@
 // One head of a look, three ways: the text that lights up, the matrix, the arcs; all heads beside it.
 import { Arcs, strongestPairs } from "./arcs.js";
-import { h, num, percent, shown } from "./dom.js";
+import { choice, h, num, percent, shown, svg } from "./dom.js";
 import { legend, Matrix } from "./matrix.js";
-import { figure } from "./save.js";
+import { figure, takingAlong } from "./save.js";
 import { habitsInWords, Thumbs } from "./thumbs.js";
-import { Tokens } from "./tokens.js";
+import { readable, Tokens } from "./tokens.js";
 
 /** @param {import("./packed.js").PackedLayer} layer @param {number} head −1 for the mean */
 export function headName(layer, head) {
@@ -17,6 +17,7 @@ const NOTES = /** @type {Record<string, string>} */ ({
   pool: "One learned question makes one vector of the whole text: these are the weights of its words.",
   cross: "Rows are what was written, columns what was read: a bright cell says where the model looked while it wrote that token.",
   self: "Each row is a word that looks; its weights over all words add up to 1.",
+  past: "A word looks at itself and at what stands before it, and out of that the next word is said: what led to a word is what the one before it looked at. Underlined: what the model wrote.",
 });
 
 /** The layer that says most about the answer: a pool, an alignment, else the last. @param {import("./packed.js").Look} look */
@@ -28,21 +29,24 @@ export function telling(look) {
 /**
  * The view of heads, as the page and the reports show it.
  * @param {import("./packed.js").Look} look
- * @param {{layer?: number, head?: number, query?: number}} [at]
- * @param {(at: {layer: number, head: number, query: number}) => void} [changed]
+ * @param {{layer?: number, head?: number, query?: number, find?: string}} [at]
+ * @param {(at: {layer: number, head: number, query: number, find: string}) => void} [changed]
  */
 export function headsView(look, at = {}, changed = () => {}) {
   if (!look.layers.length) {
     return h("p", { class: "empty" }, "This model has no attention layer: there are no weights to look at.");
   }
   const inside = (/** @type {number | undefined} */ n, /** @type {number} */ size) => Math.max(0, Math.min(size - 1, n ?? 0));
-  const state = { layer: inside(at.layer ?? telling(look), look.layers.length), head: 0, query: at.query ?? -1 };
+  const state = { layer: inside(at.layer ?? telling(look), look.layers.length), head: 0, query: at.query ?? -1, find: at.find ?? "" };
   state.head = inside(at.head, look.layers[state.layer].heads);
   const one = h("div", { class: "one-head" });
   const thumbs = new Thumbs(look, (layer, head) => {
     if (layer !== state.layer && look.layers[layer].rows !== look.layers[state.layer].rows) state.query = -1;
     Object.assign(state, { layer, head });
     show();
+  }, state.find, (find) => {
+    state.find = find;
+    changed(state);
   });
   const several = look.layers.reduce((n, layer) => n + layer.heads, 0) > 1;
   const node = h("div", { class: several ? "heads" : "heads alone" },
@@ -75,6 +79,9 @@ export function headsView(look, at = {}, changed = () => {}) {
     changed(state);
   }
   node.ready = show();
+  node.read = look.data.read;
+  /** Point at a word that looks; at −1 at none. @param {number} i */
+  node.point = (i) => drawn?.point(i);
   return node;
 }
 
@@ -88,6 +95,10 @@ function headFigures(look, first, pinned) {
   const same = shape.kind === "self" || shape.kind === "rollout";
   const pool = shape.kind === "pool";
   const cls = same && keys[0] === "[CLS]"; // it asks for the answer: the other rows go nowhere else
+  const read = same ? look.data.read : undefined; // of a text that was gone on with
+  const past = read !== undefined;
+  const rest = past ? queries.length - 1 : -1; // who looks while nobody is pointed at: the newest word
+  let backward = false; // a word that is pointed at: who looks at it
   /** @type {import("./packed.js").Head} */
   let head;
   let pin = -1; // the query that stays
@@ -95,9 +106,10 @@ function headFigures(look, first, pinned) {
   let now = { i: -1, j: -1 };
   let frame = 0;
 
-  const asks = new Tokens(same ? "The text, as it looks" : "What was written", queries, {
-    hover: (i) => point(i, -1), leave: () => point(pin, -1), pick: (i) => pinTo(i === pin ? -1 : i) });
-  const asked = new Tokens(same ? "The text, as it is looked at" : pool ? "The text" : "What was read", keys, {
+  const toward = (/** @type {number} */ i) => (backward ? point(-1, i) : point(i, -1));
+  const asks = new Tokens(past ? "The text; what the word looks at lights up" : same ? "The text, as it looks" : "What was written", queries, {
+    hover: toward, leave: () => toward(pin), pick: (i) => pinTo(i === pin ? -1 : i) }, read);
+  const asked = past ? asks : new Tokens(same ? "The text, as it is looked at" : pool ? "The text" : "What was read", keys, {
     hover: (j) => point(-1, j), leave: () => point(pin, -1), pick: (j) => point(-1, j) });
   const title = h("h2", {});
   const facts = h("ul", { class: "facts" });
@@ -107,12 +119,12 @@ function headFigures(look, first, pinned) {
   const arcs = pool ? null : new Arcs("The strongest weights as arcs over the text", queries, keys, same);
   const scale = h("div", {});
   const strongest = h("div", { class: "strongest" });
-  const note = h("p", { class: "note" }, NOTES[shape.kind]);
+  const note = h("p", { class: "note" }, NOTES[past && shape.kind === "self" ? "past" : shape.kind]);
 
   function pinTo(/** @type {number} */ i) {
     pin = i;
     pinned(pin);
-    point(pin, -1);
+    toward(pin);
   }
 
   /** Ask about a query, a key or both, in the next frame. @param {number} i @param {number} j */
@@ -125,13 +137,19 @@ function headFigures(look, first, pinned) {
   }
 
   function light() {
-    const { i, j } = now;
-    asks.mark(i);
-    asked.mark(j);
-    asked.shade(i >= 0 ? head.row(i) : j >= 0 ? null : pool || cls ? head.row(0) : head.received());
-    asks.shade(j >= 0 && i < 0 ? head.column(j) : null);
-    matrix.mark(i, j);
-    arcs?.mark(i, j);
+    const { j } = now;
+    const i = now.i < 0 && j < 0 ? rest : now.i;
+    if (past) {
+      asks.mark(i >= 0 ? i : j);
+      asks.shade(i >= 0 ? head.row(i) : head.column(j));
+    } else {
+      asks.mark(i);
+      asked.mark(j);
+      asked.shade(i >= 0 ? head.row(i) : j >= 0 ? null : pool || cls ? head.row(0) : head.received());
+      asks.shade(j >= 0 && i < 0 ? head.column(j) : null);
+    }
+    matrix.mark(now.i, j);
+    arcs?.mark(now.i, j);
     says.replaceChildren(...words(i, j));
     performance.mark("hover-painted");
   }
@@ -139,26 +157,31 @@ function headFigures(look, first, pinned) {
   function words(/** @type {number} */ i, /** @type {number} */ j) {
     const most = (/** @type {Float32Array} */ weights, /** @type {string[]} */ names) =>
       Array.from(weights, (w, k) => /** @type {[number, number]} */ ([w, k])).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([w]) => w > 0.0005)
-        .flatMap(([w, k], n) => [n ? ", " : "", h("b", {}, shown(names[k]).trim() || "∅"), ` ${num(w, 2)}`]);
-    if (i >= 0 && j >= 0) return [h("b", {}, queries[i]), " looks at ", h("b", {}, keys[j]), ` with ${num(head.at(i, j), 3)}`];
-    if (i >= 0) return [h("b", {}, queries[i]), " looks at ", ...most(head.row(i), keys)];
-    if (j >= 0) return [h("b", {}, keys[j]), pool ? ` gets ${num(head.at(0, j), 3)} of the weight` : " is looked at by ", ...(pool ? [] : most(head.column(j), queries))];
+        .flatMap(([w, k], n) => [n ? ", " : "", h("b", {}, readable(names[k])), ` ${num(w, 2)}`]);
+    if (i >= 0 && j >= 0) return [h("b", {}, readable(queries[i])), " looks at ", h("b", {}, readable(keys[j])), ` with ${num(head.at(i, j), 3)}`];
+    if (i >= 0) return [h("b", {}, readable(queries[i])), " looks at ", ...most(head.row(i), keys)];
+    if (j >= 0) return [h("b", {}, readable(keys[j])), pool ? ` gets ${num(head.at(0, j), 3)} of the weight` : " is looked at by ", ...(pool ? [] : most(head.column(j), queries))];
     if (cls) return ["Coloured by what ", h("b", {}, "[CLS]"), " looks at: ", ...most(head.row(0), keys)];
     return [same ? "Coloured by what each word receives. Point at a word, or move with the arrow keys." : "The most: ", ...(same ? [] : most(head.received(), keys))];
   }
 
-  const blocks = pool
+  const direction = past && choice("Point at a word to see", [["", "what it looks at"], ["back", "who looks at it"]], "", (way) => {
+    backward = Boolean(way);
+    toward(pin);
+  });
+  const blocks = past ? [h("div", { class: "whole" }, direction, asks.node)] : pool
     ? [h("div", {}, h("h4", {}, "What the pool looks at"), asked.node)]
     : [h("div", {}, h("h4", {}, same ? "Who looks — point at a word" : "Written — point at a word"), asks.node),
       h("div", {}, h("h4", {}, same ? "What it looks at" : "Read"), asked.node)];
   const node = h("div", {}, h("div", { class: "card" }, title, facts, note, h("div", { class: "pair" }, blocks), says),
     h("div", { class: "figures" },
-      arcs && figure({ title: same ? "As arcs" : "As an alignment", node: h("div", { class: "scroll" }, arcs.node), rows: () => arcs.rows(),
+      arcs && figure({ title: same ? "As arcs" : "As an alignment", node: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": same ? "arcs" : "alignment" }, arcs.node), rows: () => arcs.rows(),
         says: same ? "An arc joins two words, thicker for more weight. Pointing at a word leaves its own: blue what it looks at, orange who looks at it." : "Lines join what was written (above) to what was read (below)." }),
       !pool && figure({ title: "As a matrix", node: h("div", { class: "beside" }, h("div", {}, matrix.node, scale), strongest), drawing: () => matrix.drawing(), rows: () => matrix.rows(),
         says: "A row is who looks, a column who is looked at; the colour is the root of the weight, so that faint ones are seen too." })));
   return {
     node,
+    point: (/** @type {number} */ i) => i < queries.length && point(i < 0 ? pin : i, -1),
     fits: (/** @type {number} */ layer) => {
       const other = look.layers[layer];
       return other.keys === shape.keys && other.queries === shape.queries && other.kind === shape.kind && other.rows === shape.rows;
@@ -174,7 +197,7 @@ function headFigures(look, first, pinned) {
       arcs?.paint(head);
       scale.replaceChildren(legend(head.full));
       strongest.replaceChildren(h("h4", {}, "The strongest pairs"), h("ol", {}, strongestPairs(head, 12).map(([i, j]) =>
-        h("li", {}, h("b", {}, queries[i]), " → ", h("b", {}, keys[j]), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
+        h("li", {}, h("b", {}, readable(queries[i])), " → ", h("b", {}, readable(keys[j])), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
       now = { i: pin, j: -1 };
       light();
     },
@@ -183,8 +206,13 @@ function headFigures(look, first, pinned) {
 
 /** What a classifier says, as bars. @param {{label: string, probabilities: Record<string, number>}} answer */
 export function probabilityBars(answer) {
-  const rows = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]).slice(0, 12);
-  return h("div", { class: "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
+  const all = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
+  const rows = all.slice(0, 12);
+  const bars = h("div", { class: "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
     h("div", { role: "listitem", class: label === answer.label ? "row best" : "row" }, h("span", { class: "name" }, label),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: { width: percent(p, 1).replace(" ", "") } })), h("span", { class: "share" }, percent(p, 1)))));
+  const drawing = () => svg("svg", { viewBox: `0 0 640 ${28 * rows.length + 16}` }, rows.map(([label, p], i) => [
+    svg("text", { x: 8, y: 28 * i + 26, "font-size": 15 }, shown(label).slice(0, 22)), svg("rect", { x: 200, y: 28 * i + 13, width: 360 * p, height: 17, rx: 3, class: "heat" }),
+    svg("text", { x: 632, y: 28 * i + 26, "text-anchor": "end", "font-size": 14 }, percent(p, 1))]));
+  return h("div", { class: "told-bars" }, bars, takingAlong("Probabilities", drawing, () => [["label", "probability"], ...all]));
 }

@@ -17,21 +17,32 @@ const KERNELS = {
   epanechnikov: (gaps, w) => shares(gaps.map((gap) => Math.max(0, 1 - (w * gap) ** 2))),
 };
 
+/** A point inside the figure. @param {number} x @param {number} y */
+function inside(x, y) {
+  return { x: Math.max(0, Math.min(5, x)), y: Math.max(SPAN.y[0], Math.min(SPAN.y[1], y)) };
+}
+
 /** @param {number[]} kernel */
 function shares(kernel) {
   const total = kernel.reduce((a, b) => a + b, 0);
   return kernel.map((k) => (total > 0 ? k / total : 0));
 }
 
-export function kernelLesson() {
+/** @param {import("./learn.js").Kept} kept */
+export function kernelLesson(kept) {
   const random = seeded(3);
   const points = Array.from({ length: 16 }, () => {
     const x = 0.1 + 4.8 * random();
     return { x, y: truth(x) + 0.35 * normal(random) };
   }).sort((p, q) => p.x - q.x);
-  let width = 0.5;
-  let kernel = "gaussian";
-  let query = 2.5;
+  kept.word("points", "").split("_").forEach((pair, i) => {
+    const [x, y] = pair.split("~").map(Number);
+    if (points[i] && Number.isFinite(x) && Number.isFinite(y)) Object.assign(points[i], inside(x, y));
+  });
+  let width = kept.number("width", 0.5, 0.05, 3);
+  let kernel = kept.word("kernel", "gaussian") in KERNELS ? kept.word("kernel", "gaussian") : "gaussian";
+  let query = kept.number("query", 2.5, 0, 5);
+  const moved = () => kept.keep({ points: points.map((p) => `${p.x.toFixed(2)}~${p.y.toFixed(2)}`).join("_") });
   const line = svg("path", { class: "line look0" });
   const mean = svg("path", { class: "reference" });
   const asked = svg("path", { class: "line look1" });
@@ -40,7 +51,7 @@ export function kernelLesson() {
   const dots = points.map((_, i) => svg("circle", { r: 7, class: "dot look0 drag", tabindex: "0", role: "slider", "aria-label": `Point ${i + 1}`, "aria-valuemin": SPAN.y[0], "aria-valuemax": SPAN.y[1] }));
   const ticks = [0, 1, 2, 3, 4, 5].map((x) => svg("text", { x: px(x), y: HIGH - 6, class: "mid soft", "font-size": 12 }, x));
   const drawn = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "lesson-figure", role: "group", "aria-label": "Points and the curve through them" },
-    svg("path", { d: `M${LEFT} ${HIGH - FOOT}H${WIDE - RIGHT}`, class: "axis" }), ticks, mean, bars, line, asked, answer, dots);
+    svg("path", { d: `M${LEFT} ${HIGH - FOOT}H${WIDE - RIGHT}`, class: "axis" }), ticks, mean, [-1, 0, 1, 2, 3].map((y) => svg("text", { x: LEFT - 8, y: py(y) + 4, class: "end soft", "font-size": 12 }, num(y, 0))), bars, line, asked, answer, dots);
   const says = h("p", { class: "says", "aria-live": "polite" });
   const f = (/** @type {number} */ x, skip = -1) => {
     const used = points.filter((_, i) => i !== skip);
@@ -76,8 +87,7 @@ export function kernelLesson() {
     const box = drawn.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * WIDE;
     const y = ((event.clientY - box.top) / box.height) * HIGH;
-    return { x: Math.max(0, Math.min(5, ((x - LEFT) / (WIDE - LEFT - RIGHT)) * 5)),
-      y: Math.max(SPAN.y[0], Math.min(SPAN.y[1], SPAN.y[1] - ((y - TOP) / (HIGH - TOP - FOOT)) * (SPAN.y[1] - SPAN.y[0]))) };
+    return inside(((x - LEFT) / (WIDE - LEFT - RIGHT)) * 5, SPAN.y[1] - ((y - TOP) / (HIGH - TOP - FOOT)) * (SPAN.y[1] - SPAN.y[0]));
   };
   dots.forEach((dot, i) => {
     dot.addEventListener("pointerdown", (/** @type {any} */ event) => {
@@ -87,23 +97,25 @@ export function kernelLesson() {
     dot.addEventListener("pointermove", (/** @type {any} */ event) => {
       if (!dot.hasPointerCapture(event.pointerId)) return;
       Object.assign(points[i], at(event));
+      moved();
       draw();
     });
     dot.addEventListener("keydown", (/** @type {any} */ event) => {
       const step = /** @type {Record<string, number[]>} */ ({ ArrowUp: [0, 0.1], ArrowDown: [0, -0.1], ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0] })[event.key];
       if (!step) return;
       event.preventDefault();
-      points[i].x = Math.max(0, Math.min(5, points[i].x + step[0]));
-      points[i].y = Math.max(SPAN.y[0], Math.min(SPAN.y[1], points[i].y + step[1]));
+      Object.assign(points[i], inside(points[i].x + step[0], points[i].y + step[1]));
+      moved();
       draw();
     });
   });
   drawn.addEventListener("pointermove", (/** @type {any} */ event) => {
     if (event.target.classList.contains("drag") || event.buttons) return;
     query = at(event).x;
+    kept.keep({ query: query.toFixed(2) });
     draw();
   });
-  const slide = slider("Width 1/w", { min: 0.05, max: 3, step: 0.01, value: width, says: (v) => v.toFixed(2) }, (v) => { width = v; draw(); });
+  const slide = slider("Width 1/w", { min: 0.05, max: 3, step: 0.01, value: width, says: (v) => v.toFixed(2) }, (v) => { width = v; kept.keep({ width: v }); draw(); });
   function best() {
     const widths = Array.from({ length: 120 }, (_, i) => 0.05 * 60 ** (i / 119));
     const errors = widths.map((w) => { width = w; return heldOut(); });
@@ -111,13 +123,14 @@ export function kernelLesson() {
     const input = slide.querySelector("input");
     input.value = width;
     slide.querySelector("output").textContent = width.toFixed(2);
+    kept.keep({ width: width.toFixed(3) });
     draw();
   }
   draw();
   return h("div", {}, h("p", {}, "Attention before it had that name: the answer at x is the mean of all y, each weighed by how near its x is. Drag the points; move over the figure to ask elsewhere."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slide,
-      choice("Kernel", Object.keys(KERNELS).map((name) => [name, name]), kernel, (name) => { kernel = name; draw(); }),
+      choice("Kernel", Object.keys(KERNELS).map((name) => [name, name]), kernel, (name) => { kernel = name; kept.keep({ kernel }); draw(); }),
       h("button", { type: "button", onclick: best }, "Find the best width")), says),
-    figure({ title: "Nadaraya–Watson regression", node: h("div", { class: "scroll" }, drawn), rows: () => [["x", "y", "weight at the query"], ...points.map((p, i) => [p.x, p.y, f(query).weights[i]])],
+    figure({ title: "Nadaraya–Watson regression", node: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "points and curve" }, drawn), rows: () => [["x", "y", "weight at the query"], ...points.map((p, i) => [p.x, p.y, f(query).weights[i]])],
       says: "Blue bars below are the weights of the orange question. A narrow width copies the nearest point, a wide one forgets x: it becomes the mean (dashed). With the Gaussian kernel the weights are softmax(−(w(x − xᵢ))² / 2)." }));
 }

@@ -1,6 +1,7 @@
 // Masks: who may look at whom, painted by clicking; what softmax makes of it beside it.
-import { choice, h, num } from "./dom.js";
+import { choice, h, num, svg } from "./dom.js";
 import { normal, seeded, softmax } from "./numbers.js";
+import { figure } from "./save.js";
 
 const N = 10;
 /** @type {[string, string, (i: number, j: number) => boolean, string][]} */
@@ -11,17 +12,41 @@ const PRESETS = [
   ["others", "leave one out", (i, j) => i !== j, "others()"], ["none", "nothing", () => false, ""],
 ];
 
-export function maskLesson() {
+/** A board as a drawing. @param {number[][]} shares @param {string} label */
+function drawn(shares, label) {
+  return svg("svg", { viewBox: "0 0 320 320", "aria-label": label }, shares.flatMap((row, i) => row.map((share, j) => [
+    svg("rect", { x: 10 + 30 * j, y: 10 + 30 * i, width: 28, height: 28, rx: 3, class: "heat", "fill-opacity": share.toFixed(3) }),
+    svg("rect", { x: 10 + 30 * j, y: 10 + 30 * i, width: 28, height: 28, rx: 3, class: "frame" })])));
+}
+
+/** @param {boolean[][]} allowed four cells a digit */
+function digits(allowed) {
+  const cells = allowed.flat();
+  return Array.from({ length: cells.length / 4 }, (_, i) => cells.slice(4 * i, 4 * i + 4).reduce((n, on) => 2 * n + Number(on), 0).toString(16)).join("");
+}
+
+/** @param {string} said @returns {boolean[][] | null} */
+function cellsOf(said) {
+  if (!/^[0-9a-f]{25}$/.test(said)) return null;
+  const cells = [...said].flatMap((digit) => [8, 4, 2, 1].map((bit) => Boolean(Number.parseInt(digit, 16) & bit)));
+  return Array.from({ length: N }, (_, i) => cells.slice(N * i, N * i + N));
+}
+
+/** @param {import("./learn.js").Kept} kept */
+export function maskLesson(kept) {
   const random = seeded(5);
   const scores = Array.from({ length: N }, () => Array.from({ length: N }, () => 1.5 * normal(random)));
   let preset = "causal";
-  let allowed = fill(preset);
+  let allowed = cellsOf(kept.word("cells", "")) ?? fill(preset);
   let painting = /** @type {boolean | null} */ (null);
   const says = h("p", { class: "says", "aria-live": "polite" });
   const weightCells = grid((i, j) => h("div", { class: "cell", role: "img", "aria-label": `${i + 1} ${j + 1}` }));
   const maskCells = grid((i, j) => h("button", { type: "button", class: "cell", tabindex: i || j ? "-1" : "0", "data-i": i, "data-j": j }));
   const board = h("div", { class: "board", role: "group", "aria-label": "The mask: rows look, columns are looked at" }, maskCells.flat());
   const result = h("div", { class: "board", "aria-hidden": "true" }, weightCells.flat());
+
+  const heading = ["looks \\ is looked at", ...Array.from({ length: N }, (_, j) => j + 1)];
+  const weights = () => scores.map((row, i) => softmax(row, allowed[i]));
 
   function fill(/** @type {string} */ name) {
     const rule = /** @type {any} */ (PRESETS.find((p) => p[0] === name))[2];
@@ -34,10 +59,9 @@ export function maskLesson() {
 
   function draw() {
     let empty = 0;
-    scores.forEach((row, i) => {
-      const weights = softmax(row, allowed[i]);
+    weights().forEach((row, i) => {
       empty += allowed[i].some(Boolean) ? 0 : 1;
-      weights.forEach((w, j) => {
+      row.forEach((w, j) => {
         maskCells[i][j].classList.toggle("on", allowed[i][j]);
         maskCells[i][j].setAttribute("aria-pressed", String(allowed[i][j]));
         maskCells[i][j].setAttribute("aria-label", `${i + 1} ${allowed[i][j] ? "may" : "may not"} look at ${j + 1}`);
@@ -52,6 +76,7 @@ export function maskLesson() {
 
   function set(/** @type {number} */ i, /** @type {number} */ j, /** @type {boolean} */ may) {
     allowed[i][j] = may;
+    kept.keep({ cells: digits(allowed) });
     draw();
   }
   const place = (/** @type {any} */ event) => {
@@ -87,6 +112,10 @@ export function maskLesson() {
   });
   draw();
   return h("div", {}, h("p", {}, "A mask says who may look at whom: a filled cell may be seen. Press or drag to paint; the weights beside it follow."),
-    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, choice("Begin with", PRESETS.map(([name, words]) => [name, words]), preset, (name) => { preset = name; allowed = fill(name); draw(); })), says),
-    h("div", { class: "pair" }, h("div", { class: "card" }, h("h3", {}, "The mask"), board), h("div", { class: "card" }, h("h3", {}, "The weights"), result, h("p", { class: "note" }, "Softmax of random scores over what each row may see: every row adds up to 1, or is all zeros."))));
+    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, choice("Begin with", PRESETS.map(([name, words]) => [name, words]), preset, (name) => { preset = name; allowed = fill(name); kept.keep({ cells: digits(allowed) }); draw(); })), says),
+    h("div", { class: "pair" },
+      figure({ title: "The mask", node: board, drawing: () => drawn(allowed.map((row) => row.map(Number)), "the mask"), says: "A filled cell: the row may look at the column.",
+        rows: () => [heading, ...allowed.map((row, i) => [i + 1, ...row.map(Number)])] }),
+      figure({ title: "The weights", node: result, drawing: () => drawn(weights(), "the weights"), says: "Softmax of random scores over what each row may see: every row adds up to 1, or is all zeros.",
+        rows: () => [heading, ...weights().map((row, i) => [i + 1, ...row])] })));
 }

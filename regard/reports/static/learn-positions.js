@@ -25,10 +25,11 @@ function drawingOf(canvas) {
   return svg("svg", { viewBox: "0 0 500 500" }, image);
 }
 
-export function positionLesson() {
-  let width = 64;
-  let place = 30;
-  let step = 8;
+/** @param {import("./learn.js").Kept} kept */
+export function positionLesson(kept) {
+  let width = 2 * Math.round(kept.number("width", 64, 4, 256) / 2);
+  let place = Math.round(kept.number("place", 30, 0, SHOWN - 1));
+  let step = Math.round(kept.number("step", 8, 0, 40));
   const maps = h("div", { class: "pair" });
   const curve = h("div", {});
   const says = h("p", { class: "says" });
@@ -43,7 +44,9 @@ export function positionLesson() {
     const path = row.map((v, j) => `${j ? "L" : "M"}${(40 + (j * 590) / (SHOWN - 1)).toFixed(1)} ${(180 - 160 * v).toFixed(1)}`).join("");
     const x = 40 + (place * 590) / (SHOWN - 1);
     curve.replaceChildren(figure({ title: `Position ${place} · every position`, node: svg("svg", { viewBox: "0 0 640 220", class: "lesson-figure", role: "img", "aria-label": "product over position" },
-      svg("path", { d: "M40 180H630", class: "axis" }), svg("path", { d: `M${x} 15V205`, class: "reference" }), svg("path", { d: path, class: "line look0" })), rows: () => [["position", "product"], ...row.map((v, j) => [j, v])] }));
+      svg("path", { d: "M40 180H630", class: "axis" }), svg("path", { d: `M${x} 15V205`, class: "reference" }), svg("path", { d: path, class: "line look0" }),
+      [0, 0.5, 1].map((v) => svg("text", { x: 34, y: 184 - 160 * v, class: "end soft", "font-size": 12 }, String(v))),
+      [0, 20, 40, 60, 80].map((j) => svg("text", { x: 40 + (j * 590) / (SHOWN - 1), y: 200, class: "mid soft", "font-size": 12 }, j))), rows: () => [["position", "product"], ...row.map((v, j) => [j, v])] }));
     // Each pair (sin, cos) of frequency ω turns by ωδ: the same rotation at every position.
     const turned = table[place].map((value, c) => {
       const omega = 1 / 10000 ** ((2 * Math.floor(c / 2)) / width);
@@ -56,6 +59,6 @@ export function positionLesson() {
   }
   draw();
   return h("div", {}, h("p", {}, "Attention sees a set: it must be told the order. Sine positions write place i as waves of many lengths."),
-    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("Width", { min: 4, max: 256, step: 2, value: width, says: (v) => String(v) }, (v) => { width = v; draw(); }),
-      slider("Position", { min: 0, max: SHOWN - 1, step: 1, value: place, says: (v) => String(v) }, (v) => { place = v; draw(); }), slider("δ", { min: 0, max: 40, step: 1, value: step, says: (v) => num(v, 0) }, (v) => { step = v; draw(); })), says), maps, curve);
+    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("Width", { min: 4, max: 256, step: 2, value: width, says: (v) => String(v) }, (v) => { width = v; kept.keep({ width }); draw(); }),
+      slider("Position", { min: 0, max: SHOWN - 1, step: 1, value: place, says: (v) => String(v) }, (v) => { place = v; kept.keep({ place }); draw(); }), slider("δ", { min: 0, max: 40, step: 1, value: step, says: (v) => num(v, 0) }, (v) => { step = v; kept.keep({ step }); draw(); })), says), maps, curve);
 }

@@ -37,6 +37,8 @@ function slopeChart(lines, power) {
   return svg("svg", { viewBox: `0 0 ${WIDE} 220`, class: "lesson-figure", role: "img", "aria-label": "Mean size of softmax’s derivative, these vectors over d" },
     svg("path", { d: `M40 180H${WIDE - 120}`, class: "axis" }), svg("path", { d: `M${x(power)} 20V180`, class: "reference" }),
     [1, 3, 5, 7, 9, 11].map((p) => svg("text", { x: x(p), y: 200, class: "mid soft", "font-size": 12 }, 2 ** p)),
+    [0, 0.1, 0.2, 0.3, 0.4].filter((v) => v <= most).map((v) => svg("text", { x: 34, y: y(v) + 4, class: "end soft", "font-size": 12 }, num(v, 1))),
+    svg("text", { x: WIDE - 120, y: 214, class: "end soft", "font-size": 12 }, "d"), svg("text", { x: 8, y: 12, class: "soft", "font-size": 12 }, "‖∂w/∂s‖"),
     lines.map((line, k) => [svg("path", { class: `line look${1 - k}`, d: line.map((v, i) => `${i ? "L" : "M"}${x(POWERS[i]).toFixed(1)} ${y(v).toFixed(1)}`).join("") }),
       svg("text", { x: WIDE - 114, y: y(line[11]) + 4, class: `ink${1 - k}`, "font-size": 14 }, k ? "with √d" : "without")]));
 }
@@ -50,10 +52,12 @@ function barsOf(weights, title) {
   return drawn;
 }
 
-export function scalingLesson() {
-  let d = 64;
-  let seed = 1;
-  const place = h("div", { class: "pair" });
+/** @param {import("./learn.js").Kept} kept */
+export function scalingLesson(kept) {
+  const power = Math.round(kept.number("power", 6, 2, 12));
+  let d = 2 ** power;
+  let seed = Math.round(kept.number("seed", 1, 1, 1e6));
+  const place = h("div", { class: "pair two" });
   const lines = [slopes(false), slopes(true)];
   const facts = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "numbers" });
   function draw() {
@@ -72,6 +76,6 @@ export function scalingLesson() {
   }
   draw();
   return h("div", {}, h("p", {}, "The product of two random vectors of d numbers has variance d. Softmax of large scores puts nearly all weight on one key, and where it does, its derivative vanishes: nothing is learned. Dividing by √d keeps the variance at 1, whatever d is."),
-    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("d", { min: 2, max: 12, step: 1, value: 6, says: (v) => String(2 ** v) }, (v) => { d = 2 ** v; draw(); }),
-      h("button", { type: "button", onclick: () => { seed += 1; draw(); } }, "Draw other vectors")), facts), place);
+    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("d", { min: 2, max: 12, step: 1, value: power, says: (v) => String(2 ** v) }, (v) => { d = 2 ** v; kept.keep({ power: v }); draw(); }),
+      h("button", { type: "button", onclick: () => { seed += 1; kept.keep({ seed }); draw(); } }, "Draw other vectors")), facts), place);
 }

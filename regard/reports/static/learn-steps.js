@@ -22,17 +22,25 @@ function matrixOf(seed) {
 
 const [W_Q, W_K, W_V] = [matrixOf(11), matrixOf(22), matrixOf(33)];
 
-export function stepLesson() {
-  let words = ["the", "cat", "sat", "down"];
-  let mask = "none";
-  let scaled = true;
-  let step = 0;
-  let row = 1;
+/** @param {string} text */
+function wordsOf(text) {
+  return text.trim().split(/\s+/).filter(Boolean).slice(0, LONGEST);
+}
+
+/** @param {import("./learn.js").Kept} kept */
+export function stepLesson(kept) {
+  let words = wordsOf(kept.word("sentence", "").slice(0, 80));
+  if (!words.length) words = ["the", "cat", "sat", "down"];
+  let mask = ["causal", "window"].find((name) => name === kept.word("mask", "")) ?? "none";
+  let scaled = kept.word("scaled", "yes") !== "no";
+  let step = Math.round(kept.number("step", 0, 0, 5));
+  let row = Math.round(kept.number("row", 1, 0, words.length - 1));
   const place = h("div", {});
   const field = h("input", { type: "text", value: words.join(" "), "aria-label": "Sentence", maxlength: 80, oninput: () => {
-    const found = field.value.trim().split(/\s+/).filter(Boolean).slice(0, LONGEST);
+    const found = wordsOf(field.value);
     if (!found.length) return;
     words = found;
+    kept.keep({ sentence: field.value });
     row = Math.min(row, words.length - 1);
     draw();
   } });
@@ -45,7 +53,7 @@ export function stepLesson() {
     const numbers = csv([["", ...columns], ...table.map((r, i) => [rows[i], ...r])]);
     return h("div", { class: "step-table" }, h("h4", {}, title), more, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
       h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), columns.map((c) => h("th", { scope: "col" }, c)))),
-        h("tbody", {}, table.map((r, i) => h("tr", { class: i === row ? "now" : "" }, h("th", { scope: "row" }, h("button", { type: "button", class: "quiet", onclick: () => { row = i; draw(); } }, rows[i])), r.map(cell)))))),
+        h("tbody", {}, table.map((r, i) => h("tr", { class: i === row ? "now" : "" }, h("th", { scope: "row" }, h("button", { type: "button", class: "quiet", onclick: () => { row = i; kept.keep({ row }); draw(); } }, rows[i])), r.map(cell)))))),
       h("a", { class: "quiet", download: name, href: `data:text/csv;charset=utf-8,${encodeURIComponent(numbers)}` }, "CSV"));
   }
 
@@ -71,14 +79,14 @@ export function stepLesson() {
     ];
     step = Math.max(0, Math.min(steps.length - 1, step));
     place.replaceChildren(
-      h("div", { class: "stepper", role: "group", "aria-label": "Steps" }, steps.map(([title], i) => h("button", { type: "button", "aria-current": i === step ? "step" : null, onclick: () => { step = i; draw(); } }, title))),
+      h("div", { class: "stepper", role: "group", "aria-label": "Steps" }, steps.map(([title], i) => h("button", { type: "button", "aria-current": i === step ? "step" : null, onclick: () => { step = i; kept.keep({ step }); draw(); } }, title))),
       h("div", { class: "card step" }, steps[step][1](), n === LONGEST && h("p", { class: "note" }, `The first ${LONGEST} words.`)),
-      h("div", { class: "row-of-fields" }, h("button", { type: "button", disabled: step === 0, onclick: () => { step -= 1; draw(); } }, "← Back"),
-        h("button", { type: "button", class: "main", disabled: step === steps.length - 1, onclick: () => { step += 1; draw(); } }, "Next →")));
+      h("div", { class: "row-of-fields" }, h("button", { type: "button", disabled: step === 0, onclick: () => { step -= 1; kept.keep({ step }); draw(); } }, "← Back"),
+        h("button", { type: "button", class: "main", disabled: step === steps.length - 1, onclick: () => { step += 1; kept.keep({ step }); draw(); } }, "Next →")));
   }
   draw();
   return h("div", {}, h("p", {}, "Every number that one head computes, for a sentence of yours. Word vectors are drawn from the letters, the three matrices from a seed. Press a word to follow its row."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, h("label", { class: "field grow" }, h("span", {}, "Sentence"), field),
-      choice("Mask", [["none", "none"], ["causal", "causal"], ["window", "window of one"]], mask, (m) => { mask = m; draw(); }),
-      h("label", { class: "field check" }, h("input", { type: "checkbox", checked: true, onchange: (/** @type {any} */ e) => { scaled = e.target.checked; draw(); } }), "divide by √d"))), place);
+      choice("Mask", [["none", "none"], ["causal", "causal"], ["window", "window of one"]], mask, (m) => { mask = m; kept.keep({ mask }); draw(); }),
+      h("label", { class: "field check" }, h("input", { type: "checkbox", checked: scaled, onchange: (/** @type {any} */ e) => { scaled = e.target.checked; kept.keep({ scaled: scaled ? "yes" : "no" }); draw(); } }), "divide by √d"))), place);
 }

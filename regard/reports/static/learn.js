@@ -1,13 +1,39 @@
 // Learn: the ideas of attention, each a figure to touch. Nothing is asked of the server.
 import { readState, writeState } from "./ask.js";
-import { h } from "./dom.js";
+import { h, settled } from "./dom.js";
 import { kernelLesson } from "./learn-kernel.js";
 import { maskLesson } from "./learn-masks.js";
 import { positionLesson } from "./learn-positions.js";
 import { scalingLesson } from "./learn-scaling.js";
 import { stepLesson } from "./learn-steps.js";
 
-/** @type {[string, string, () => Element][]} */
+const PAUSE = 150; // milliseconds after the last change before it stands in the address
+
+/** @typedef {{number: (key: string, otherwise: number, low: number, high: number) => number, word: (key: string, otherwise: string) => string, keep: (changes: Record<string, string | number>) => void}} Kept */
+
+/** What a lesson shows, kept in the address below its own name. @param {string} lesson @returns {Kept} */
+function keptOf(lesson) {
+  const word = (/** @type {string} */ key, /** @type {string} */ otherwise) => readState()[`${lesson}.${key}`] ?? otherwise;
+  /** @type {Record<string, string | number>} */
+  let waiting = {};
+  const write = settled(() => {
+    if ((readState().lesson ?? "") === lesson) writeState(waiting);
+    waiting = {};
+  }, PAUSE);
+  return {
+    word,
+    number(key, otherwise, low, high) {
+      const found = Number.parseFloat(word(key, ""));
+      return Number.isFinite(found) ? Math.max(low, Math.min(high, found)) : otherwise;
+    },
+    keep(changes) {
+      for (const [key, value] of Object.entries(changes)) waiting[`${lesson}.${key}`] = value;
+      write();
+    },
+  };
+}
+
+/** @type {[string, string, (kept: Kept) => Element][]} */
 const LESSONS = [
   ["kernel", "Kernel regression", kernelLesson], ["scaling", "Why √d", scalingLesson], ["positions", "Positions", positionLesson],
   ["steps", "One head, step by step", stepLesson], ["masks", "Masks", maskLesson],
@@ -28,8 +54,9 @@ export function learnView() {
       tab.setAttribute("tabindex", own ? "0" : "-1");
     }
     place.setAttribute("aria-labelledby", `tab-${found[0]}`);
-    place.replaceChildren(found[2]());
-    writeState({ lesson: found[0] });
+    const others = Object.keys(readState()).filter((key) => key.includes(".") && !key.startsWith(`${found[0]}.`));
+    writeState({ lesson: found[0], ...Object.fromEntries(others.map((key) => [key, ""])) });
+    place.replaceChildren(found[2](keptOf(found[0])));
   }
 
   function turn(/** @type {KeyboardEvent} */ event) {

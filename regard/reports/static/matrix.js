@@ -1,5 +1,6 @@
 // One head as a matrix: who looks (rows) at whom (columns), painted at once, the hovered pair on top.
-import { h, num, shown, svg } from "./dom.js";
+import { h, num, svg } from "./dom.js";
+import { readable } from "./tokens.js";
 
 const SIDE = 520; // CSS pixels of the longer side, at most
 const LABELLED = 40; // tokens up to which they stand at the sides
@@ -41,15 +42,15 @@ export class Matrix {
   constructor(label, queries, keys, on) {
     this.queries = queries;
     this.keys = keys;
-    const cell = Math.min(34, SIDE / Math.max(queries.length, keys.length));
-    this.width = Math.max(cell * keys.length, 24);
-    this.height = Math.max(cell * queries.length, 24);
+    const long = (/** @type {string[]} */ words) => Math.max(24, Math.min(34, SIDE / words.length) * words.length);
+    this.width = long(keys);
+    this.height = long(queries);
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.cross = h("div", { class: "cross", hidden: true });
     this.upright = h("div", { class: "cross", hidden: true });
     const sides = Math.max(queries.length, keys.length) <= LABELLED;
     const side = (/** @type {string[]} */ words, /** @type {string} */ look) =>
-      h("div", { class: look, "aria-hidden": "true" }, words.map((word) => h("span", {}, shown(word))));
+      h("div", { class: look, "aria-hidden": "true" }, words.map((word) => h("span", {}, readable(word))));
     this.box = h("div", { class: "painted", style: { "aspect-ratio": `${this.width} / ${this.height}` } }, this.canvas, this.cross, this.upright);
     this.node = h("div", { class: sides ? "matrix labelled" : "matrix", role: "img", "aria-label": label,
       style: { "--wide": `${this.width}px` } },
@@ -92,8 +93,8 @@ export class Matrix {
     image.setAttribute("image-rendering", "pixelated");
     const size = Math.min(13, (height / this.queries.length) * 0.9, (width / this.keys.length) * 0.9);
     const words = named ? [
-      ...this.queries.map((word, i) => svg("text", { x: side - 6, y: side + ((i + 0.7) * height) / this.queries.length, "text-anchor": "end", "font-size": size }, word)),
-      ...this.keys.map((word, j) => svg("text", { transform: `translate(${side + ((j + 0.7) * width) / this.keys.length} ${side - 6}) rotate(-60)`, "font-size": size }, word)),
+      ...this.queries.map((word, i) => svg("text", { x: side - 6, y: side + ((i + 0.7) * height) / this.queries.length, "text-anchor": "end", "font-size": size }, readable(word))),
+      ...this.keys.map((word, j) => svg("text", { transform: `translate(${side + ((j + 0.7) * width) / this.keys.length} ${side - 6}) rotate(-60)`, "font-size": size }, readable(word))),
     ] : [];
     return svg("svg", { viewBox: `0 0 ${Math.ceil(width + side + 20)} ${Math.ceil(height + side + 20)}` }, image, words,
       svg("rect", { x: side, y: side, width, height, class: "frame", fill: "none" }));

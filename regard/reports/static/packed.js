@@ -1,7 +1,7 @@
 // Attention as it travels (regard/reports/packed.py): a byte a weight, unpacked head by head.
 
 /** @typedef {{name: string, path: string, kind: string, heads: number, rows: number, columns: number, keys: number, queries: number, habits: Record<string, number[]>, thumb: number[], thumbs: string, top: number, packed: string[]}} PackedLayer */
-/** @typedef {{run?: string, text: string, answer?: any, layers: PackedLayer[], axes: string[][]}} PackedLook */
+/** @typedef {{run?: string, text: string, answer?: any, read?: number, layers: PackedLayer[], axes: string[][]}} PackedLook */
 
 const KEPT = 48; // heads that stay unpacked
 

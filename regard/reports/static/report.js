@@ -1,4 +1,7 @@
-// Sort a table by the column whose heading is pressed; the page is whole without it.
+// What a report adds once it is open; the page is whole without it.
+import { takingAlong } from "./save.js";
+
+// A table is sorted by the column whose heading is pressed.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
@@ -59,4 +62,25 @@ for (const film of document.querySelectorAll(".film")) {
   film.prepend(controls);
   stop();
   show(0);
+}
+
+// Every figure and every table can be taken along.
+const short = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
+const heading = (node) => {
+  const before = [...document.querySelectorAll("h1, h2, h3")].filter((title) => title.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING);
+  return short(before.at(-1)?.textContent ?? document.title);
+};
+for (const wide of document.querySelectorAll(".scroll")) { // so that keys can scroll it
+  Object.entries({ tabindex: "0", role: "region", "aria-label": heading(wide) }).forEach(([key, value]) => wide.setAttribute(key, value));
+}
+for (const figure of document.querySelectorAll("figure")) {
+  const drawn = figure.querySelector("svg");
+  if (!drawn || drawn.querySelector("svg")) continue;
+  const title = short(drawn.querySelector(".title")?.textContent || drawn.getAttribute("aria-label") || heading(figure));
+  figure.append(takingAlong(title, () => drawn));
+}
+for (const table of document.querySelectorAll("table")) {
+  const rows = () => [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim()));
+  const place = table.closest("figure") ?? table.parentElement;
+  if (table.rows.length > 1) (place.matches(".scroll") ? place.parentElement : place).insertBefore(takingAlong(`Table: ${heading(table)}`, null, rows), place.matches(".scroll") ? place : place.firstChild);
 }

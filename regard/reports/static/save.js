@@ -2,7 +2,7 @@
 import { h, shown } from "./dom.js";
 
 const KEPT_LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity",
-  "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline"];
+  "stroke-linecap", "stroke-linejoin", "paint-order", "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline"];
 
 /** @param {string} name @param {Blob} blob */
 function download(name, blob) {
@@ -71,15 +71,14 @@ export function csv(rows) {
 }
 
 /**
- * A figure: its title, the drawing, what to see in it, and buttons to take it along.
- * @param {{title: string, says?: any, node: Element, drawing?: () => SVGSVGElement | Promise<SVGSVGElement>, rows?: () => (string | number)[][]}} given
+ * Buttons to take a figure along: the drawing, a picture of it, its numbers.
+ * @param {string} title @param {(() => SVGSVGElement | Promise<SVGSVGElement>) | null} draw @param {() => (string | number)[][]} [rows]
  */
-export function figure({ title, says, node, drawing, rows }) {
+export function takingAlong(title, draw, rows) {
   const name = fileName(title);
-  const draw = drawing ?? (() => /** @type {SVGSVGElement} */ (node.matches("svg") ? node : node.querySelector("svg")));
   /** @returns {Promise<[string, number, number]>} */
   const text = async () => {
-    const drawn = await draw();
+    const drawn = await /** @type {any} */ (draw)();
     const [, , width, height] = (drawn.getAttribute("viewBox") ?? "0 0 640 360").split(" ").map(Number);
     if (drawn.isConnected) return [standalone(drawn), width, height];
     drawn.classList.add("aside"); // computed looks need a place in the page
@@ -90,10 +89,18 @@ export function figure({ title, says, node, drawing, rows }) {
   };
   const button = (/** @type {string} */ word, /** @type {string} */ what, /** @type {() => any} */ act) =>
     h("button", { type: "button", class: "quiet", "aria-label": `${word} of ${title}`, title: what, onclick: act }, word);
-  const tools = h("span", { class: "tools" },
-    button("SVG", "Download as a drawing", async () => download(`${name}.svg`, new Blob([(await text())[0]], { type: "image/svg+xml" }))),
-    button("PNG", "Download as a picture", async () => download(`${name}.png`, await painted(...(await text())))),
+  return h("span", { class: "tools" },
+    draw && button("SVG", "Download as a drawing", async () => download(`${name}.svg`, new Blob([(await text())[0]], { type: "image/svg+xml" }))),
+    draw && button("PNG", "Download as a picture", async () => download(`${name}.png`, await painted(...(await text())))),
     rows && button("CSV", "Download the numbers", () => download(`${name}.csv`, new Blob(["\ufeff", csv(rows())], { type: "text/csv" }))));
-  return h("figure", { class: "card" }, h("div", { class: "figure-head" }, h("h3", {}, title), tools),
+}
+
+/**
+ * A figure: its title, the drawing, what to see in it, and buttons to take it along.
+ * @param {{title: string, says?: any, node: Element, drawing?: () => SVGSVGElement | Promise<SVGSVGElement>, rows?: () => (string | number)[][]}} given
+ */
+export function figure({ title, says, node, drawing, rows }) {
+  const draw = drawing ?? (() => /** @type {SVGSVGElement} */ (node.matches("svg") ? node : node.querySelector("svg")));
+  return h("figure", { class: "card" }, h("div", { class: "figure-head" }, h("h3", {}, title), takingAlong(title, draw, rows)),
     node, says && h("figcaption", {}, says));
 }

@@ -39,8 +39,11 @@ function paintThumb(canvas, cells, [rows, columns]) {
 
 /** The grid of all heads. */
 export class Thumbs {
-  /** @param {import("./packed.js").Look} look @param {(layer: number, head: number) => void} pick */
-  constructor(look, pick) {
+  /**
+   * @param {import("./packed.js").Look} look @param {(layer: number, head: number) => void} pick
+   * @param {string} find the pattern that is looked for @param {(find: string) => void} sought
+   */
+  constructor(look, pick, find, sought) {
     this.look = look;
     this.pick = pick;
     /** @type {HTMLButtonElement[][]} */
@@ -55,7 +58,11 @@ export class Thumbs {
       look.layers.map((layer, l) => h("div", { class: "thumb-row" }, h("span", { class: "soft" }, layer.name), h("div", { style: { "--heads": String(Math.min(16, Math.max(4, layer.heads))) } }, this.buttons[l]))));
     const here = PATTERNS.filter(([name]) => look.layers.some((layer) => name in layer.habits));
     this.best = h("p", { class: "best", "aria-live": "polite" });
-    this.node = h("div", {}, choice("Find heads that", [["", "— any —"], ...here], "", (name) => this.search(name)), this.best, this.grid);
+    this.node = h("div", {}, choice("Find heads that", [["", "— any —"], ...here], find, (name) => {
+      this.search(name);
+      sought(name);
+    }), this.best, this.grid);
+    this.search(here.some(([name]) => name === find) ? find : "");
     this.at = [0, 0];
   }
 

@@ -4,6 +4,11 @@ import { h, shown } from "./dom.js";
 const LEVELS = 12;
 const FULL = 16; // times the average weight that has the full colour, as in the reports
 
+/** A token as it is read: its spaces and line ends seen. @param {string} token */
+export function readable(token) {
+  return shown(token).replace(/\n/g, "⏎").replace(/^\s+|\s+$/g, (space) => "·".repeat(space.length)) || "∅";
+}
+
 /**
  * The shade of each token, 0 … 12: none at the average weight or less, full at sixteen times it.
  * @param {ArrayLike<number>} weights
@@ -29,18 +34,20 @@ export class Tokens {
    * @param {string} label
    * @param {string[]} tokens
    * @param {{hover?: (place: number) => void, pick?: (place: number) => void, leave?: () => void}} [on]
+   * @param {number} [read] how many of them were read; those behind were written
    */
-  constructor(label, tokens, on = {}) {
+  constructor(label, tokens, on = {}, read = tokens.length) {
     this.on = on;
     this.tokens = tokens;
     /** @type {HTMLElement[]} */
-    this.spans = tokens.map((token, i) => h("span", { role: "option", "data-i": i, "aria-selected": "false" },
-      shown(token).replace(/\n/g, "⏎").replace(/^\s+|\s+$/g, (space) => "·".repeat(space.length)) || "∅"));
+    this.spans = tokens.map((token, i) => h("span", { role: "option", "data-i": i, "aria-selected": "false", class: i >= read && "own" }, readable(token)));
     /** @type {Uint8Array} */
     this.shades = new Uint8Array(tokens.length);
-    this.chosen = -1;
-    const spaced = tokens.flatMap((_, i) => [this.spans[i], " "]);
-    this.node = h("div", { class: "tokens", role: "listbox", "aria-label": label, tabindex: "0" }, spaced);
+    this.chosen = this.next = -1; // marked, and what keys go on from before it is
+    const letters = tokens.filter((token) => [...token].length <= 1).length;
+    const signs = letters > 0.8 * tokens.length && tokens.includes(" "); // a running text letter by letter, not words
+    const spaced = signs ? this.spans : tokens.flatMap((_, i) => [this.spans[i], " "]);
+    this.node = h("div", { class: signs ? "tokens signs" : "tokens", role: "listbox", "aria-label": label, tabindex: "0" }, spaced);
     const place = (/** @type {any} */ event) => event.target.closest?.("[data-i]")?.dataset.i;
     this.node.addEventListener("mouseover", (/** @type {any} */ event) => {
       const found = place(event);
@@ -57,11 +64,12 @@ export class Tokens {
   /** @param {KeyboardEvent} event */
   key(event) {
     const last = this.tokens.length - 1;
-    const to = /** @type {Record<string, number>} */ ({ ArrowRight: this.chosen + 1, ArrowDown: this.chosen + 1,
-      ArrowLeft: this.chosen - 1, ArrowUp: this.chosen - 1, Home: 0, End: last })[event.key];
+    const to = /** @type {Record<string, number>} */ ({ ArrowRight: this.next + 1, ArrowDown: this.next + 1,
+      ArrowLeft: this.next - 1, ArrowUp: this.next - 1, Home: 0, End: last })[event.key];
     if (to !== undefined) {
       event.preventDefault();
-      this.on.pick?.(Math.max(0, Math.min(last, to)));
+      this.next = Math.max(0, Math.min(last, to));
+      this.on.pick?.(this.next);
     } else if (event.key === "Escape") this.on.pick?.(-1);
   }
 
@@ -78,6 +86,7 @@ export class Tokens {
 
   /** Mark the token that is asked about; −1 for none. @param {number} place */
   mark(place) {
+    this.next = place;
     if (place === this.chosen) return;
     this.spans[this.chosen]?.classList.remove("asked");
     this.spans[this.chosen]?.setAttribute("aria-selected", "false");

@@ -1,23 +1,34 @@
 // Try it: type a text; what the model answers, and what it looks at, follow as you type.
-import { ask, askBytes, askLines, writeState } from "./ask.js";
-import { h, num, percent, settled, shown, slider } from "./dom.js";
+import { ask, askBytes, writeState } from "./ask.js";
+import { h, num, percent, settled, shown } from "./dom.js";
 import { headsView, probabilityBars, telling } from "./heads.js";
 import { Look } from "./packed.js";
 import { aboutRun, runPicker, textField } from "./picker.js";
+import { Writer } from "./write.js";
 
 const PAUSE = 120; // milliseconds after the last key
+const FOLLOW = 400; // milliseconds between two looks at a text that is being written, at least
 
-/** A look at a text by a run, as the server packs it. @param {string} run @param {string} text @param {AbortSignal} [signal] */
-export async function lookAt(run, text, signal) {
-  const data = await ask("/look", { run, text }, signal);
-  return new Look(data, (layer, head) => askBytes("/matrix", { run, text, layer: layer + 1, head: head + 1 }));
+/**
+ * A look at a text by a run, as the server packs it; with `written` at what it wrote for it.
+ * @param {string} run @param {string} text @param {AbortSignal} [signal] @param {number[] | null} [written]
+ */
+export async function lookAt(run, text, signal, written) {
+  const about = written ? { run, text, written } : { run, text };
+  const data = await ask("/look", about, signal);
+  return new Look(data, (layer, head) => askBytes("/matrix", { ...about, layer: layer + 1, head: head + 1 }));
+}
+
+/** Numbers of tokens as the address holds them. @param {string | undefined} said @returns {number[] | null} */
+function numbersIn(said) {
+  return said && /^\d+(\.\d+)*$/.test(said) ? said.split(".").map(Number) : null;
 }
 
 /** What a run answered: a label with its probabilities, or a text. @param {any} answer */
 export function answerCard(answer) {
   if (answer.written !== undefined) {
     return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: "written", dir: "auto" }, answer.written || "(nothing)"),
-      h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut at the longest length"}`));
+      h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut before its end"}`));
   }
   return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: "label" }, answer.label,
     h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));
@@ -32,48 +43,108 @@ export function tryView(context, wide) {
   const able = runs.filter((run) => !run.error);
   let run = able.find((r) => r.name === state.run) ?? (able.find((r) => r.attends) ?? able[0]);
   let text = state.text ?? "";
-  const at = { layer: state.layer === undefined ? undefined : +state.layer, head: +(state.head ?? 0), query: +(state.query ?? -1) };
+  let written = numbersIn(state.written);
+  const at = { layer: state.layer === undefined ? undefined : +state.layer, head: +(state.head ?? 0), query: +(state.query ?? -1), find: state.find ?? "" };
   /** @type {AbortController | null} */
   let asking = null;
+  let free = 0; // when the next look at a growing text may be asked
+  /** @type {any} */
+  let view = null;
   const answer = h("div", { class: "answer-place", "aria-live": "polite" });
   const seen = h("div", { class: "seen-place" });
   const about = h("p", { class: "note" });
-  const writing = h("div", {});
+  const place = h("div", {});
   const status = h("p", { class: "status soft", role: "status" });
+  const goesOn = () => run.writes === "on";
   const type = settled((/** @type {string} */ now) => {
     text = now;
-    writeState({ text });
-    look();
+    written = null;
+    Object.assign(at, { query: -1 });
+    writeState({ text, written: "", query: "" });
+    begin();
   }, PAUSE);
   const field = textField(text, type);
+  const writer = wide || !run ? null : new Writer({
+    run: () => run, text: () => text,
+    begun() {
+      written = null;
+      asking?.abort(); // what is asked about what stood there before
+    },
+    grew(ids, done) {
+      written = ids;
+      if (done) writeState({ written: ids.join(".") });
+      if (done || (!asking && performance.now() > free)) look(done);
+    },
+    point: (piece) => view?.point?.((view.read ?? 0) + piece),
+    leave: () => view?.point?.(-1),
+  });
 
-  async function look() {
-    asking?.abort();
-    asking = new AbortController();
-    const { signal } = asking;
+  /** The model's answer, or what it writes, from the beginning. */
+  function begin() {
+    writer?.cancel();
+    writer?.begin();
+    place.hidden = !text.trim();
     if (!text.trim()) {
+      asking?.abort();
       answer.replaceChildren();
       seen.replaceChildren(h("p", { class: "empty" }, "Type a text, or take one of the examples."));
-      return;
-    }
+    } else if (goesOn() && writer && !written) {
+      answer.replaceChildren();
+      writer.write();
+    } else look(true);
+  }
+
+  /** Ask what was looked at, and show it; while a text still grows, quietly. @param {boolean} whole */
+  async function look(whole) {
+    asking?.abort();
+    const mine = asking = new AbortController();
+    const { signal } = mine;
     const begun = performance.now();
-    status.textContent = "asking…";
+    if (whole) status.textContent = "asking…";
     try {
-      const found = await lookAt(run.name, text, signal);
-      status.textContent = `answered in ${Math.round(performance.now() - begun)} ms`;
-      answer.replaceChildren(answerCard(found.data.answer));
-      const view = wide ? headsView(found, at, (now) => {
+      const found = await lookAt(run.name, text, signal, written);
+      const next = wide || goesOn() ? headsView(found, at, (now) => {
         Object.assign(at, now);
         writeState(now);
       }) : glance(found);
-      await view.ready;
-      seen.replaceChildren(view);
-    } catch (error) {
+      await next.ready;
       if (signal.aborted) return;
+      if (whole) {
+        status.textContent = `answered in ${Math.round(performance.now() - begun)} ms`;
+        tell(found.data.answer);
+      }
+      view = next;
+      put(next);
+    } catch (error) {
+      if (signal.aborted || !whole) return; // the next look may find a place in the queue
       status.textContent = "";
       answer.replaceChildren(h("p", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
       seen.replaceChildren();
+    } finally {
+      if (asking === mine) asking = null;
+      free = performance.now() + Math.max(FOLLOW, performance.now() - begun);
     }
+  }
+
+  /** The answer; what was written stands in the writer's own card. @param {any} said */
+  function tell(said) {
+    if (writer && said.pieces && !writer.asking && !writer.pieces.length) writer.show(said.pieces);
+    answer.replaceChildren(...(goesOn() && writer ? [] : [answerCard(said)]));
+  }
+
+  /** Put a view in the place of the one before, which keeps its focus and how far it was scrolled. @param {any} next */
+  function put(next) {
+    const places = () => [...seen.querySelectorAll("aside, .tokens, .scroll")];
+    const kept = places().map((node) => { // a text that grows is followed to its end, unless it was left
+      const end = goesOn() && node.matches(".tokens") && node.scrollTop + node.clientHeight > node.scrollHeight - 8;
+      return [end ? 1e6 : node.scrollTop, node.scrollLeft];
+    });
+    const { activeElement } = document;
+    const held = activeElement && seen.contains(activeElement) ? activeElement : null;
+    const way = held?.matches(".thumb") ? ".thumb[aria-pressed=true]" : `[aria-label="${CSS.escape(held?.getAttribute("aria-label") ?? "")}"]`;
+    seen.replaceChildren(next);
+    places().forEach((node, i) => { [node.scrollTop, node.scrollLeft] = kept[i] ?? [0, 0]; });
+    if (held) /** @type {HTMLElement | null} */ (seen.querySelector(way))?.focus({ preventScroll: true });
   }
 
   /** The most telling layer alone; all heads are a click away. @param {Look} found */
@@ -83,62 +154,36 @@ export function tryView(context, wide) {
     const chosen = telling(found);
     const count = layers.reduce((n, layer) => n + layer.heads, 0);
     const one = new Look({ ...found.data, layers: [layers[chosen]] }, (_, head) => /** @type {any} */ (found.ask)(chosen, head));
-    const node = h("div", {}, headsView(one, {}));
-    const link = new URLSearchParams({ view: "heads", run: run.name, text });
-    if (count > 1) node.append(h("p", {}, h("a", { href: `#${link}` }, `See all ${count} heads →`)));
-    node.ready = node.firstChild.ready;
-    return node;
+    const inner = headsView(one, {});
+    const link = new URLSearchParams({ view: "heads", run: run.name, text, ...(written ? { written: written.join(".") } : {}) });
+    const node = h("div", {}, inner, count > 1 && h("p", {}, h("a", { href: `#${link}` }, `See all ${count} heads →`)));
+    return Object.assign(node, { ready: inner.ready, point: inner.point, read: inner.read });
   }
 
   function pick(/** @type {string} */ name) {
     run = able.find((r) => r.name === name) ?? run;
+    written = null;
     Object.assign(at, { layer: undefined, head: 0, query: -1 });
-    writeState({ run: run.name, layer: "", head: "", query: "" });
-    begin();
+    writeState({ run: run.name, layer: "", head: "", query: "", written: "" });
+    choose();
   }
 
-  function begin() {
+  function choose() {
     about.textContent = aboutRun(run);
-    writing.replaceChildren(...(run.kind === "sequences" && !wide ? [writer(() => run.name, () => text)] : []));
+    place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
     field.offer(run.name, (texts) => {
       if (!text && texts.length) {
         text = texts[0];
         field.field.value = text;
-        look();
+        begin();
       }
     });
-    look();
+    begin();
   }
 
-  begin();
+  choose();
   return h("div", { class: "view" },
     h("h1", {}, wide ? "Heads" : "Try it"),
     h("p", { class: "lead" }, wide ? "Every head of every layer on one text: choose one, then point at words." : "Type a text and watch what the model answers, and which words it looks at to get there."),
-    h("div", { class: "card" }, runPicker("Model", able, run.name, pick), about, field.node, status), answer, writing, seen);
-}
-
-/** Write the answer again, token by token, drawn at a temperature. @param {() => string} run @param {() => string} text */
-function writer(run, text) {
-  let temperature = 0;
-  let seed = 0;
-  /** @type {AbortController | null} */
-  let asking = null;
-  const tokens = h("p", { class: "told", "aria-live": "polite" });
-  async function write() {
-    asking?.abort();
-    asking = new AbortController();
-    tokens.replaceChildren();
-    try {
-      await askLines("/generate", { run: run(), text: text(), temperature, seed: seed++, new_tokens: 200 }, (line) => {
-        if (line.error) tokens.append(h("span", { class: "problem" }, line.error));
-        else if (!line.done) tokens.append(h("span", { class: `w${Math.round(12 * (1 - line.probability))}`, title: `p = ${num(line.probability)}` }, shown(line.token)), " ");
-      }, asking.signal);
-    } catch (error) {
-      if (!asking.signal.aborted) tokens.append(h("span", { class: "problem" }, shown(/** @type {any} */ (error).message)));
-    }
-  }
-  return h("div", { class: "card" }, h("h3", {}, "Token by token"),
-    h("div", { class: "row-of-fields" }, slider("Temperature", { min: 0, max: 2, step: 0.1, value: 0, says: (v) => (v ? v.toFixed(1) : "0: the likeliest") }, (v) => { temperature = v; }),
-      h("button", { type: "button", class: "main", onclick: write }, "Write")), tokens,
-    h("p", { class: "note" }, "The deeper the colour, the less sure the model was of that token."));
+    h("div", { class: "card" }, runPicker("Model", able, run.name, pick), about, field.node, status), answer, place, seen);
 }

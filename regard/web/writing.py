@@ -1,0 +1,253 @@
+"""Texts token by token, and what the model looked at while it wrote them."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.analysis.alignment import of_source
+from regard.analysis.record import Recording, record, table
+from regard.data.batches import pad
+from regard.decoding import Limits as Lengths
+from regard.decoding import Writer
+from regard.decoding.sampling import nucleus, pick
+from regard.decoding.stepwise import BEGIN, begun, without
+from regard.errors import RegardError
+from regard.runs import Looked
+from regard.tasks.birthplace import Answers
+from regard.tasks.language_modeling import NextToken
+from regard.tasks.sequences import Sequences
+from regard.tasks.span_corruption import SpanCorruption
+
+END, FIRST = "[END]", "[BEGIN]"
+MASK = "⁇"  # what the symbol about an answer is shown as
+
+
+class Piece(NamedTuple):
+    """A token that was written, its probability and its number, and the text as it now stands.
+
+    The last token of a text that ends by itself is its ``end``. Without a number: a text that is
+    written all at once.
+    """
+
+    token: str
+    probability: float
+    text: str
+    id: int | None = None
+    end: bool = False
+
+
+class Drawing(NamedTuple):
+    """How tokens are chosen: at temperature 0 the likeliest, else drawn as `decoding.sample` does.
+
+    ``most``: tokens at most.
+    """
+
+    most: int
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+class Asked(NamedTuple):
+    """What a model is given to write from, and how its tokens are read.
+
+    ``behind``: what is written stands behind what is read, in one text (a decoder alone); else it
+    is another text. The writer takes and tells numbers ``shift`` above the model's own.
+    """
+
+    source: NDArray[np.integer]
+    end: int
+    vocabulary: int
+    lengths: Lengths
+    names: Callable[[Sequence[int]], list[str]]
+    text: Callable[[Sequence[int]], str]
+    behind: bool = False
+    shift: int = 0
+
+    def piece(self, written: Sequence[int], chance: float) -> Piece:
+        """The last of the tokens written, and the text as it stands with it."""
+        ended = written[-1] == self.end
+        text = self.text(written[:-1] if ended else written)
+        return Piece(self.named(written[-1]), chance, text, written[-1], ended)
+
+    def named(self, token: int) -> str:
+        """A written token as it can be read."""
+        return END if token == self.end else self.names([token])[0]
+
+
+class Reread(NamedTuple):
+    """A text that was written, token by token, and what the model looked at as it wrote them.
+
+    ``read``: how many tokens of the one text were read before any was written; None where what is
+    written is another text.
+    """
+
+    pieces: list[Piece]
+    layers: list[Looked]
+    read: int | None
+
+
+def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """A text that was written as `runs.Text.json` tells it.
+
+    >>> answered([Piece("a", 0.5, "a", 7), Piece("[END]", 1.0, "a", 3, True)])["written"]
+    'a'
+    """
+    return {
+        "written": pieces[-1].text if pieces else "",
+        "log_probability": sum(math.log(max(piece.probability, 1e-300)) for piece in pieces),
+        "ended": not pieces or pieces[-1].end,
+    }
+
+
+def asking(task: Any, text: str, most: int) -> Asked | None:
+    """What a task's model is asked to write for a text; None where it writes nothing stepwise."""
+    words: Any = getattr(task, "tokenizer", None)
+    if isinstance(task, Sequences):
+        lengths = Lengths(longest=min(2 * task.settings.length, most))
+        source, decode = task.encode([text.strip()])[0], task.tokenizer.decode
+        return Asked(source, task.end, task.end + 1, lengths, task.tokenizer.tokens, decode)
+    if isinstance(task, NextToken):
+        room = max(task.settings.length // 2, 1)
+        source, size = task.read(text)[-room:], task.sizes["vocabulary"]
+        lengths = _at_most(min(room, most))
+        return Asked(source, task.end, size, lengths, task.names, task.decode, True)
+    if isinstance(task, Answers):
+        source, size = task.prompts([text])[0], task.sizes["vocabulary"]
+        lengths = _at_most(min(task.longest, most))
+
+        def named(ids: Sequence[int]) -> list[str]:
+            return [words.tokens([i])[0] if i < len(words) else MASK for i in ids]
+
+        def said(ids: Sequence[int]) -> str:
+            return str(words.decode([i for i in ids if i < len(words)]))
+
+        return Asked(source, task.mask, size, lengths, named, said, True)
+    if isinstance(task, SpanCorruption):
+        lengths = Lengths(longest=min(task.settings.length, most))
+        end, size = task.marks.separator, task.sizes["vocabulary"]
+
+        def filled(ids: Sequence[int]) -> str:
+            names = zip(ids, task.names(ids), strict=True)
+            return "".join(words.decode([i]) if i < len(words) else name for i, name in names)
+
+        return Asked(task.read(text), end, size, lengths, task.names, filled)
+    return None
+
+
+def _at_most(count: int) -> Lengths:
+    return Lengths(ratio=0.0, more=count, longest=count)
+
+
+def write(
+    model: Writer,
+    asked: Asked,
+    drawing: Drawing,
+    computing: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
+) -> Iterator[Piece]:
+    """A text token by token, each step for itself and inside ``computing``."""
+    with computing():  # not around a yield, where it would be the caller's too
+        tokens, sizes = pad([asked.source + asked.shift])
+        writing = model.start(tokens, sizes)
+        places = torch.Generator().manual_seed(drawing.seed)
+        last, written = begun(1), list[int]()
+    for _ in range(int(asked.lengths.of(sizes)[0])):
+        with computing():
+            logs = without(writing.step(last)[:, 0], asked.end + asked.shift, False)
+            last = _choose(logs, drawing, places)
+            chance = math.exp(float(logs[0, int(last)]))
+        written.append(int(last) - asked.shift)
+        piece = asked.piece(written, chance)
+        yield piece
+        if piece.end:
+            return
+
+
+def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tensor:
+    if drawing.temperature == 0:
+        return chances.argmax(-1, keepdim=True)
+    shares, words = nucleus(chances, drawing.temperature, drawing.top_k, drawing.top_p)
+    place = torch.rand(1, 1, generator=places, dtype=shares.dtype)
+    return words.gather(1, pick(shares, place))
+
+
+def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
+    """Lead the model once through what it read and wrote: all its weights, and each token's p.
+
+    A causal model sees at each place what it saw when it wrote there, so these are the weights it
+    wrote with, to the rounding of float32.
+
+    Errors: numbers that are no tokens of the model; more than it writes for this text.
+    """
+    written = list(written)
+    _check(asked, written)
+    source = torch.from_numpy(asked.source.astype(np.int64))[None]
+    with torch.no_grad(), record(model) as recording:
+        if asked.behind:
+            kept = written[:-1] if written and written[-1] == asked.end else written
+            tokens = torch.tensor([[*source[0].tolist(), *kept]])
+            states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
+            layers = own_layers(recording, asked.names(tokens[0].tolist()))
+        else:
+            given = torch.tensor([[BEGIN, *written[:-1]]])
+            states = model(source, torch.tensor([source.shape[1]]), given)[:, : len(written)]
+            layers = _both(recording, asked, written)
+        logits = F.pad(cast(Any, model).to_logits(states[0]), (asked.shift, 0))
+        logs = without(logits, asked.end + asked.shift, False)
+    chances = logs.gather(1, torch.tensor(written, dtype=torch.long)[:, None] + asked.shift).exp()
+    rows = enumerate(chances[:, 0].tolist(), 1)
+    pieces = [asked.piece(written[:count], chance) for count, chance in rows]
+    return Reread(pieces, layers, source.shape[1] if asked.behind else None)
+
+
+def _check(asked: Asked, written: Sequence[int]) -> None:
+    if not len(asked.source):
+        raise RegardError("there is no token to write behind or for: give a text")
+    if not written and not asked.behind:
+        raise RegardError("written: there is no token; ask without it")
+    least = 0 if asked.shift else BEGIN + 1
+    for place, token in enumerate(written, 1):
+        early = token == asked.end and place < len(written)
+        if early or not least <= token < asked.vocabulary:
+            raise RegardError(
+                f"written: {token} is no token that this model writes at place {place}; give the "
+                "numbers that /generate tells"
+            )
+    most, count = int(asked.lengths.of([len(asked.source)])[0]), len(written)
+    if count - (count > 0 and written[-1] == asked.end) > most:
+        raise RegardError(f"written: at most {most} tokens for this text, not {count}")
+
+
+def own_layers(recording: Recording, names: Sequence[str]) -> list[Looked]:
+    """What each layer of a model that reads one text looked at in it."""
+    return [Looked(name, list(names), _heads(table(seen))) for name, seen in recording.layers]
+
+
+def _both(recording: Recording, asked: Asked, written: Sequence[int]) -> list[Looked]:
+    """Of an encoder and a decoder: each in its own text, and the one in the other's."""
+    reads = asked.names(asked.source.tolist())
+    said = [asked.named(token) for token in written]
+    across, found = of_source(recording, 1), dict[str, Looked]()
+    for name, seen in recording.layers:
+        if name in found:  # a recurrent model asks once for each word
+            continue
+        if name in across:
+            found[name] = Looked(name, reads, across[name][0].numpy(), said)
+        else:
+            own = [FIRST, *said[:-1]] if name.startswith("decoder") else reads
+            found[name] = Looked(name, own, _heads(table(seen)))
+    return list(found.values())
+
+
+def _heads(weights: Tensor) -> NDArray[np.float32]:
+    """(heads, queries, keys) of the only row of a batch."""
+    kept = weights.float()[0]
+    return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)
