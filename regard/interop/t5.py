@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.interop import activations
 from regard.interop.names import Row, linear
-from regard.interop.refusals import must_be
+from regard.interop.refusals import must_be, same_heads
 from regard.layers.feedforward import GATED
 from regard.models.settings import T5Settings
 from regard.models.t5 import T5
@@ -75,6 +75,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
         "T5",
         {"position": ["t5-bias"], "score": ["dot", "scaled-dot"], "normalize": ["softmax"]},
     )
+    same_heads(settings, "T5")
     name = settings.activation
     if name == "gated-gelu":
         raise RegardError(

@@ -7,12 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention, input_positions, named_mask
+from regard.attention import Mask, input_positions, named_mask
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import BERTSettings
+from regard.models.stack import attention_of
 
 SPREAD = 0.02  # standard deviation of the first word vectors, as BERT's
 
@@ -47,16 +48,8 @@ class BERT(nn.Module):
         self.pattern = named_mask(settings.pattern, settings.length)
 
         def block() -> EncoderBlock:
-            attention = MultiHeadAttention(
-                width,
-                settings.heads,
-                score=settings.score,
-                position=settings.position if self.positions is None else "none",
-                normalize=settings.normalize,
-                dropout=settings.attention_dropout,
-                key_value_heads=settings.key_value_heads or None,
-                length=settings.length,
-            )
+            in_score = settings.position if self.positions is None else "none"
+            attention = attention_of(settings, in_score)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from regard.attention import (
     KeyValueCache,
     Mask,
-    MultiHeadAttention,
     causal,
     input_positions,
     named_mask,
@@ -21,6 +20,7 @@ from regard.layers.feedforward import FeedForward
 from regard.layers.past import Past
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import GPTSettings
+from regard.models.stack import attention_of
 
 SPREAD = 0.02  # standard deviation of the first word vectors, as GPT-2's
 
@@ -49,16 +49,8 @@ class GPT(nn.Module):
         make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
 
         def block() -> EncoderBlock:
-            attention = MultiHeadAttention(
-                width,
-                settings.heads,
-                score=settings.score,
-                position=settings.position if self.positions is None else "none",
-                normalize=settings.normalize,
-                dropout=settings.attention_dropout,
-                key_value_heads=settings.key_value_heads or None,
-                length=settings.length,
-            )
+            in_score = settings.position if self.positions is None else "none"
+            attention = attention_of(settings, in_score)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, "pre", make_norm)
 

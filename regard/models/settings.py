@@ -160,41 +160,13 @@ class Seq2SeqSettings(Settings):
         return self
 
 
-class TransformerSettings(Settings):
-    """An encoder and a decoder: `regard.models.transformer.Transformer`.
+class StackSettings(Settings):
+    """What stacks of attention and feed-forward share.
 
-    ``decoder_layers``: as many as ``layers`` by default (0). ``activation`` bends the feed-forward
-    part: gelu, gelu-tanh, relu, silu, or gated by another map (gated-gelu, …). ``length`` is the
-    longest text in tokens; learned positions and synthesizers need it. ``tie``: source, target and
-    output share one matrix, which takes one vocabulary. ``attention_dropout`` drops weights;
-    ``key_value_heads`` below ``heads`` share keys and values (0: every head has its own).
-    """
-
-    width: int = Field(256, ge=1)
-    layers: int = Field(3, ge=1)
-    decoder_layers: int = Field(0, ge=0)
-    heads: int = Field(4, ge=1)
-    feedforward: int = Field(1024, ge=1)
-    activation: str = "gelu"
-    norm: Literal["pre", "post"] = "pre"
-    score: str = "scaled-dot"
-    position: str = "sinusoidal"
-    normalize: str = "softmax"
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    key_value_heads: int = Field(0, ge=0)
-    length: int = Field(256, ge=1)
-    tie: bool = True
-
-
-class GPTSettings(Settings):
-    """A decoder alone: `regard.models.gpt.GPT`.
-
-    ``length`` is the longest text in tokens; learned positions and synthesizers need it.
-    ``pattern`` is which of the words before it a word may look at: none (all), window-64, … .
-    ``activation`` as in `TransformerSettings`; ``tie``: words are written by the vectors that they
-    are read by; ``epsilon`` is what norms add to a variance; ``key_value_heads`` below ``heads``
-    share keys and values (0: every head has its own).
+    ``activation`` bends the feed-forward part: gelu, gelu-tanh, relu, silu, or gated by another map
+    (gated-gelu, …). ``length`` is the longest text in tokens; learned positions and synthesizers
+    need it. ``attention_dropout`` drops weights; ``key_value_heads`` below ``heads`` share keys and
+    values (0: every head has its own).
     """
 
     width: int = Field(256, ge=1)
@@ -205,41 +177,54 @@ class GPTSettings(Settings):
     score: str = "scaled-dot"
     position: str = "learned"
     normalize: str = "softmax"
-    pattern: str = "none"
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     key_value_heads: int = Field(0, ge=0)
     length: int = Field(256, ge=1)
+
+
+class TransformerSettings(StackSettings):
+    """An encoder and a decoder: `regard.models.transformer.Transformer`.
+
+    ``decoder_layers``: as many as ``layers`` by default (0). ``tie``: source, target and output
+    share one matrix, which takes one vocabulary. The rest as in `StackSettings`.
+    """
+
+    layers: int = Field(3, ge=1)
+    decoder_layers: int = Field(0, ge=0)
+    heads: int = Field(4, ge=1)
+    norm: Literal["pre", "post"] = "pre"
+    position: str = "sinusoidal"
+    tie: bool = True
+
+
+class GPTSettings(StackSettings):
+    """A decoder alone: `regard.models.gpt.GPT`.
+
+    ``pattern`` is which of the words before it a word may look at: none (all), window-64, … .
+    ``tie``: words are written by the vectors that they are read by; ``epsilon`` is what norms add
+    to a variance. The rest as in `StackSettings`.
+    """
+
+    pattern: str = "none"
     tie: bool = True
     epsilon: float = Field(1e-5, gt=0)
 
 
-class BERTSettings(Settings):
+class BERTSettings(StackSettings):
     """An encoder alone: `regard.models.bert.BERT`.
 
     ``types`` of sentences have a vector each (0: none). The rest as in `GPTSettings`; a word looks
     to both sides.
     """
 
-    width: int = Field(256, ge=1)
-    layers: int = Field(4, ge=1)
-    heads: int = Field(8, ge=1)
-    feedforward: int = Field(1024, ge=1)
-    activation: str = "gelu"
     norm: Literal["pre", "post"] = "post"
-    score: str = "scaled-dot"
-    position: str = "learned"
-    normalize: str = "softmax"
     pattern: str = "none"
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    key_value_heads: int = Field(0, ge=0)
-    length: int = Field(256, ge=1)
     types: int = Field(2, ge=0)
     epsilon: float = Field(1e-12, gt=0)
 
 
-class T5Settings(Settings):
+class T5Settings(StackSettings):
     """An encoder and a decoder: `regard.models.t5.T5`, by default near T5 1.1.
 
     ``head_width``: width / heads by default (0). ``buckets`` of distances up to ``farthest`` have a
@@ -249,21 +234,14 @@ class T5Settings(Settings):
     ``score=dot activation=relu tie=true`` is the first T5. The rest as in `TransformerSettings`.
     """
 
-    width: int = Field(256, ge=1)
     layers: int = Field(3, ge=1)
     decoder_layers: int = Field(0, ge=0)
-    heads: int = Field(8, ge=1)
     head_width: int = Field(0, ge=0)
     feedforward: int = Field(768, ge=1)
     activation: str = "gated-gelu-tanh"
-    score: str = "scaled-dot"
     position: str = "t5-bias"
     buckets: int = Field(32, ge=4)
     farthest: int = Field(128, ge=2)
-    normalize: str = "softmax"
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    length: int = Field(256, ge=1)
     spread: float = Field(0.1, gt=0)
     tie: bool = False
     epsilon: float = Field(1e-6, gt=0)

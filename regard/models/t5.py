@@ -188,6 +188,7 @@ def attention(settings: T5Settings, score: Score) -> MultiHeadAttention:
         score=score,
         normalize=settings.normalize,
         dropout=settings.attention_dropout,
+        key_value_heads=settings.key_value_heads or None,
         head_width=settings.each_head,
         bias=False,
     )

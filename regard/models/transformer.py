@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
-    MultiHeadAttention,
     Packing,
     causal,
     input_positions,
@@ -21,6 +20,7 @@ from regard.layers.feedforward import FeedForward
 from regard.layers.past import Past
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.models.settings import TransformerSettings
+from regard.models.stack import attention_of
 
 
 class Transformer(nn.Module):
@@ -52,29 +52,24 @@ class Transformer(nn.Module):
         self.target = self.source if settings.tie else words(target_vocabulary)
         self.output = None if settings.tie else nn.Linear(width, target_vocabulary)
         self.positions = input_positions(settings.position, width, length=settings.length)
-        in_score = self.positions is None
-
-        def attention(*, to_memory: bool = False) -> MultiHeadAttention:
-            return MultiHeadAttention(
-                width,
-                settings.heads,
-                score=settings.score,
-                position=settings.position if in_score and not to_memory else "none",
-                normalize=settings.normalize,
-                dropout=settings.attention_dropout,
-                key_value_heads=settings.key_value_heads or None,
-                length=settings.length,
-            )
+        in_score = settings.position if self.positions is None else "none"
 
         def feedforward() -> FeedForward:
             return FeedForward(width, settings.feedforward, settings.activation)
 
         rest = (settings.dropout, settings.norm)
         self.encoder = nn.ModuleList(
-            EncoderBlock(width, attention(), feedforward(), *rest) for _ in range(settings.layers)
+            EncoderBlock(width, attention_of(settings, in_score), feedforward(), *rest)
+            for _ in range(settings.layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderBlock(width, attention(), attention(to_memory=True), feedforward(), *rest)
+            DecoderBlock(
+                width,
+                attention_of(settings, in_score),
+                attention_of(settings),
+                feedforward(),
+                *rest,
+            )
             for _ in range(settings.decoder_layers or settings.layers)
         )
         pre = settings.norm == "pre"

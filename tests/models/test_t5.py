@@ -20,6 +20,7 @@ FORMS = {
     "first": {"tie": True, "activation": "relu", "decoder_layers": 1},
     "additive": {"score": "additive"},
     "synthesizer": {"score": "synthesizer", "head_width": 5},
+    "shared": {"key_value_heads": 1},
 }
 SHORT = Limits(ratio=0, more=5)
 

@@ -1,0 +1,18 @@
+"""The attention that a stack of blocks is made of, by the settings that all stacks share."""
+
+from regard.attention import MultiHeadAttention
+from regard.models.settings import StackSettings
+
+
+def attention_of(settings: StackSettings, position: str = "none") -> MultiHeadAttention:
+    """Heads by the score, the position that is part of it, and the normaliser of these settings."""
+    return MultiHeadAttention(
+        settings.width,
+        settings.heads,
+        score=settings.score,
+        position=position,
+        normalize=settings.normalize,
+        dropout=settings.attention_dropout,
+        key_value_heads=settings.key_value_heads or None,
+        length=settings.length,
+    )
