@@ -146,7 +146,9 @@ def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
 
 
 def beginning(text: str, hidden: str = "") -> str:
-    """The first words of a text, to go on from, or with one of them hidden.
+    """The first words of a piece of text, to go on from, or with one of them hidden.
+
+    A piece may begin inside a word: one that begins small is left out.
 
     >>> beginning("Maria was born in Rome and lived there to the end of her life.")
     'Maria was born in Rome and'
@@ -155,6 +157,7 @@ def beginning(text: str, hidden: str = "") -> str:
     """
     words = text[:BEGINNING].split()
     words = words[:-1] if len(text) > BEGINNING else words
+    words = words[1:] if words and words[0][0].islower() else words
     if hidden and words:
         words[len(words) // 2] = hidden
     return " ".join(words)

@@ -1,5 +1,7 @@
 """The report in a real browser: nothing runs, nothing is fetched, nothing sticks out."""
 
+import csv
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Any
 import pytest
 
 from regard.reports.comparison import write_report
+from regard.reports.figures import Series, line_chart
+from regard.reports.findings import Figure, Section, Table, film, write_findings
 from tests.reports.hostile import HOSTILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
@@ -51,9 +55,22 @@ def hostile_report(made: Make) -> Path:
         "arms": {text: {"both": 0.0, "same": 1.0} for text in HOSTILE},
         "shown": [{"texts": [t, t], "truths": [t, t], "said": {t: [t, t]}} for t in HOSTILE],
     }
+    for answers in folder.rglob("predictions.jsonl"):
+        rows = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+        answers.write_text("".join(json.dumps(renamed(row)) + "\n" for row in rows))
     for env in folder.rglob("env.json"):
         env.write_text('{"<script>window.broken=1</script>": "</td><script>window.broken=1"}')
     return write_report(comparison, folder)
+
+
+LABELS = {"positive": HOSTILE[0], "negative": HOSTILE[6]}
+
+
+def renamed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of answers with hostile labels."""
+    said = {LABELS[label]: share for label, share in row["probabilities"].items()}
+    return {**row, "label": LABELS[row["label"]], "predicted": LABELS[row["predicted"]],
+            "probabilities": said}  # fmt: skip
 
 
 def opened(browser: Any, path: Path, **options: Any) -> tuple[Any, list[str], list[str]]:
@@ -83,7 +100,8 @@ def test_sixty_hostile_texts_run_nowhere(browser: Any, made: Make) -> None:
         == 0
     )
     shown = page.evaluate("document.body.innerText")
-    assert "<script>window.broken=1</script>" in shown, "it is shown as the text that it is"
+    for text in (*LABELS.values(), "</td><script>window.broken=1", HOSTILE[32], HOSTILE[55]):
+        assert text in shown, "it is shown as the text that it is"
     page.close()
 
 
@@ -97,8 +115,65 @@ def test_it_fits_the_window(browser: Any, made: Make, scheme: str, width: int) -
     assert requests == []
     assert complaints == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults(page) == []
     ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert ground == ("rgb(20, 24, 29)" if scheme == "dark" else "rgb(255, 255, 255)")
+    page.close()
+
+
+def faults(page: Any) -> list[tuple[str, str]]:
+    """What axe finds that is serious."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page).response["violations"]
+    grave = [fault for fault in found if fault["impact"] in ("serious", "critical")]
+    return [(fault["id"], fault["nodes"][0]["html"][:120]) for fault in grave]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_of_a_lab_fits_and_has_no_serious_fault(
+    browser: Any, tmp_path: Path, scheme: str
+) -> None:
+    curves = [Series("a", [1, 2, 3], [3, 4, 2]), Series("b", [1, 2, 3], [1, 2, 3])]
+    chart = line_chart("Two curves", curves, x_label="x", y_label="y")
+    wide = Table("Wide", [f"column {i}" for i in range(12)], [["a", *map(float, range(11))]])
+    frames = film("w is learned", [("step 0", chart), ("step 1", chart)])
+    figures = [Figure(chart, "look here"), Figure(frames, "and here")]
+    record = {
+        "task": "lab", "question": "Why?", "answer": "Because.", "command": "regard lab x",
+        "claims": [{"says": "three is 3", "value": 3.0, "holds": True}],
+        "machine": {"versions": {"torch": "2.13"}},
+    }  # fmt: skip
+    path = write_findings(record, [Section("First", ["words"], figures, [wide])], tmp_path)
+    page, requests, complaints = opened(
+        browser, path, color_scheme=scheme, viewport={"width": 390, "height": 800}
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert (requests, complaints, faults(page)) == ([], [], [])
+    page.close()
+
+
+def test_figures_and_tables_of_a_report_are_taken_along(
+    browser: Any, made: Make, tmp_path: Path
+) -> None:
+    comparison, folder = made()
+    page, requests, complaints = opened(browser, write_report(comparison, folder))
+
+    def take(word: str, place: str) -> bytes:
+        with page.expect_download() as download:
+            page.locator(place).get_by_role("button", name=word).first.click(force=True)
+        assert download.value.suggested_filename.endswith(f".{word.lower()}")
+        download.value.save_as(tmp_path / word)
+        return (tmp_path / word).read_bytes()
+
+    assert take("SVG", "figure").startswith(b"<svg")
+    assert take("PNG", "figure")[:8] == b"\x89PNG\r\n\x1a\n"
+    take("CSV", "main")
+    with (tmp_path / "CSV").open(encoding="utf-8-sig", newline="") as file:
+        heading, *rows = csv.reader(file)
+    assert heading[0] == "arm"
+    assert [row[0] for row in rows] == ["mean", "transformer", "nb-svm"]
+    assert requests == [url for url in requests if url.startswith(("blob:", "data:"))]
+    assert complaints == []
     page.close()
 
 

@@ -16,7 +16,11 @@ from regard.attention import Attended, Mask, attend, causal, lengths
 from regard.attention.scores import ScaledDot
 from regard.attention.sines import Sinusoidal
 from regard.errors import RegardError
+from regard.reports.markup import escape
 from regard.runs import Run
+from regard.studies.arms import Arm
+from regard.studies.result import ArmResult, Comparison
+from tests.reports.hostile import HOSTILE
 
 
 def framed(shown: str) -> str:
@@ -70,6 +74,22 @@ def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
     assert repr(seen).startswith("<Seen run: ")
     assert "not a bad film" in framed(seen._repr_html_())
     assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_comparison_shows_its_table_whatever_its_arms_are_called(tmp_path: Path) -> None:
+    rows = tuple(
+        ArmResult(Arm(name, "mean"), 3, 0.8, 0.7, 0.9, 1.0, 100.0, 12, None) for name in HOSTILE
+    )
+    compared = Comparison(HOSTILE[3], HOSTILE[6], rows, HOSTILE[0], (), folder=tmp_path)
+    inside = framed(compared._repr_html_())
+    body = inside.split("<tbody>")[1].split("</tbody>")[0]
+    cells = re.findall(
+        r"<tr><td>(.*?)</td><td>80.0</td><td>70.0</td><td>90.0</td></tr>", body, re.S
+    )
+    assert [html.unescape(cell) for cell in cells] == [html.unescape(escape(t)) for t in HOSTILE]
+    assert not re.search(r"<(img|iframe|svg|input|base|form|object)", inside.split("<script>")[0])
+    (tmp_path / "report.html").write_text("<!doctype html><p>the report itself</p>")
+    assert "the report itself" in framed(compared._repr_html_())
 
 
 def test_what_has_no_picture_says_so() -> None:

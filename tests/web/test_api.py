@@ -150,6 +150,16 @@ def test_disagreements_count_the_test_split(client: Ask, folder: Path) -> None:
     assert (refused.status_code, "same texts" in refused.json()["error"]) == (400, True)
 
 
+def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None:
+    found = client("GET", "/examples", params={"run": "goes"}).json()["texts"]
+    pieces = [text for text in regard.load(folder / "goes").evaluate().texts if text]
+    assert 0 < len(found) <= 4
+    assert all(any(text in piece for piece in pieces) for text in found)
+    assert all(len(text) < 30 for text in found)
+    assert client("GET", "/examples", params={"run": "hugging"}).json()["texts"] == []
+    assert len(client("GET", "/examples", params={"run": "labels"}).json()["texts"]) == 4
+
+
 def test_metrics_count_every_request(client: Ask) -> None:
     client("POST", "/predict", {"run": "labels", "text": "a"})
     client("POST", "/predict", {"run": "labels"})

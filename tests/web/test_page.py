@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,6 +169,57 @@ def shown_as(token: str) -> str:
     return {" ": "·", "\n": "⏎"}.get(token, token)
 
 
+SLOW = """
+import sys, time
+from pathlib import Path
+import regard
+from regard.web.limits import Limits
+from regard.web.server import address, bound, serve
+from regard.web.shelf import find
+from regard.web.subject import RunSubject
+
+class Slow(RunSubject):
+    def write(self, text, drawing):
+        for piece in super().write(text, drawing):
+            time.sleep(0.15)
+            yield piece
+
+shelf = find([Path(sys.argv[1])])
+shelf.open = lambda name, folder: Slow(name, regard.load(folder))
+listening = bound("127.0.0.1", 0)
+print(address(listening), flush=True)
+serve(shelf, Limits(), listening)
+"""
+
+
+def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
+    browser: Any, folder: Path
+) -> None:
+    words = [sys.executable, "-c", SLOW, str(folder / "goes")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        on = Opened(browser, process.stdout.readline().strip().rstrip("/"))
+        page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, ".tokens .own")
+        assert page.inner_text("button.main") == "Stop"
+        page.locator(".tokens").get_by_text("M", exact=True).click()
+        until(page, lambda: page.inner_text(".says").startswith("M looks at M 1.00"))
+        page.mouse.move(5, 5)
+        page.hover(".told [data-piece='0']")
+        until(page, lambda: not page.inner_text(".says").startswith("M looks"))
+        here = page.locator(".tokens .own").count()
+        until(page, lambda: page.locator(".tokens .own").count() > here)  # it follows
+        assert page.inner_text("button.main") == "Stop"
+        page.mouse.move(5, 5)
+        page.click("text=Stop")
+        page.wait_for_selector(WRITTEN)
+        stands = page.locator(".told [data-piece]").count()
+        until(page, lambda: page.locator(".tokens .own").count() == stands)
+        until(page, lambda: page.inner_text(".says").startswith("M looks at M"))  # still pinned
+        assert page.url.partition("written=")[2].partition("&")[0].count(".") == stands - 1
+        on.well()
+        process.terminate()
+
+
 def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[..., Opened]) -> None:
     on = opened()
     page = on.page
@@ -177,8 +230,8 @@ def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[...,
         body += json.dumps(line) + "\n"
     asked: list[Any] = []
     looks: list[Any] = []
-    page.route("**/generate", asked.append)
-    page.route("**/look", looks.append)
+    page.route("**/generate", lambda route: asked.append(route))
+    page.route("**/look", lambda route: looks.append(route))
     on.show({"view": "try", "run": "goes", "text": "Maria was"}, ".told .read")
     until(page, lambda: len(asked) == 1)
     assert page.inner_text("button.main") == "Stop"
@@ -290,6 +343,15 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
         int((ours & theirs).sum()), int((ours & ~theirs).sum()),
         int((~ours & theirs).sum()), int((~ours & ~theirs).sum()),
     ]  # fmt: skip
+    said = page.locator("[aria-label='How differently they answer'] td").all_inner_texts()
+    chances = [regard.load(folder / name).predict(TEXT).probabilities for name in state.values()
+               if name in ("labels", "counts")]  # fmt: skip
+    gap = max(100 * abs(chances[0][label] - chances[1][label]) for label in chances[0])
+    assert abs(float(said[2].replace("−", "-"))) == pytest.approx(gap, abs=0.051)
+    again = opened()
+    other = again.show(urllib.parse.urlparse(page.url).fragment, "[aria-label='who is right'] td")
+    assert other.locator("[aria-label='who is right'] td").all_inner_texts() == cells
+    again.well()
     on.well()
 
 
@@ -346,6 +408,36 @@ def test_one_head_step_by_step_adds_up(opened: Callable[..., Opened]) -> None:
     on.well()
 
 
+def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Callable[..., Opened]) -> None:
+    on, again = opened(), opened()
+
+    def link(key: str) -> str:
+        until(on.page, lambda: key in on.page.url)
+        return urllib.parse.urlparse(on.page.url).fragment
+
+    page = on.show("view=learn&lesson=steps", ".step-table")
+    page.fill("input[type=text]", "a small dog ran")
+    page.select_option("[aria-label=Mask]", "causal")
+    page.click("text=5. Softmax, row by row")
+    other = again.show(link("steps.step=4"), ".step-table")
+    assert other.inner_text(".step-table") == page.inner_text(".step-table")
+    page.click("text=Masks")
+    page.click("button.cell >> nth=7")
+    other = again.show(link("masks.cells=813"), ".board")
+    assert "steps.step" not in page.url, "of the lesson before nothing is kept"
+    assert other.inner_text(".says") == page.inner_text(".says")
+    page.click("text=Kernel regression")
+    page.locator(".drag").nth(4).focus()
+    page.keyboard.press("ArrowUp")
+    page.locator("input[type=range]").fill("0.21")
+    other = again.show(link("kernel.width=0.21"), ".drag")
+    assert other.inner_text(".says") == page.inner_text(".says")
+    wild = "view=learn&lesson=scaling&scaling.power=99&scaling.seed=x&kernel.points=a~b_"
+    assert again.show(wild, ".lesson .card").inner_text("output") == "4096"
+    on.well()
+    again.well()
+
+
 def hostile_look(texts: list[str]) -> dict[str, Any]:
     """A look in which every text that comes from outside is hostile."""
     from regard.reports.packed import pack
@@ -391,6 +483,18 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
         if view == "compare":
             page.click("text=Show the texts on which")
             page.wait_for_selector(".texts li")
+            table = page.locator("section:has(> .scroll .results)")
+            with page.expect_download() as download:
+                table.locator(".tools button", has_text="CSV").click()
+            download.value.save_as(tmp_path / "names.csv")
+            names = (
+                "[...document.querySelectorAll('.results td:first-child')].map((c) => c.innerText)"
+            )
+            before = page.evaluate(names)
+            page.click(".results th:first-child button")
+            page.click(".results th:first-child button")
+            assert sorted(page.evaluate(names)) == sorted(before)
+            assert page.evaluate(names) != before
         page.wait_for_timeout(150)
         assert page.evaluate("window.broken") is None
         assert page.evaluate(f"document.querySelectorAll('{NEVER}').length") == 0
@@ -402,6 +506,9 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
     on.well()
     with (tmp_path / "hostile.csv").open(encoding="utf-8-sig", newline="") as file:
         heading, *written = csv.reader(file)
+    with (tmp_path / "names.csv").open(encoding="utf-8-sig", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert [row[0].removeprefix("'") for row in rows] == [text.removeprefix("'") for text in sound]
     assert {len(row) for row in written} == {len(sound) + 1}
     pairs = zip(heading[1:], sound, strict=True)
     assert [text for cell, text in pairs if cell not in (text, f"'{text}")] == []

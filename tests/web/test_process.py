@@ -28,6 +28,19 @@ def test_it_listens_at_this_machine_alone_and_ends_well(serving: Begin, folder: 
     assert time.monotonic() - begun < 10
 
 
+def test_a_kept_connection_is_answered_at_once(serving: Begin, folder: Path) -> None:
+    found = urlparse(serving(folder).url)
+    asker = http.client.HTTPConnection(str(found.hostname), int(found.port or 0))
+    taken = []
+    for _ in range(12):
+        begun = time.monotonic()
+        asker.request("GET", "/health")
+        asker.getresponse().read()
+        taken.append(time.monotonic() - begun)
+    asker.close()
+    assert min(taken[1:]) < 0.03, "head and body were not held back for each other"
+
+
 def test_what_is_at_work_is_answered_before_the_end(serving: Begin, folder: Path) -> None:
     server = serving(folder)
     found: list[int] = []

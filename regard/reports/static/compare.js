@@ -101,6 +101,7 @@ export function compareView(context) {
   }
 
   async function disagree() {
+    writeState({ apart: "shown" });
     apart.replaceChildren(h("p", { class: "soft" }, "Reading the test split…"));
     try {
       const found = await ask(`/disagreements?a=${encodeURIComponent(a.name)}&b=${encodeURIComponent(b.name)}`);
@@ -119,15 +120,21 @@ export function compareView(context) {
     }
   }
 
-  function begin() {
-    writeState({ a: a.name, b: b.name });
+  function begin(first = false) {
+    writeState({ a: a.name, b: b.name, apart: "" });
     apart.replaceChildren(h("button", { type: "button", onclick: disagree }, "Show the texts on which one of them is right"));
-    look();
+    if (!first) look();
   }
-  field.offer(a.name, (texts) => {
-    if (!text && texts.length) field.set(texts[0]);
+  field.offer(a.name, async (texts) => {
+    if (!text && texts.length) {
+      text = texts[0];
+      field.field.value = text;
+    }
+    await look();
+    if (opened) disagree(); // it takes a while: after what is seen at once
   });
-  begin();
+  const { apart: opened } = context.state;
+  begin(true);
   if (context.comparisons.length) comparisonTable(context, table);
   return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: what they answer, and where they look."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" },
@@ -157,12 +164,15 @@ async function comparisonTable(context, place) {
     ["95 % interval", (arm) => arm.low, (arm) => [interval(arm), ` ${(100 * arm.low).toFixed(1)} to ${(100 * arm.high).toFixed(1)}`]],
     ["seeds", (arm) => arm.seeds, (arm) => arm.seeds], ["seconds", (arm) => arm.seconds, (arm) => num(arm.seconds, 1)],
     ["peak MB", (arm) => arm.peak_mb, (arm) => num(arm.peak_mb, 0)], ["parameters", (arm) => arm.parameters, (arm) => num(arm.parameters, 0)]];
-  let by = 1;
-  let down = true;
+  const [, column, way] = /^(\d)(up|down)$/.exec(context.state.sort ?? "") ?? ["", "1", "down"];
+  let by = Math.min(+column, columns.length - 1);
+  let down = way === "down";
   const body = h("tbody", {});
   const heads = columns.map(([title], k) => h("th", {}, h("button", { type: "button", onclick: () => {
     down = by === k ? !down : true;
     by = k;
+    context.state.sort = `${by}${down ? "down" : "up"}`;
+    writeState({ sort: context.state.sort });
     sort();
   } }, title)));
   function sort() {

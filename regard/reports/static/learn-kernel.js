@@ -17,9 +17,10 @@ const KERNELS = {
   epanechnikov: (gaps, w) => shares(gaps.map((gap) => Math.max(0, 1 - (w * gap) ** 2))),
 };
 
-/** A point inside the figure. @param {number} x @param {number} y */
+/** A point inside the figure, to a thousandth. @param {number} x @param {number} y */
 function inside(x, y) {
-  return { x: Math.max(0, Math.min(5, x)), y: Math.max(SPAN.y[0], Math.min(SPAN.y[1], y)) };
+  const [place, height] = [Math.max(0, Math.min(5, x)), Math.max(SPAN.y[0], Math.min(SPAN.y[1], y))];
+  return { x: Math.round(1000 * place) / 1000, y: Math.round(1000 * height) / 1000 };
 }
 
 /** @param {number[]} kernel */
@@ -35,14 +36,23 @@ export function kernelLesson(kept) {
     const x = 0.1 + 4.8 * random();
     return { x, y: truth(x) + 0.35 * normal(random) };
   }).sort((p, q) => p.x - q.x);
-  kept.word("points", "").split("_").forEach((pair, i) => {
-    const [x, y] = pair.split("~").map(Number);
-    if (points[i] && Number.isFinite(x) && Number.isFinite(y)) Object.assign(points[i], inside(x, y));
-  });
+  /** Those that were dragged, by their places. @type {Set<number>} */
+  const dragged = new Set();
+  for (const said of kept.word("points", "").split("_")) {
+    const [i, x, y] = said.split("~").map(Number.parseFloat);
+    if (!points[i] || !Number.isFinite(x) || !Number.isFinite(y)) continue;
+    Object.assign(points[i], inside(x, y));
+    dragged.add(i);
+  }
   let width = kept.number("width", 0.5, 0.05, 3);
   let kernel = kept.word("kernel", "gaussian") in KERNELS ? kept.word("kernel", "gaussian") : "gaussian";
   let query = kept.number("query", 2.5, 0, 5);
-  const moved = () => kept.keep({ points: points.map((p) => `${p.x.toFixed(2)}~${p.y.toFixed(2)}`).join("_") });
+  const move = (/** @type {number} */ i, /** @type {{x: number, y: number}} */ to) => {
+    Object.assign(points[i], to);
+    dragged.add(i);
+    kept.keep({ points: [...dragged].map((k) => `${k}~${points[k].x}~${points[k].y}`).join("_") });
+    draw();
+  };
   const line = svg("path", { class: "line look0" });
   const mean = svg("path", { class: "reference" });
   const asked = svg("path", { class: "line look1" });
@@ -96,17 +106,13 @@ export function kernelLesson(kept) {
     });
     dot.addEventListener("pointermove", (/** @type {any} */ event) => {
       if (!dot.hasPointerCapture(event.pointerId)) return;
-      Object.assign(points[i], at(event));
-      moved();
-      draw();
+      move(i, at(event));
     });
     dot.addEventListener("keydown", (/** @type {any} */ event) => {
       const step = /** @type {Record<string, number[]>} */ ({ ArrowUp: [0, 0.1], ArrowDown: [0, -0.1], ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0] })[event.key];
       if (!step) return;
       event.preventDefault();
-      Object.assign(points[i], inside(points[i].x + step[0], points[i].y + step[1]));
-      moved();
-      draw();
+      move(i, inside(points[i].x + step[0], points[i].y + step[1]));
     });
   });
   drawn.addEventListener("pointermove", (/** @type {any} */ event) => {

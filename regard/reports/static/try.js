@@ -175,6 +175,7 @@ export function tryView(context, wide) {
       if (!text && texts.length) {
         text = texts[0];
         field.field.value = text;
+        writeState({ text });
         begin();
       }
     });
