@@ -78,6 +78,17 @@ def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
         yield ask
 
 
+def wait_for(url: str) -> None:
+    """Until a server answers."""
+    with httpx.Client(base_url=url) as asker:
+        for _ in range(200):
+            try:
+                asker.get("/health")
+                return
+            except httpx.ConnectError:
+                time.sleep(0.05)
+
+
 class Server:
     """``regard serve`` in a process of its own."""
 
@@ -91,13 +102,7 @@ class Server:
         found = re.search(r"http://\S+", said)
         assert found, f"it did not begin: {said} {self.process.communicate(timeout=5)}"
         self.url = found[0].rstrip("/")
-        with httpx.Client(base_url=self.url) as asker:
-            for _ in range(200):
-                try:
-                    asker.get("/health")
-                    return
-                except httpx.ConnectError:
-                    time.sleep(0.05)
+        wait_for(self.url)
 
     def end(self, number: int = signal.SIGTERM, seconds: float = 12) -> tuple[int, str]:
         """Ask it to end; its exit code and what it said on stderr."""

@@ -14,7 +14,7 @@ import pytest
 
 import regard
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import CHROMIUM, Opened, Server, until
+from tests.web.conftest import CHROMIUM, Opened, Server, until, wait_for
 
 pytestmark = [
     pytest.mark.browser,
@@ -196,9 +196,11 @@ def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
     browser: Any, folder: Path
 ) -> None:
     words = [sys.executable, "-c", SLOW, str(folder / "goes")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
         assert process.stdout is not None
         on = Opened(browser, process.stdout.readline().strip().rstrip("/"))
+        wait_for(on.server)
         page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, ".tokens .own")
         assert page.inner_text("button.main") == "Stop"
         page.locator(".tokens").get_by_text("M", exact=True).click()
@@ -208,6 +210,7 @@ def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
         until(page, lambda: not page.inner_text(".says").startswith("M looks"))
         here = page.locator(".tokens .own").count()
         until(page, lambda: page.locator(".tokens .own").count() > here)  # it follows
+        until(page, lambda: not page.inner_text(".says").startswith("M looks"))  # still pointed at
         assert page.inner_text("button.main") == "Stop"
         page.mouse.move(5, 5)
         page.click("text=Stop")
@@ -217,7 +220,9 @@ def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
         until(page, lambda: page.inner_text(".says").startswith("M looks at M"))  # still pinned
         assert page.url.partition("written=")[2].partition("&")[0].count(".") == stands - 1
         on.well()
-        process.terminate()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[..., Opened]) -> None:

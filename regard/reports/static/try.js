@@ -48,6 +48,7 @@ export function tryView(context, wide) {
   /** @type {AbortController | null} */
   let asking = null;
   let free = 0; // when the next look at a growing text may be asked
+  let pointed = -1; // a token that was written, under the pointer
   /** @type {any} */
   let view = null;
   const answer = h("div", { class: "answer-place", "aria-live": "polite" });
@@ -75,12 +76,19 @@ export function tryView(context, wide) {
       if (done) writeState({ written: ids.join(".") });
       if (done || (!asking && performance.now() > free)) look(done);
     },
-    point: (piece) => view?.point?.((view.read ?? 0) + piece),
-    leave: () => view?.point?.(-1),
+    point(piece) {
+      pointed = piece;
+      view?.point?.((view.read ?? 0) + piece);
+    },
+    leave() {
+      pointed = -1;
+      view?.point?.(-1);
+    },
   });
 
   /** The model's answer, or what it writes, from the beginning. */
   function begin() {
+    pointed = -1;
     writer?.cancel();
     writer?.begin();
     place.hidden = !text.trim();
@@ -115,6 +123,7 @@ export function tryView(context, wide) {
       }
       view = next;
       put(next);
+      if (pointed >= 0) view.point?.((view.read ?? 0) + pointed);
     } catch (error) {
       if (signal.aborted || !whole) return; // the next look may find a place in the queue
       status.textContent = "";
