@@ -49,7 +49,10 @@ class Table:
 
     def html(self) -> Html:
         """The table for a page; its columns sort."""
-        head = tag("tr", *(tag("th", column) for column in self.columns))
+        words = {i for row in self.rows for i, value in enumerate(row) if isinstance(value, str)}
+        classes = ("words" if i in words else None for i in range(len(self.columns)))
+        heads = zip(self.columns, classes, strict=True)
+        head = tag("tr", *(tag("th", column, class_=look) for column, look in heads))
         rows = [tag("tr", *(_cell(value) for value in row)) for row in self.rows]
         table = tag("table", tag("thead", head), tag("tbody", *rows), class_="sortable")
         note = [tag("p", self.note, class_="note")] if self.note else []

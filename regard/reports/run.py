@@ -1,5 +1,6 @@
 """The report of a run: what it says to a few texts and where it looks, in one HTML file."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,16 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         tag("div", id="looks"),
         tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
         tag("h2", "To see it again"),
-        tag("pre", f"regard serve {run.folder.path.name}"),
+        tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
         *machine(run.folder.environment()),
     ]
     return page(f"{config.model} on {config.task}", parts, stored=stored("Text", looks))
+
+
+def place(folder: Path) -> str:
+    """A folder as a command names it: from here if it lies below, else whole."""
+    whole, here = folder.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def test_a_table_says_the_same_everywhere() -> None:
     assert table.text().splitlines() == lines
     assert table.json()["rows"] == [["mean", 1.5], ["odd", None], ["rnn", -1234.0]]
     assert '<td data-worth="-1234.0">−1.23k</td>' in table.html()
+    assert '<th class="words">arm</th><th>s</th>' in table.html()
 
 
 def test_a_long_table_is_cut_in_the_terminal_alone() -> None:

@@ -71,6 +71,18 @@ def test_a_bundle_needs_nothing_else() -> None:
         assert whole.count(f"modules['{name}'] =") == 1
 
 
+def test_the_command_to_see_it_again_finds_the_run(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, path = regard.load(trained), tmp_path / "report.html"
+    monkeypatch.chdir(trained.parent)
+    write_run_report(run, ["a good film"], path)
+    assert f"<pre>regard serve {trained.name}</pre>" in path.read_text()
+    monkeypatch.chdir(tmp_path)
+    write_run_report(run, ["a good film"], path)
+    assert f"<pre>regard serve {trained.resolve()}</pre>" in path.read_text()
+
+
 @pytest.mark.browser
 def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -> None:
     run = regard.load(trained)

@@ -8,6 +8,7 @@ import csv
 import html
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -114,7 +115,8 @@ def test_a_report_opens_nothing(home: Path, place: int) -> None:
     text = SOUND[place]
     look = {"text": text, "answer": run.predict(text).json(), "layers": [], "axes": []}
     found = harmless(run_page(run, [look]), scripts=2)
-    assert seen(f"regard serve {NAMES[place]}") in found.text
+    command = shlex.join(["regard", "serve", str((home / NAMES[place]).resolve())])
+    assert seen(command) in found.text
     assert _stored(found.text)["looks"][0]["text"] == text
 
 
