@@ -208,28 +208,9 @@ class Pretraining(Task[B], Generic[B]):
     def say(self, model: nn.Module, batch: B) -> Said:
         """What the model says at each place that is asked, row by row."""
 
-    def batches(
-        self,
-        split: Split,
-        *,
-        tokens: int,
-        seed: int,
-        epoch: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> list[Rows]:
-        """Rows (seed, epoch, index) of each batch: examples of like length, so little padding."""
-        plan = super().batches(
-            split,
-            tokens=tokens,
-            seed=seed,
-            epoch=epoch,
-            shuffle=shuffle,
-            rank=rank,
-            world=world,
-        )
-        return [np.stack([np.full_like(i, seed), np.full_like(i, epoch), i], 1) for i in plan]
+    def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> Rows:
+        """Rows (seed, epoch, index): an example is not the same in every epoch."""
+        return np.stack([np.full_like(indexes, seed), np.full_like(indexes, epoch), indexes], 1)
 
     def loss(self, model: nn.Module, batch: B) -> Float[Tensor, ""]:
         """Mean cross entropy of what is asked, in nats."""

@@ -39,7 +39,7 @@ class Task(ABC, Generic[B]):
         world: int = 1,
     ) -> Sequence[NDArray[np.integer]]:
         """Indexes of each batch of an epoch, of like length, at most ``tokens`` with padding."""
-        return plan_batches(
+        plan = plan_batches(
             self.lengths(split, seed, epoch),
             tokens=tokens,
             seed=seed,
@@ -48,6 +48,11 @@ class Task(ABC, Generic[B]):
             rank=rank,
             world=world,
         )
+        return [self.named(indexes, seed, epoch) for indexes in plan]
+
+    def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> NDArray[np.integer]:
+        """What `batch` is given of the examples of a batch: their indexes, if that is enough."""
+        return indexes
 
     @abstractmethod
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> B:
