@@ -134,3 +134,11 @@ def asked(name: str, batch: Any) -> dict[str, Tensor]:
         "labels": wanted,
         "next_sentence_label": batch.elsewhere,
     }
+
+
+def descend(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """A step down a loss, the gradient clipped at 1, as all of them take it."""
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import nn
 
 from regard.benchmarks import language_model_peers as peers
 from regard.benchmarks import nanogpt
@@ -183,10 +182,7 @@ def padded(name: str, how: BenchSettings) -> Step:
         wanted = torch.where(batch.real, batch.wanted, 0)
         wanted = F.pad(wanted, (0, max(missing_columns, 0)))[:, : BLOCK - 1]
         loss = F.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten(), ignore_index=0)
-        model.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        peers.descend(model, optimizer, loss)
         return int(batch.lengths.sum())
 
     return step
@@ -205,10 +201,7 @@ def borrowed(name: str, how: BenchSettings, precision: str) -> Step:
         batch = task.batch("train", next(batches))
         with autocast():
             loss = model(**peers.asked(name, batch)).loss
-        model.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        peers.descend(model, optimizer, loss)
         return int(batch.lengths.sum())
 
     return step

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.benchmarks.language_model_peers import descend
 from regard.models import MODELS_FOR
 from regard.settings import build
 from regard.tasks import TASKS
@@ -180,8 +181,5 @@ def steps_of(model: NanoGPT, stream: Tensor, steps: int) -> Iterator[float]:
         rows = torch.stack([stream[i : i + BLOCK + 1] for i in starts])
         logits = model.to_logits(model(rows[:, :-1]))
         found = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
-        optimizer.zero_grad()
-        found.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        descend(model, optimizer, found)
         yield found.item()
