@@ -46,7 +46,7 @@ SHIPPED = Constants()
 #: What a normaliser that searches its rows costs a pair, in numbers.
 SEARCH = 32
 #: Rows of a strip of additive scores, at least: the exponentials of its keys are made for each
-#: strip, and cost what some five rows do.
+#: strip, and with few rows cost more than these.
 ADDITIVE_ROWS = 32
 
 _asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
