@@ -8,9 +8,12 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jaxtyping import install_import_hook
+
+from tests.chromium import CHROMIUM
 
 os.environ["OMP_NUM_THREADS"] = "1"
 install_import_hook("regard.attention", "beartype.beartype")  # before anything imports it
@@ -39,3 +42,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small file system needs root on Linux")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real Chromium, where there is one."""
+    if not CHROMIUM:
+        pytest.skip("no chromium on the path")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
+        )
+        yield opened
+        opened.close()

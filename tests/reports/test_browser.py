@@ -2,8 +2,7 @@
 
 import csv
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,15 @@ import pytest
 from regard.reports.comparison import write_report
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table, film, write_findings
+from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 Make = Callable[..., tuple[dict[str, Any], Path]]
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        )
-        yield opened
-        opened.close()
 
 
 def hostile_report(made: Make) -> Path:

@@ -1,8 +1,6 @@
 """A run's report: one file that opens offline and shows the weights as they are."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,6 @@ from regard.reports.page import LIMIT, bundle, page, static
 from regard.reports.run import sandboxed, stored, write_run_report
 from regard.runs import Looked
 from tests.reports.hostile import HOSTILE
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not CHROMIUM:
-        pytest.skip("no chromium on the path")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        )
-        yield opened
-        opened.close()
 
 
 def random_layers(count: int, heads: int, n: int) -> list[Looked]:

@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import signal
 import string
 import subprocess
@@ -16,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 TINY = [
     "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
     "batch_tokens=300", "threads=1", "precision=fp32",
@@ -124,17 +122,6 @@ def serving() -> Iterator[Callable[..., Server]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.communicate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        )
-        yield opened
-        opened.close()
 
 
 class Opened:

@@ -23,8 +23,9 @@ from regard import runs
 from regard.reports.markup import escape
 from regard.reports.run import run_page, write_run_report
 from regard.web.shelf import Shelf, find
+from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import CHROMIUM, Opened, Server, until
+from tests.web.conftest import Opened, Server, until
 
 SOUND = [text.encode(errors="replace").decode() for text in HOSTILE]
 SETTINGS = [

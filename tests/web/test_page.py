@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import regard
+from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import CHROMIUM, Opened, Server, until, wait_for
+from tests.web.conftest import Opened, Server, until, wait_for
 
 pytestmark = [
     pytest.mark.browser,
