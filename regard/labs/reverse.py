@@ -76,6 +76,7 @@ def plan_for(asked: ReverseSettings) -> Plan:
         "spread": 1.0,
         "tie": 1,
         "clip": 1,
+        "precision": "fp32",  # steps so small take longer in bfloat16
         "evaluate_every": max(1, asked.steps // 6),
         "judged": 200,
     }
