@@ -42,8 +42,9 @@ def show(
     add up to 1 for each word that looks; an even share is 1 / words.
 
     A model that writes shows its alignment: a row for each word written, with the words of the
-    text that it looked at. --out draws every layer and head into one page (.html), or the mean of
-    those chosen into one picture (.svg).
+    text that it looked at; one that goes on with a text, what it looked at in all of it. --out
+    draws every layer and head into one page (.html), or the mean of those chosen into one picture
+    (.svg).
 
     regard show runs/sentiment-transformer 'not a bad film at all' --layer 3
 
@@ -106,11 +107,17 @@ def write_picture(path: Path, text: str, said: str, layers: "list[Looked]") -> N
 
 
 def looks(run: "Run", text: str) -> "list[Looked]":
-    """The layers of a model; of `mean` the attention that it is: each word the same weight."""
+    """The layers of a model at work; of one that writes another text those that look at the source.
+
+    Of `mean` the attention that it is: each word the same weight.
+    """
     if run.config.entry.kind == "baseline":
         return []
     if run.config.model != "mean":
-        return run.attention(text)
+        from regard.runs.pieces import at_work
+
+        layers, _ = at_work(run, text)
+        return [looked for looked in layers if looked.asking is not None] or layers
     import numpy as np
 
     from regard.runs import Looked
@@ -151,9 +158,12 @@ def received(looked: "Looked") -> "NDArray[floating[Any]]":
 
 def draw(number: int, looked: "Looked", head: int | None) -> None:
     """Print a layer: the text in colours, the top words in numbers, the strongest pairs."""
+    from regard.reports.attended import plain_name
+
     heads, rows = looked.weights.shape[:2]
     whose = f"head {head}" if head else ("1 head" if heads == 1 else f"mean of {heads} heads")
-    say(f"layer {number}, {looked.layer}, {whose}, an even share is {1 / len(looked.tokens):.3f}")
+    names = dict.fromkeys((f"layer {number}", plain_name(looked.layer), whose))
+    say(f"{', '.join(names)}, an even share is {1 / len(looked.tokens):.3f}")
     if looked.asking is not None:
         align(looked.asking, looked.tokens, looked.weights.mean(0).tolist())
         return

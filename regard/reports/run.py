@@ -11,7 +11,8 @@ from regard.reports.findings import machine
 from regard.reports.markup import Html, tag
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page
-from regard.runs import Run
+from regard.runs import Looked, Run
+from regard.runs.pieces import at_work
 
 TEXTS = 4  # of the test split, where none are given
 
@@ -58,12 +59,15 @@ def place(folder: Path) -> str:
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
-    """A text, the run's answer and its attention, packed into at most `limit` bytes."""
-    network = run.config.entry.kind == "network"
-    layers = run.attention(text) if network and run.tokens(text) else []
+    """A text, the run's answer and its attention at work, packed into at most `limit` bytes."""
+    layers: list[Looked] = []
+    read = None
+    if run.config.entry.kind == "network" and run.tokens(text):
+        layers, read = at_work(run, text)
     plain = getattr(run.config.network, "block", "") == "plain"  # nothing passes beside
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
-    return {"text": text, "answer": run.predict(text).json(), **packed}
+    told = {} if read is None else {"read": read}
+    return {"text": text, "answer": run.predict(text).json(), **told, **packed}
 
 
 def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:

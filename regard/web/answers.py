@@ -9,10 +9,10 @@ import numpy as np
 from regard.errors import RegardError
 from regard.reports.packed import ROLLOUT, matrix, pack, with_rollout
 from regard.runs import Looked
+from regard.runs.pieces import Drawing, answered
 from regard.web.limits import Limits
 from regard.web.refusal import over
 from regard.web.shelf import Shelf
-from regard.web.writing import Drawing, answered
 
 Written = Sequence[int] | None  # numbers of the tokens that a model wrote; None: its own answer
 

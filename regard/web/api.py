@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 import regard
 from regard.errors import RegardError
+from regard.runs.pieces import Drawing
 from regard.web.answers import Answers
 from regard.web.asked import (
     AskedAttention,
@@ -30,7 +31,6 @@ from regard.web.page import add_page
 from regard.web.queue import Job, Queue, too_late
 from regard.web.refusal import RefusedError, over
 from regard.web.shelf import Shelf
-from regard.web.writing import Drawing
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": says}

@@ -15,7 +15,7 @@ from regard.errors import RegardError
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained, special
 from regard.runs import Looked
-from regard.web.writing import Asked, Drawing, Piece, Reread, answered, own_layers, reread, write
+from regard.runs.pieces import Asked, Drawing, Piece, Reread, answered, own_layers, reread, write
 
 SHORT = 48  # tokens that an answer has, unless more are asked for
 MASK = "[MASK]"

@@ -8,9 +8,17 @@ from typing import Any, Protocol, cast
 from regard.decoding import Writer
 from regard.errors import RegardError
 from regard.runs import ClassifierRun, Looked, Run, WriterRun
-from regard.web.writing import Asked, Drawing, Piece, Reread, asking, reread, write
-
-LONGEST = 10_000  # tokens: as many as a model writes
+from regard.runs.pieces import (
+    LONGEST,
+    Asked,
+    Drawing,
+    Piece,
+    Reread,
+    asking,
+    at_work,
+    reread,
+    write,
+)
 
 
 class Subject(Protocol):
@@ -69,15 +77,10 @@ class RunSubject:
         """
         if self.run.config.entry.kind == "baseline" or not self.run.tokens(text):
             return []
-        asked = None if self.kind == "classification" else asking(self.run.task, text, LONGEST)
-        if asked is None or asked.behind:
+        asked = asking(self.run.task, text, LONGEST)
+        if asked is not None and asked.behind:
             return self.run.attention(text)
-        if isinstance(self.run, WriterRun):  # by the search that it is judged by
-            with self.run.computing():
-                (best,), *_ = self.run.task.write(self.run.network, [text.strip()])
-            return self.reread(text, [*best.tokens, asked.end]).layers
-        pieces = self.write(text, Drawing(LONGEST))
-        return self.reread(text, [piece.id for piece in pieces if piece.id is not None]).layers
+        return at_work(self.run, text)[0]
 
     @property
     def residual(self) -> float:

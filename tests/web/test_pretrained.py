@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.errors import RegardError
+from regard.runs.pieces import Drawing
 from regard.web.shelf import find
-from regard.web.writing import Drawing
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers")

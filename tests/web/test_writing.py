@@ -13,8 +13,9 @@ import regard
 from regard import runs
 from regard.analysis.record import record, table
 from regard.errors import RegardError
+from regard.reports.run import look
+from regard.runs.pieces import Drawing
 from regard.web.subject import RunSubject
-from regard.web.writing import Drawing
 from tests.web.conftest import turned
 
 TEXTS = ["data=biographies", "length=48", "examples=120", "tokenizer=characters"]
@@ -128,6 +129,29 @@ def test_a_translator_shows_both_texts_and_what_joins_them(
     for seen in inside:
         if seen.tokens[0] == "[BEGIN]":
             assert (np.triu(seen.weights[0], 1) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["goes-on", "questions"])
+def test_a_report_holds_what_a_decoder_looked_at_while_it_went_on(
+    subjects: dict[str, RunSubject], name: str
+) -> None:
+    subject, text = subjects[name], ASKED[name]
+    pieces = list(subject.write(text, Drawing(10_000)))
+    again = subject.reread(text, [piece.id for piece in pieces])
+    found = look(subject.run, text)
+    assert found["read"] == again.read == len(subject.run.tokens(text))
+    assert found["axes"][0] == again.layers[0].tokens
+    assert len(found["axes"][0]) == found["read"] + len(pieces) - pieces[-1].end
+    assert found["answer"]["written"] == pieces[-1].text
+
+
+def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(
+    subjects: dict[str, RunSubject],
+) -> None:
+    subject = subjects["turns"]
+    kinds = [layer["kind"] for layer in look(subject.run, "ABCD")["layers"]]
+    assert sorted(kinds) == sorted(["self"] * 4 + ["cross"] * 2)
+    assert "read" not in look(subject.run, "ABCD")
 
 
 def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, RunSubject]) -> None:

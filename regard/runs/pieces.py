@@ -19,7 +19,8 @@ from regard.decoding import Writer
 from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
-from regard.runs import Looked
+from regard.runs.run import Looked, Run
+from regard.runs.writing import WriterRun
 from regard.tasks.birthplace import Answers
 from regard.tasks.language_modeling import NextToken
 from regard.tasks.sequences import Sequences
@@ -27,6 +28,7 @@ from regard.tasks.span_corruption import SpanCorruption
 
 END, FIRST = "[END]", "[BEGIN]"
 MASK = "⁇"  # what the symbol about an answer is shown as
+LONGEST = 10_000  # tokens: as many as a model writes
 
 
 class Piece(NamedTuple):
@@ -177,6 +179,27 @@ def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tenso
     shares, words = nucleus(chances, drawing.temperature, drawing.top_k, drawing.top_p)
     place = torch.rand(1, 1, generator=places, dtype=shares.dtype)
     return words.gather(1, pick(shares, place))
+
+
+def at_work(run: Run, text: str) -> tuple[list[Looked], int | None]:
+    """What every layer looks at while a run answers a text, as `Reread` has it.
+
+    Of a run that writes another text by the search that it is judged by. Where nothing is written
+    token by token it is what `Run.attention` tells, and ``read`` is None.
+    """
+    asked = asking(run.task, text, LONGEST)
+    if asked is None or not len(asked.source):
+        return run.attention(text), None
+    if isinstance(run, WriterRun):
+        with run.computing():
+            (best,), *_ = run.task.write(run.network, [text.strip()])
+        written = [*best.tokens, asked.end]
+    else:
+        pieces = write(cast(Writer, run.network), asked, Drawing(LONGEST), run.computing)
+        written = [piece.id for piece in pieces if piece.id is not None]
+    with run.computing():
+        found = reread(run.network, asked, written)
+    return found.layers, found.read
 
 
 def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
