@@ -33,14 +33,14 @@ class Packing:
         """How many rows are real."""
         return len(self.places)
 
-    def pack(self, table: Float[Tensor, "batch time *width"]) -> Float[Tensor, "rows *width"]:
+    def pack(self, table: Float[Tensor, "batch time *width"]) -> Float[Tensor, " rows *width"]:
         """The real rows of a table; its padding gets gradients of zero."""
         packed: Tensor = _Pack.apply(  # type: ignore[no-untyped-call]
             table.flatten(0, 1), self.places
         )
         return packed
 
-    def unpack(self, rows: Float[Tensor, "rows *width"]) -> Float[Tensor, "batch time *width"]:
+    def unpack(self, rows: Float[Tensor, " rows *width"]) -> Float[Tensor, "batch time *width"]:
         """The table again. Its padding holds finite numbers without a meaning, to be masked.
 
         What becomes of the padding must have gradients of zero, as what `pack` leaves out has.

@@ -37,7 +37,7 @@ class Columns:
         return self.values[:, :-1]
 
     @property
-    def y(self) -> Float[np.ndarray, "rows"]:
+    def y(self) -> Float[np.ndarray, " rows"]:
         """What is predicted."""
         return self.values[:, -1]
 

@@ -15,8 +15,8 @@ FROM, TO = 0.0, 5.0
 class Curve(NamedTuple):
     """Points of the noisy sine, x rising."""
 
-    x: Float[np.ndarray, "points"]
-    y: Float[np.ndarray, "points"]
+    x: Float[np.ndarray, " points"]
+    y: Float[np.ndarray, " points"]
 
 
 def curve(count: int, seed: int = 0) -> Curve:
@@ -31,7 +31,7 @@ def curve(count: int, seed: int = 0) -> Curve:
     return Curve(x, truth(x) + draw.normal(0, NOISE, count))
 
 
-def truth(x: Float[np.ndarray, "points"]) -> Float[np.ndarray, "points"]:
+def truth(x: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
     """The curve without its noise: what an average over many draws of y would be.
 
     >>> truth(np.array([0.0, 1.0])).round(3).tolist()

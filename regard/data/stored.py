@@ -39,7 +39,7 @@ class Rows(Sequence[NDArray[np.integer]]):
     """Some rows of other texts, by their numbers."""
 
     def __init__(
-        self, texts: Sequence[NDArray[np.integer]], chosen: Int64[np.ndarray, "rows"]
+        self, texts: Sequence[NDArray[np.integer]], chosen: Int64[np.ndarray, " rows"]
     ) -> None:
         self.texts, self.chosen = texts, chosen
 
@@ -59,7 +59,7 @@ class Rows(Sequence[NDArray[np.integer]]):
 class Texts(Sequence[NDArray[np.unsignedinteger]]):
     """The token ids of each text of one side, on the disk until they are asked for."""
 
-    def __init__(self, ids: UInt[np.ndarray, "tokens"], ends: Int64[np.ndarray, "texts"]) -> None:
+    def __init__(self, ids: UInt[np.ndarray, " tokens"], ends: Int64[np.ndarray, " texts"]) -> None:
         self.ids, self.ends = ids, ends
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class Texts(Sequence[NDArray[np.unsignedinteger]]):
         return self.ids[start : self.ends[place]]
 
     @property
-    def lengths(self) -> Int32[np.ndarray, "texts"]:
+    def lengths(self) -> Int32[np.ndarray, " texts"]:
         """Tokens of each text."""
         found = np.empty(len(self.ends), np.int32)
         for start in range(0, len(found), BLOCK):  # the ends stay on the disk

@@ -83,7 +83,7 @@ class NadarayaWatson(nn.Module):
         self.attention = Attention(SCORES[row.score]().requires_grad_(False), normalizer)
 
     @property
-    def w(self) -> Float[Tensor, "width"]:
+    def w(self) -> Float[Tensor, " width"]:
         """One over the width of each dimension; the average has none, as if it were 0."""
         return 0 * self.log_w if self.kernel == "average" else self.log_w.exp()
 
@@ -107,7 +107,7 @@ class NadarayaWatson(nn.Module):
         self,
         keys: Float[Tensor, "keys width"],
         values: Float[Tensor, "keys value_width"],
-        rows: Int[Tensor, "rows"] | None = None,
+        rows: Int[Tensor, " rows"] | None = None,
     ) -> Float[Tensor, "rows value_width"]:
         """What all the others say about each of these rows (all of them if none are named)."""
         rows = torch.arange(len(keys)) if rows is None else rows
@@ -174,7 +174,7 @@ def learn(
         schedule.step()
 
 
-def batches(count: int, batch: int, seed: int) -> Iterator[Int[Tensor, "rows"]]:
+def batches(count: int, batch: int, seed: int) -> Iterator[Int[Tensor, " rows"]]:
     """Rows of endless passes over ``count``, each in an order of its own; all where they fit."""
     draw = torch.Generator().manual_seed(seed)
     while True:
@@ -190,7 +190,7 @@ def error_of(
     model: NadarayaWatson,
     keys: Float[Tensor, "keys width"],
     values: Float[Tensor, "keys value_width"],
-    rows: Int[Tensor, "rows"] | None = None,
+    rows: Int[Tensor, " rows"] | None = None,
 ) -> float:
     """The mean square of the leave-one-out errors of these rows."""
     with torch.no_grad():

@@ -127,7 +127,7 @@ def stack(make: Callable[[int], Module], seeds: Sequence[int]) -> Module:
 
 
 def rows_of(
-    table: Float[Tensor, "networks symbols width"], tokens: Int[Tensor, "networks *rows"]
+    table: Float[Tensor, "networks symbols width"], tokens: Int[Tensor, " networks *rows"]
 ) -> Float[Tensor, "networks *rows width"]:
     """Each network's own vectors of its symbols."""
     networks, symbols, _ = table.shape

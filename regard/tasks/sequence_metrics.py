@@ -60,15 +60,15 @@ class Judgement:
         """The score of the corpus: 0 … 100 for BLEU and chrF, 0 … 1 for exact match."""
         return self._of(self.statistics.sum(0))
 
-    def score(self, texts: Integer[np.ndarray, "drawn"]) -> float:
+    def score(self, texts: Integer[np.ndarray, " drawn"]) -> float:
         """The score of the corpus made of these texts, some maybe several times."""
         return self._of(self.statistics[texts].sum(0))
 
-    def by_text(self) -> Float[np.ndarray, "texts"]:
+    def by_text(self) -> Float[np.ndarray, " texts"]:
         """Each text alone as a corpus, to find the worst; BLEU with effective order."""
         return np.array([self._of(row, alone=True) for row in self.statistics])
 
-    def pseudo_values(self) -> Float[np.ndarray, "texts"]:
+    def pseudo_values(self) -> Float[np.ndarray, " texts"]:
         """A number for each text, whose mean is the score of the corpus.
 
             x_i = v + (N − 1) (mean_j v_(−j) − v_(−i))
@@ -99,7 +99,7 @@ class Judgement:
         low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
         return float(low), float(high)
 
-    def _of(self, total: Integer[np.ndarray, "numbers"], *, alone: bool = False) -> float:
+    def _of(self, total: Integer[np.ndarray, " numbers"], *, alone: bool = False) -> float:
         if self.measure == "exact":
             return float(total[0] / total[1])
         numbers = total.tolist()
@@ -281,7 +281,7 @@ def _title(judged: Judgement) -> str:
     return " ".join(filter(None, (judged.measure, judged.signature, f"of {len(judged):,} texts")))
 
 
-def _draws(texts: int, resamples: int, seed: int) -> Iterator[Integer[np.ndarray, "drawn"]]:
+def _draws(texts: int, resamples: int, seed: int) -> Iterator[Integer[np.ndarray, " drawn"]]:
     random = np.random.default_rng(seed)
     for _ in range(resamples):
         yield random.integers(0, texts, texts)
