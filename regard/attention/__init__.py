@@ -1,12 +1,13 @@
 """The formula and its parts."""
 
-from regard.attention.attend import Attended, attend, explain
+from regard.attention.attend import attend, explain
+from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels.choose import use
 from regard.attention.layer import Attention
 from regard.attention.linformer import COMPRESS, Linformer, named_compress
+from regard.attention.mask import Mask
 from regard.attention.masks import (
-    Mask,
     bigbird,
     blocks,
     causal,
@@ -20,7 +21,8 @@ from regard.attention.masks import (
     window,
 )
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.normalizers import NORMALIZERS, Normalizer
+from regard.attention.normalizer import Normalizer
+from regard.attention.normalizers import NORMALIZERS
 from regard.attention.packing import Packing
 from regard.attention.patterns import PATTERNS, named_mask
 from regard.attention.positions import POSITIONS, input_positions, make_score

@@ -3,11 +3,13 @@
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.attend import Attended, attend, named
+from regard.attention.attend import attend
+from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
+from regard.attention.call import named
 from regard.attention.linformer import Linformer, compressed, refuse_positional
-from regard.attention.masks import Mask, as_mask
-from regard.attention.normalizers import Normalizer
+from regard.attention.mask import Mask, as_mask
+from regard.attention.normalizer import Normalizer
 from regard.attention.score import Score
 from regard.errors import RegardError
 

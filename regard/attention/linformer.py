@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.attend import on_cpu, over_heads, places
-from regard.attention.masks import Mask, Tile
+from regard.attention.call import on_cpu, over_heads, places
+from regard.attention.mask import Mask, Tile
 from regard.attention.positions import Rotary, rotate
 from regard.attention.score import Score, spread
 from regard.attention.synthesizer import Synthesizer

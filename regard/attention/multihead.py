@@ -4,12 +4,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.attend import is_finite, on_cpu, places
 from regard.attention.cache import KeyValueCache
+from regard.attention.call import is_finite, on_cpu, places
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
-from regard.attention.masks import Mask, as_mask
-from regard.attention.normalizers import Normalizer
+from regard.attention.mask import Mask, as_mask
+from regard.attention.normalizer import Normalizer
 from regard.attention.packing import Packing
 from regard.attention.positions import make_score
 from regard.attention.score import Score

@@ -6,7 +6,8 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from regard.attention.masks import Mask, bigbird, causal, global_tokens, window
+from regard.attention.mask import Mask
+from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.errors import RegardError
 
 

@@ -5,7 +5,7 @@ import contextlib
 import torch
 
 from regard.attention import SCORES, Mask, causal
-from regard.attention.masks import Blocks, Tile
+from regard.attention.mask import Blocks, Tile
 from regard.conformance.law import (
     CLOSE,
     EXACT,

@@ -1,11 +1,10 @@
-"""From a name or a file to pairs of texts in three splits, no source text on two sides."""
+"""From a name or a file to pairs of texts in train, validation and test."""
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -22,8 +21,18 @@ from regard.data.pair_files import (
     iterate_pairs,
     read_pairs,
 )
+from regard.data.pair_splits import (
+    LAST_FIRST,
+    Parts,
+    Side,
+    corpus_of,
+    dropped,
+    in_three,
+    key_of,
+    side_of,
+)
 from regard.data.pairs import Pair, PairCorpus
-from regard.data.sources import BUILT_IN, leaves, likeness
+from regard.data.sources import BUILT_IN
 from regard.data.streamed import bytes_of
 from regard.data.strings import FIRST, Reversals, reversals
 from regard.errors import RegardError, look_up
@@ -38,17 +47,12 @@ __all__ = [
     "references",
     "side_of",
 ]
-
 TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the user's own source texts
 SHARE_OF_ENG_FRA = 0.02  # of 116,830 English sentences, for the test and for validation
 DRAWN = {"reverse": 320_000, "dates": 100_000}  # pairs of train: 5,000 batches of 64 and some
 HELD = 2_000  # pairs of validation and of test where regard draws them
 TEST_OF_MULTI30K = "test_2016_flickr"
 EDITION: Final = "65225fb476dc9a730b494e2f599d11c352697379351f0d8ead48ddc0ec9eae7f"  # fra-eng.zip
-
-Side = Literal["train", "validation", "test"]
-Parts = dict[Side, Sequence[Pair]]
-LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
 
 
 def load_pairs(
@@ -116,25 +120,13 @@ def load_pairs(
         parts, notes = _own_files(data, target, test, names, longest, too_long)
         shares = TEST_SHARE, validation or VALIDATION_SHARE
     by_target = data == "eng-fra" and names[0] == "fr"
-    parts = _in_three(data, parts, notes, shares, seed, by_target=by_target)
+    parts = in_three(data, parts, notes, shares, seed, by_target=by_target)
     if 0 < examples < len(parts["train"]):
         random = np.random.Generator(np.random.PCG64(seed))
         chosen = np.sort(random.permutation(len(parts["train"]))[:examples]).tolist()
         notes.append(f"{examples:,} of {len(parts['train']):,} pairs of train are used, by seed")
         parts["train"] = [parts["train"][i] for i in chosen]
-    return _corpus(data, parts, notes, names)
-
-
-def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side:
-    """The split of all pairs with this source text (or what else they are split by).
-
-    >>> [side_of(text, test=0.3, validation=0.3) for text in ("a dog", "A  Dog", "a cat")]
-    ['train', 'train', 'validation']
-    """
-    key = _key(unit)
-    if leaves(key, test, f"test {seed}"):
-        return "test"
-    return "validation" if leaves(key, validation, f"validation {seed}") else "train"
+    return corpus_of(data, parts, notes, names)
 
 
 def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
@@ -148,10 +140,6 @@ def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
     for pair in pairs:
         found.setdefault(pair.source, []).append(pair.target)
     return list(found), list(found.values())
-
-
-def _key(text: str) -> str:
-    return likeness(text if text.isascii() else unicodedata.normalize("NFC", text))
 
 
 def _must_be_pairs(data: str) -> None:
@@ -185,7 +173,7 @@ def _reverse(letters: int, seed: int, examples: int) -> PairCorpus:
         fresh = ~np.isin(strings, later)
         parts[side] = Reversals(drawn[side].letters[fresh], drawn[side].name)
         if not fresh.all():
-            notes.append(_dropped(int((~fresh).sum()), side))
+            notes.append(dropped(int((~fresh).sum()), side))
         if not fresh.any():
             raise RegardError(
                 f"there are {26**letters:,} strings of {letters} letters, too few for three "
@@ -219,7 +207,7 @@ def _dates(locales: Sequence[str], seed: int, examples: int) -> PairCorpus:
         f"{len(locales or human_dates.LOCALES)} locales, test in {held} others, each on dates of "
         "its own"
     ]
-    return _corpus("dates", parts, notes, ("", "iso"))
+    return corpus_of("dates", parts, notes, ("", "iso"))
 
 
 Loaded = tuple[Parts, list[str], tuple[str, str]]
@@ -341,72 +329,10 @@ def _streamed(
         reading(data, target or None),
         [*paths, *([Path(test)] if test and Path(test).is_file() else [])],
         side_of=side,
-        key=_key,
+        key=key_of,
         test=held,
         examples=examples,
         seed=seed,
         says=f"{names} {shares} {longest}",
         languages=names,
-    )
-
-
-def _in_three(
-    name: str,
-    parts: Parts,
-    notes: list[str],
-    shares: tuple[float, float],
-    seed: int,
-    *,
-    by_target: bool,
-) -> Parts:
-    """Split off what is missing, then drop from each split what a later one has as a source."""
-    test = 0.0 if "test" in parts else shares[0]
-    validation = 0.0 if "validation" in parts else shares[1]
-    split: dict[Side, list[Pair]] = {"train": [], "validation": [], "test": []}
-    for pair in parts["train"]:
-        unit = pair.target if by_target else pair.source
-        split[side_of(unit, test=test, validation=validation, seed=seed)].append(pair)
-    for side in ("validation", "test"):
-        if side in parts:
-            split[side] = list(parts[side])
-        elif split[side]:
-            what = "target" if by_target else "source"
-            notes.append(f"{len(split[side]):,} pairs split off as {side}, by a hash of the {what}")
-    later: set[str] = set()
-    for side in LAST_FIRST:
-        kept = [pair for pair in split[side] if _key(pair.source) not in later]
-        if len(kept) < len(split[side]):
-            notes.append(_dropped(len(split[side]) - len(kept), side))
-        split[side] = kept
-        later.update(_key(pair.source) for pair in kept)
-    for side, pairs in split.items():
-        if not pairs:
-            raise RegardError(
-                f"{name}: no pairs for {side}; {len(parts['train']):,} are too few to split, or "
-                "all of them stand in a later split; give more, or a test file by test=FILE"
-            )
-    return dict(split)
-
-
-def _dropped(count: int, side: Side) -> str:
-    later = "validation or test" if side == "train" else "test"
-    pairs = f"{count:,} pair" + ("s" if count != 1 else "")
-    return f"{pairs} of {side} dropped, with a source that stands in {later}"
-
-
-def _corpus(name: str, parts: Parts, notes: list[str], names: tuple[str, str]) -> PairCorpus:
-    digest = hashlib.sha256()
-    for side in ("train", "validation", "test"):
-        digest.update(f"{len(parts[side])}\n".encode())
-        for pair in parts[side]:
-            source, target = pair.source.encode(), pair.target.encode()
-            digest.update(b"%d %d\n%b%b" % (len(source), len(target), source, target))
-    return PairCorpus(
-        name,
-        parts["train"],
-        parts["validation"],
-        parts["test"],
-        digest.hexdigest(),
-        tuple(notes),
-        names,
     )

@@ -20,7 +20,7 @@ from regard.attention import (
     prefix,
     window,
 )
-from regard.attention.masks import Blocks, Tile
+from regard.attention.mask import Blocks, Tile
 from regard.errors import RegardError
 
 TWO, THREE, FOUR = torch.arange(2), torch.arange(3), torch.arange(4)

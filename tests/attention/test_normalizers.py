@@ -5,7 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS
-from regard.attention.normalizers import Entmax, Entmax15, Sigmoid, Sparsemax, Sum, TopK, largest
+from regard.attention.normalizers import Sigmoid, Sum, TopK, largest
+from regard.attention.sparse import Entmax, Entmax15, Sparsemax
 from regard.errors import RegardError
 
 SUM_TO_ONE = {"softmax", "sparsemax", "entmax15", "entmax", "top-k"}

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from regard.attention import Mask, MultiHeadAttention, Normalizer, Score
-from regard.attention.masks import Blocks, Reach
+from regard.attention.mask import Blocks, Reach
 from regard.attention.normalizers import Softmax
 from regard.attention.score import InnerProduct
 

@@ -14,7 +14,7 @@ import torch
 
 from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
-from regard.attention.masks import Kind
+from regard.attention.mask import Kind
 from regard.errors import RegardError
 
 Kernel = Literal["exact", "plain", "fused", "tiled"]

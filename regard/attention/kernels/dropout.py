@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.masks import WHOLE, Tile
+from regard.attention.mask import WHOLE, Tile
 
 
 class Dropout(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.normalizers import Normalizer
+from regard.attention.normalizer import Normalizer
 from regard.attention.score import Prepared, Score, Where, spread
 
 

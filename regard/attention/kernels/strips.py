@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
-from regard.attention.masks import Blocks, Tile
+from regard.attention.mask import Blocks, Tile
 from regard.attention.score import Where
 
 if TYPE_CHECKING:
-    from regard.attention.attend import Sight
+    from regard.attention.call import Sight
 
 Share = tuple[slice, ...]
 

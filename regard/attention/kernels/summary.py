@@ -10,12 +10,13 @@ from torch import Tensor
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.exact import Faults, lost_rows
 from regard.attention.kernels.strips import Sizes, part, put
-from regard.attention.kernels.tiled import Space, allowed_in, faults_of, scores_of, work_of
-from regard.attention.normalizers import Normalizer, largest
+from regard.attention.kernels.work import Space, allowed_in, faults_of, scores_of, work_of
+from regard.attention.normalizer import Normalizer
+from regard.attention.normalizers import largest
 from regard.attention.score import Prepared, Score
 
 if TYPE_CHECKING:
-    from regard.attention.attend import Sight
+    from regard.attention.call import Sight
 
 
 @dataclass(frozen=True)

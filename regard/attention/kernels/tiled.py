@@ -17,37 +17,33 @@ from regard.attention.kernels.strips import (
     Strip,
     add,
     add_product,
-    count,
-    part,
     pick,
     put,
-    strips_of,
     taken,
     where_of,
 )
-from regard.attention.masks import Tile
-from regard.attention.normalizers import Normalizer
-from regard.attention.score import Prepared, Score, Where, as_tuple, spread
+from regard.attention.kernels.work import (
+    Space,
+    Work,
+    allowed_in,
+    call,
+    dropped,
+    factors_of,
+    faults_of,
+    joined,
+    masked,
+    parts_of,
+    product_of,
+    scores_of,
+    work_of,
+)
+from regard.attention.mask import Tile
+from regard.attention.normalizer import Normalizer
+from regard.attention.score import Prepared, Score, as_tuple
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.attention.attend import Sight
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a call computes, but for its tensors."""
-
-    score: Score
-    normalizer: Normalizer
-    sight: "Sight"
-    strips: Sequence[Strip]
-    sizes: Sizes
-    dropout: Dropout | None
-    faults: Faults | None
-    compiled: bool
-    parts: tuple[int, int]  # tensors of prepared queries and keys; then come parameters
-    tuples: tuple[bool, bool]  # whether prepared queries and keys are tuples
+    from regard.attention.call import Sight
 
 
 def tiled(
@@ -87,40 +83,6 @@ def tiled(
         work, values, *ours, *theirs, *parameters
     )
     return output
-
-
-def work_of(
-    queries: Prepared,
-    keys: Prepared,
-    score: Score,
-    normalizer: Normalizer,
-    sight: "Sight",
-    dropout: Dropout | None,
-    faults: Faults | None,
-    sizes: Sizes,
-    compiled: bool,
-    *,
-    split: bool = True,
-) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
-    alike = score.inner_product and not [*normalizer.parameters(), *normalizer.buffers()]
-    ours, theirs = as_tuple(queries), as_tuple(keys)
-    if faults is not None:
-        bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
-        faults = Faults(faults.queries, bad_keys, spread(faults.values, sight.heads))
-    work = Work(
-        score,
-        normalizer,
-        sight,
-        strips_of(sight, sizes, split, alike),
-        sizes,
-        dropout,
-        faults,
-        compiled,
-        (len(ours), len(theirs)),
-        (isinstance(queries, tuple), isinstance(keys, tuple)),
-    )
-    return work, ours, theirs
 
 
 def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
@@ -323,159 +285,6 @@ class Graph:
                     add(total, self.strip, side - 2, self.work.sight, more)
 
 
-class Space:
-    """Room that the products of one strip after another are written to, and no new room each time.
-
-    What stands in a place is overwritten by the next product there.
-    """
-
-    def __init__(self) -> None:
-        self.places: dict[int, Tensor] = {}
-
-    def product(self, place: int, one: Tensor, two: Tensor) -> Tensor:
-        """one @ two, in this place."""
-        if torch.is_autocast_enabled(one.device.type) or one.dtype != two.dtype:
-            return one @ two
-        batch = one.shape[:-2]
-        if batch != two.shape[:-2]:
-            batch = torch.broadcast_shapes(batch, two.shape[:-2])
-        shape = torch.Size([*batch, one.shape[-2], two.shape[-1]])
-        room = self.places.get(place)
-        if room is None or room.numel() < shape.numel():
-            room = self.places[place] = one.new_empty(shape.numel())
-        return torch.matmul(one, two, out=room[: shape.numel()].view(shape))
-
-
-def scores_of(
-    work: Work,
-    strip: Strip,
-    ours: Sequence[Tensor],
-    theirs: Sequence[Tensor],
-    space: Space,
-) -> tuple[Tensor, Tensor | None]:
-    """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
-    if work.score.linear:
-        rows = pick(ours, strip, -2, work.sight)
-        beside = call(work, rows, None, where_of(work.sight, strip))
-        asking = joined(rows, work.tuples[0])
-        return masked(work, strip, product_of(work, strip, asking, theirs, space, beside))
-    made = []
-    for _, small in parts_of(work, strip, ours, theirs):
-        mine, others = pick(ours, small, -2, work.sight), pick(theirs, small, -1, work.sight)
-        found = call(work, mine, others, where_of(work.sight, small))
-        assert found is not None
-        made.append(found)
-    return masked(work, strip, made[0] if len(made) == 1 else torch.cat(made, -1))
-
-
-def product_of(
-    work: Work,
-    strip: Strip,
-    mine: Prepared,
-    theirs: Sequence[Tensor],
-    space: Space,
-    beside: Tensor | None,
-) -> Tensor:
-    """The scores of a linear score: scale · q'·k', and what stands beside it."""
-    query = work.score.product_queries(mine)
-    assert isinstance(query, Tensor)
-    query = work.score.scale(query.shape[-1]) * query
-    scores = space.product(0, query, pick(theirs[:1], strip, -1, work.sight)[0].mT)
-    if beside is None:
-        return scores
-    beside = beside.detach()
-    fits = torch.broadcast_shapes(scores.shape, beside.shape) == scores.shape
-    return scores.add_(beside) if fits else scores + beside
-
-
-def parts_of(
-    work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
-) -> list[tuple[slice, Strip]]:
-    """The columns that a score compares at once, by place in the strip, and as strips.
-
-    All of them, unless it holds so many numbers a pair that these would outgrow a strip.
-    """
-    seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
-    held = work.score.numbers_per_pair(joined(theirs, work.tuples[1]))
-    if held <= 1:
-        return [(slice(0, seen), strip)]
-    slices = max(
-        part(x, strip.batch, len(work.sight.shape))[..., 0, 0].numel() for x in (ours[0], theirs[0])
-    )
-    rows = strip.tile.rows.stop - strip.tile.rows.start
-    step = max(16, work.sizes.numbers // max(1, slices * rows * held))
-    if step >= seen:
-        return [(slice(0, seen), strip)]
-    chunks = [slice(i, min(i + step, seen)) for i in range(0, seen, step)]
-    tile = strip.tile
-    return [
-        (chunk, strip._replace(tile=Tile(tile.rows, taken(tile.columns, chunk))))
-        for chunk in chunks
-    ]
-
-
-def call(
-    work: Work,
-    mine: Sequence[Tensor],
-    others: Sequence[Tensor] | None,
-    where: Where,
-    parameters: Sequence[Tensor] = (),
-) -> Tensor | None:
-    """The scores of prepared queries and keys, with these parameters if there are any.
-
-    Without keys, what stands beside the product of a linear score.
-    """
-    theirs = None if others is None else joined(others, work.tuples[1])
-    given = (joined(mine, work.tuples[0]), theirs, where)
-    made: Tensor | None
-    if parameters:
-        named = dict(zip((n for n, _ in work.score.named_parameters()), parameters, strict=True))
-        made = torch.func.functional_call(work.score, named, given)
-    else:
-        made = work.score(*given)
-    return made
-
-
-def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | None]:
-    """−inf where the mask hides; over the whole batch, in a dtype that sums well."""
-    if scores.dtype in (torch.float16, torch.bfloat16):
-        scores = scores.float()
-    sight = work.sight
-    shape = list(sight.shape[:-2])
-    shape[: len(strip.batch)] = [x.stop - x.start for x in strip.batch]
-    full = (*shape, *scores.shape[-2:])
-    if scores.shape != full:
-        scores = scores.expand(full)
-    if strip.whole:
-        return scores, None
-    allowed = allowed_in(work, strip)
-    return scores.masked_fill(~allowed, -torch.inf), allowed
-
-
-def allowed_in(work: Work, strip: Strip) -> Tensor:
-    """What the mask allows in a strip."""
-    return part(work.sight.allows(strip.tile), strip.batch, len(work.sight.shape))
-
-
-def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
-    """The weights as they are used."""
-    return weights if work.dropout is None else weights * factors_of(work, strip, weights)
-
-
-def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
-    """Dropout's factors for a strip."""
-    assert work.dropout is not None
-    given = (work.sight.shape, weights.dtype, weights.device)
-    return work.dropout.factors(*given, strip.tile, strip.batch)
-
-
-def faults_of(faults: Faults, strip: Strip, sight: "Sight") -> Faults:
-    """Those of a strip's rows and columns."""
-    ours = pick([faults.queries.unsqueeze(-1)], strip, -2, sight)[0].squeeze(-1)
-    keys = pick([faults.keys.unsqueeze(-1)], strip, -1, sight)[0].squeeze(-1)
-    return Faults(ours, keys, pick([faults.values], strip, -1, sight)[0])
-
-
 def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """Prepared queries, prepared keys, parameters."""
     one, two = work.parts
@@ -485,8 +294,3 @@ def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Ten
 def leaf(x: Tensor) -> Tensor:
     """A tensor of its own in a new graph."""
     return x.detach().requires_grad_(x.dtype.is_floating_point)
-
-
-def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:
-    """What a prepare method gave."""
-    return tuple(parts) if as_tuple else parts[0]

@@ -19,7 +19,8 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.attention.normalizers import NORMALIZERS, Normalizer, TopK
+from regard.attention.normalizer import Normalizer
+from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.data.puzzles import PAD, Examples, recall, sorting
 from regard.data.sources import load_corpus
 from regard.errors import look_up

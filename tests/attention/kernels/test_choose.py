@@ -94,12 +94,10 @@ def test_explain_says_why():
 
 
 def test_the_path_of_a_call_is_the_one_explained(monkeypatch):
-    import sys
-
-    module = sys.modules["regard.attention.attend"]
-
     seen = []
-    monkeypatch.setattr(module, "tiled", lambda *a: seen.append(a) or torch.zeros(2, 300, 4))
+    monkeypatch.setattr(
+        "regard.attention.call.tiled", lambda *a: seen.append(a) or torch.zeros(2, 300, 4)
+    )
     x = torch.zeros(2, 300, 4)
     for score, mask, expected in (
         (SCORES["additive"](4, 4), None, 1),

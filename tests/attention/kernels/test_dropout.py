@@ -3,7 +3,7 @@
 import torch
 
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.masks import Tile
+from regard.attention.mask import Tile
 
 SHAPE, CPU = torch.Size([3, 2, 200, 256]), torch.device("cpu")
 

@@ -19,7 +19,7 @@ from regard.attention import (
     use,
     window,
 )
-from regard.attention.attend import Call
+from regard.attention.call import Call
 from regard.attention.kernels.choose import Constants, plan, using
 from regard.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_of

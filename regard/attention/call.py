@@ -1,0 +1,391 @@
+"""A call of attention: checked, placed, cleaned, prepared, planned, computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.attention.attended import Attended
+from regard.attention.cache import KeyValueCache
+from regard.attention.kernels import choose, dot, exact
+from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.summary import Summary, summarize
+from regard.attention.kernels.tiled import tiled
+from regard.attention.mask import WHOLE, Kind, Mask, Tile, as_mask
+from regard.attention.normalizer import Normalizer
+from regard.attention.normalizers import NORMALIZERS, TopK
+from regard.attention.score import Prepared, Score, Where, spread
+from regard.errors import RegardError, look_up
+from regard.parts import is_part, load_part
+
+#: Answers of a mask that are looked at together when all are.
+SEEN = 2**22
+#: Where a score would lose its digits, it is computed in these.
+FINER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of :func:`attend` that has been checked, and what it is computed from.
+
+    ``values``, ``queries`` and ``keys`` are clean: what was not finite is 0, and in ``faults``.
+    """
+
+    queries: Prepared
+    keys: Prepared
+    values: Tensor
+    score: Score
+    normalizer: Normalizer
+    sight: "Sight"
+    faults: exact.Faults | None
+    dropout: float
+    plan: choose.Plan
+    dtype: torch.dtype
+    sources: Sequence[Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        score: Score,
+        mask: Mask | Tensor | None,
+        normalize: str | Normalizer,
+        dropout: float,
+        query_positions: Tensor | None,
+        key_positions: Tensor | None,
+        heads: int | None,
+        cache: KeyValueCache | None,
+    ) -> "Call":
+        """Check, place, clean, prepare, plan."""
+        heads, mask = heads or score.heads, as_mask(mask)
+        normalizer = named(normalize, heads)
+        check(queries, keys, values, score, dropout, heads)
+        m = keys.shape[-2] + (0 if cache is None else len(cache))
+        rows, columns = places(queries, keys, m, query_positions, key_positions)
+        kind = mask.kind if mask else None
+        if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
+            kind = "pairs"
+        sources = [queries, keys, values, *score.parameters(), *normalizer.parameters()]
+        ready_keys: Prepared | None = None
+        if cache is not None:
+            ready_keys = score.prepare_keys(keys, over_heads(columns, heads))
+            ready_keys, values, columns = cache.append(ready_keys, values, columns)
+        shape = shape_of_scores(queries, keys, m, heads)
+        sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
+        # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
+        if (
+            mask is not None
+            and cache is None
+            and not (on_cpu(queries) and is_finite(queries, keys, values))
+        ):
+            queries, keys, values, faults = shield(queries, keys, values, sight)
+        dtype = values.dtype
+        if ready_keys is not None:
+            ready_queries = score.prepare_queries(queries, sight.where[0])
+        else:
+            if score.translation_invariant:
+                queries, keys = centred(queries, keys, sight)
+            ready_queries, ready_keys = prepare(score, queries, keys, sight)
+            # By the numbers themselves only where all queries see the same keys: else a number
+            # that comes later would change bits of what came before.
+            alike = kind in (None, "keys")
+            if score.loses_digits(ready_queries, ready_keys if alike else None):
+                finer = FINER[queries.dtype]
+                ready_queries, ready_keys = prepare(score, queries.to(finer), keys.to(finer), sight)
+                values = values.to(finer)
+        plan = choose.plan(
+            inner_product=score.inner_product,
+            normalize=normalizer.name,
+            shape=sight.shape,
+            mask=kind,
+            dtype=first(ready_queries).dtype,
+            device=first(ready_queries).device.type,
+            dropout=dropout,
+            finite=faults is None,
+            numbers_per_pair=score.numbers_per_pair(ready_keys),
+            hidden=first(ready_keys).shape[-1],
+            additive=score.additive,
+            linear=score.linear,
+            searches=normalizer.searches,
+            asked=choose.asked(),
+        )
+        return cls(
+            ready_queries,
+            ready_keys,
+            values,
+            score,
+            normalizer,
+            sight,
+            faults,
+            dropout,
+            plan,
+            dtype,
+            sources,
+        )
+
+    def run(self) -> Attended:
+        """Compute it, by its plan."""
+        weigh, heads = self.weigh, self.sight.heads
+        if self.plan.kernel == "exact":
+            weights, dropout = weigh(), Dropout.drawn(self.dropout)
+            allowed = self.sight.allowed
+            output = exact.average(weights, self.values, heads, allowed, self.faults, dropout)
+            weigh = lambda: weights  # noqa: E731
+        elif self.plan.kernel == "tiled":
+            output = tiled(
+                self.queries,
+                spread_all(self.keys, heads),
+                spread(self.values, heads),
+                self.score,
+                self.normalizer,
+                self.sight,
+                Dropout.drawn(self.dropout),
+                self.faults,
+                self.plan.sizes,
+                self.plan.compiled,
+            )
+        else:
+            output = self.by_dot()
+        n, m = self.sight.shape[-2:]
+        return Attended(output.to(self.dtype), weigh, self.summarize, self.sources, n * m)
+
+    def summarize(self, top: int) -> Summary:
+        """The weights, summed up strip by strip."""
+        heads, sizes, compiled = self.sight.heads, self.plan.sizes, self.plan.compiled
+        keys, sight = spread_all(self.keys, heads), self.sight
+        return summarize(
+            self.queries,
+            keys,
+            self.score,
+            self.normalizer,
+            sight,
+            self.faults,
+            sizes,
+            compiled,
+            top,
+        )
+
+    def weigh(self) -> Tensor:
+        """The weights, whole, before dropout."""
+        sight = self.sight
+        return exact.weights(
+            self.queries,
+            self.keys,
+            sight.where,
+            self.score,
+            self.normalizer,
+            sight.heads,
+            sight.allowed,
+            self.faults,
+        )
+
+    def by_dot(self) -> Tensor:
+        """The output of an inner product with softmax."""
+        queries, keys, sight = self.queries, self.keys, self.sight
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        scale, heads = self.score.scale(queries.shape[-1]), sight.heads
+        if self.plan.kernel == "plain":
+            return dot.plain(queries, keys, self.values, scale, heads, sight.allowed)
+        causal = sight.kind == "causal"
+        allowed = None if causal else sight.allowed
+        return dot.fused(queries, keys, self.values, scale, heads, allowed, causal)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who may look at whom in one call."""
+
+    mask: Mask | None
+    kind: Kind | None
+    rows: Tensor
+    columns: Tensor
+    heads: int | None
+    shape: torch.Size
+
+    @property
+    def where(self) -> Where:
+        """Positions as scores get them, broadcastable over heads."""
+        return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        """The mask's answers, broadcastable to the scores; made when first needed."""
+        return None if self.mask is None else self.allows(WHOLE)
+
+    def allows(self, tile: Tile) -> Tensor:
+        """The mask's answers for a tile, broadcastable to its scores."""
+        assert self.mask is not None
+        mask = self.mask.over_heads() if self.heads else self.mask
+        allowed = mask.allows(self.rows, self.columns, tile)
+        pairs = zip(reversed(allowed.shape[:-2]), reversed(self.shape[:-2]), strict=False)
+        if allowed.ndim > len(self.shape) or any(x not in (1, size) for x, size in pairs):
+            raise RegardError(
+                f"the mask answers for {tuple(allowed.shape)}, which does not broadcast to the "
+                f"scores {tuple(self.shape)}; if those have heads, use mask.over_heads()"
+            )
+        return allowed
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """The keys that some query may see, (…, m), a share of the queries at a time."""
+        n, m = self.shape[-2:]
+        step, found = max(1, SEEN // max(m, 1)), None
+        for row in range(0, n, step):
+            part = self.allows(Tile(slice(row, row + step), slice(None))).any(-2)
+            found = part if found is None else found | part
+        return torch.zeros(m, dtype=torch.bool) if found is None else found
+
+
+def places(
+    queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Positions as given, or the last of m: of the keys at hand, and of the queries."""
+    n, new = queries.shape[-2], keys.shape[-2]
+    same = rows is None and n == new
+    if columns is None:
+        columns = torch.arange(m - new, m, device=queries.device)
+        rows = columns if same else rows
+    if rows is None:
+        rows = torch.arange(m - n, m, device=queries.device)
+    return rows, columns
+
+
+def shield(
+    queries: Tensor, keys: Tensor, values: Tensor, sight: Sight
+) -> tuple[Tensor, Tensor, Tensor, exact.Faults | None]:
+    """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
+    hidden = ~sight.seen
+    if sight.heads and hidden.ndim > 1:
+        hidden = hidden.all(-2, keepdim=True)
+    keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
+    if not on_cpu(queries) or is_finite(queries, keys, values):
+        return queries, keys, values, None
+    bad = [~x.isfinite() for x in (queries, keys, values)]
+    faults = exact.Faults(bad[0].any(-1), bad[1].any(-1), bad[2])
+    clean = [x.masked_fill(b, 0) for x, b in zip((queries, keys, values), bad, strict=True)]
+    return clean[0], clean[1], clean[2], faults
+
+
+def is_finite(*tensors: Tensor) -> bool:
+    """Whether nothing in them is NaN or infinite (a sum that overflows counts as not).
+
+    Parts of one projection are read as the whole that they are, which is 3 times faster.
+    """
+    whole = tensors[0]._base
+    if whole is not None and all(x._base is whole for x in tensors):
+        tensors = (whole,) if sum(x.numel() for x in tensors) == whole.numel() else tensors
+    return all(bool(x.detach().sum().isfinite()) for x in tensors)
+
+
+def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+    """Both sides less the first key that someone sees: far from 0, squares lose their digits.
+
+    One key and not a mean, so that what comes later cannot change a bit of what came before.
+    """
+    if keys.numel() == 0:
+        return queries, keys
+    rows, first = keys.detach(), 0
+    if sight.mask is not None:
+        rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
+        first = int(sight.seen.expand(rows.shape[:-1]).reshape(-1).int().argmax())
+    origin = rows.reshape(-1, keys.shape[-1])[first]
+    return queries - origin, keys - origin
+
+
+def prepare(score: Score, queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Prepared, Prepared]:
+    """Both sides, made ready once per row."""
+    rows, columns = sight.where
+    return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+
+
+def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
+    """`spread` over what a prepare method gave."""
+    if isinstance(prepared, Tensor):
+        return spread(prepared, heads)
+    return tuple(spread(x, heads) for x in prepared)
+
+
+def first(prepared: Prepared) -> Tensor:
+    """The first tensor of what a prepare method gave."""
+    return prepared if isinstance(prepared, Tensor) else prepared[0]
+
+
+def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
+    """A normaliser, by name ("top-k-4" says how many), as the user's ``FILE.py:Name``, or as it is.
+
+    >>> named("top-k-4").k
+    4
+    """
+    if isinstance(normalize, Normalizer):
+        return normalize
+    if is_part(normalize):
+        own: type[Normalizer] = load_part(normalize, Normalizer, "normalizer")
+        return own(heads)
+    base, _, number = normalize.rpartition("-")
+    if base == TopK.name and number.isdecimal():
+        return TopK(heads, k=int(number))
+    return look_up(NORMALIZERS, normalize, "normalizer")(heads)
+
+
+def check(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    score: Score,
+    dropout: float,
+    heads: int | None,
+) -> None:
+    """Refuse what cannot be attended to, in words."""
+    if not 0 <= dropout < 1:
+        raise RegardError(f"dropout is a share of the weights from 0 up to 1, not {dropout}")
+    if keys.shape[-2] != values.shape[-2]:
+        raise RegardError(f"{keys.shape[-2]} keys came with {values.shape[-2]} values")
+    score.check(queries.shape[-1], keys.shape[-1])
+    if heads is None:
+        return
+    if min(queries.ndim, keys.ndim, values.ndim) < 3 or queries.shape[-3] != heads:
+        raise RegardError(
+            f"a score for {heads} heads takes (*batch, {heads}, n, width), "
+            f"not queries of shape {tuple(queries.shape)}"
+        )
+    groups = keys.shape[-3]
+    if heads % groups or values.shape[-3] != groups:
+        raise RegardError(
+            f"{heads} heads of queries cannot share {groups} heads of keys and "
+            f"{values.shape[-3]} of values"
+        )
+
+
+def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) -> torch.Size:
+    """(\\*batch, n, m), with all of the queries' heads."""
+    batch = keys.shape[:-2]
+    if heads is not None:
+        batch = torch.Size([*batch[:-1], heads])
+    try:
+        if queries.shape[:-2] != batch:  # broadcast_shapes takes 40 microseconds
+            batch = torch.broadcast_shapes(queries.shape[:-2], batch)
+    except RuntimeError:
+        raise RegardError(
+            f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} have batch axes that do "
+            "not broadcast"
+        ) from None
+    return torch.Size([*batch, queries.shape[-2], m])
+
+
+def over_heads(positions: Tensor, heads: int | None) -> Tensor:
+    """Positions (\\*batch, n) as (\\*batch, 1, n) where scores have heads."""
+    return positions.unsqueeze(-2) if heads and positions.ndim > 1 else positions
+
+
+def on_cpu(x: Tensor) -> bool:
+    """Looking at a value costs no waiting."""
+    return x.device.type == "cpu"

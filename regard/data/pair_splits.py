@@ -1,0 +1,95 @@
+"""Pairs of texts in three splits, no source text on two sides."""
+
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from regard.data.pairs import Pair, PairCorpus
+from regard.data.sources import leaves, likeness
+from regard.errors import RegardError
+
+Side = Literal["train", "validation", "test"]
+Parts = dict[Side, Sequence[Pair]]
+LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
+
+
+def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side:
+    """The split of all pairs with this source text (or what else they are split by).
+
+    >>> [side_of(text, test=0.3, validation=0.3) for text in ("a dog", "A  Dog", "a cat")]
+    ['train', 'train', 'validation']
+    """
+    key = key_of(unit)
+    if leaves(key, test, f"test {seed}"):
+        return "test"
+    return "validation" if leaves(key, validation, f"validation {seed}") else "train"
+
+
+def key_of(text: str) -> str:
+    """What texts that differ in case, spaces or composition of signs alone have in common."""
+    return likeness(text if text.isascii() else unicodedata.normalize("NFC", text))
+
+
+def in_three(
+    name: str,
+    parts: Parts,
+    notes: list[str],
+    shares: tuple[float, float],
+    seed: int,
+    *,
+    by_target: bool,
+) -> Parts:
+    """Split off what is missing, then drop from each split what a later one has as a source."""
+    test = 0.0 if "test" in parts else shares[0]
+    validation = 0.0 if "validation" in parts else shares[1]
+    split: dict[Side, list[Pair]] = {"train": [], "validation": [], "test": []}
+    for pair in parts["train"]:
+        unit = pair.target if by_target else pair.source
+        split[side_of(unit, test=test, validation=validation, seed=seed)].append(pair)
+    for side in ("validation", "test"):
+        if side in parts:
+            split[side] = list(parts[side])
+        elif split[side]:
+            what = "target" if by_target else "source"
+            notes.append(f"{len(split[side]):,} pairs split off as {side}, by a hash of the {what}")
+    later: set[str] = set()
+    for side in LAST_FIRST:
+        kept = [pair for pair in split[side] if key_of(pair.source) not in later]
+        if len(kept) < len(split[side]):
+            notes.append(dropped(len(split[side]) - len(kept), side))
+        split[side] = kept
+        later.update(key_of(pair.source) for pair in kept)
+    for side, pairs in split.items():
+        if not pairs:
+            raise RegardError(
+                f"{name}: no pairs for {side}; {len(parts['train']):,} are too few to split, or "
+                "all of them stand in a later split; give more, or a test file by test=FILE"
+            )
+    return dict(split)
+
+
+def dropped(count: int, side: Side) -> str:
+    """The note about pairs that a later split has too."""
+    later = "validation or test" if side == "train" else "test"
+    pairs = f"{count:,} pair" + ("s" if count != 1 else "")
+    return f"{pairs} of {side} dropped, with a source that stands in {later}"
+
+
+def corpus_of(name: str, parts: Parts, notes: list[str], names: tuple[str, str]) -> PairCorpus:
+    """The splits as a corpus, with a digest of all that stands in them."""
+    digest = hashlib.sha256()
+    for side in ("train", "validation", "test"):
+        digest.update(f"{len(parts[side])}\n".encode())
+        for pair in parts[side]:
+            source, target = pair.source.encode(), pair.target.encode()
+            digest.update(b"%d %d\n%b%b" % (len(source), len(target), source, target))
+    return PairCorpus(
+        name,
+        parts["train"],
+        parts["validation"],
+        parts["test"],
+        digest.hexdigest(),
+        tuple(notes),
+        names,
+    )
