@@ -237,10 +237,10 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
 
 def test_evaluation_is_of_the_test_split(whole: Path) -> None:
     judged = runs.load(whole).evaluate()
-    assert judged.n == 120
+    assert judged.n == 1_000
     assert judged.value == judged.correct.mean()
     assert judged.low < judged.value < judged.high
-    assert judged.confusion.sum() == 120
+    assert judged.confusion.sum() == 1_000
     assert np.trace(judged.confusion) == judged.correct.sum()
     rows = [json.loads(line) for line in (whole / "predictions.jsonl").read_text().splitlines()]
     assert rows[3]["label"] == judged.examples[3].label
@@ -316,7 +316,7 @@ def test_every_network_makes_the_round(model: str, tmp_path: Path) -> None:
     run = runs.start(tmp_path / "run", "sentiment", model, [*BRIEF, "steps=2"])
     finish(run)
     loaded = runs.load(tmp_path / "run")
-    assert loaded.evaluate().n == 120
+    assert loaded.evaluate().n == 1_000
     assert loaded.predict("a film").probabilities.keys() == {"negative", "positive"}
     for layer in loaded.attention("a good film"):
         assert layer.weights.shape[-1] == len(layer.tokens)
@@ -331,7 +331,7 @@ def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
     assert told.validation == told.best
     loaded = runs.load(tmp_path / "run")
     judged = loaded.evaluate()
-    assert judged.n == 300
+    assert judged.n == 1_000
     assert judged.value > 0.55  # words alone tell a little
     again = loaded.probabilities([example.text for example in judged.examples])
     np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
@@ -371,7 +371,7 @@ def test_forecast_writes_nothing(
     told = runs.forecast("sentiment", model, ["examples=200", f"{unit}=4"])
     assert list(tmp_path.iterdir()) == []
     assert told.train + told.validation == 200
-    assert told.test == 200
+    assert told.test == 1_000
     assert told.parameters > 100
     assert told.seconds > 0
     assert told.memory_mb > 50

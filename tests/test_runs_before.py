@@ -45,6 +45,11 @@ def test_what_judges_the_task_is_not_read_before(tmp_path):
     assert without("data=few.csv", "text=says", "test=held.csv") == ("held.csv", "says")
     assert without("data=imdb") == ("imdb", "")
     assert without(texts="reviews") == ("", ""), "by name its own test is left out already"
+    own = str(tmp_path / "x" / ".." / "few.csv")
+    given = [f"data={tmp_path / 'few.csv'}", "test=held.csv"]
+    assert without(*given, texts=own) == ("held.csv", "")
+    with pytest.raises(RegardError, match="the test is split off from it: give the test as a file"):
+        without(given[0], texts=own)
 
 
 def test_what_cannot_be_pretrained_is_refused(tmp_path):

@@ -96,7 +96,9 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
 
 def test_a_model_without_any_of_the_weights_is_refused(pretrained):
     with pytest.raises(RegardError, match="no weight of that run has a place in this model"):
-        begin_from(torch.nn.Linear(3, 2), pretrained.folder.path)
+        begin_from(torch.nn.Linear(3, 2), pretrained.folder.path, "gpt")
+    with pytest.raises(RegardError, match="pretrained is a gpt; a bert begins from a bert"):
+        begin_from(pretrained.network, pretrained.folder.path, "bert")
 
 
 REVIEWS = ["data=reviews", "examples=300", "tokenizer=words"]
@@ -122,6 +124,24 @@ def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     looked = run.attention("A charming film")
     assert "charming" in looked[0].tokens
     assert looked[0].weights.shape[-1] == len(looked[0].tokens)
+
+
+def test_what_labels_is_taken_for_the_same_labels_alone(tmp_path):
+    def few(name, *labels):
+        rows = [
+            f"film {i} is {labels[i % len(labels)]},{labels[i % len(labels)]}" for i in range(60)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]))
+        return [f"data={tmp_path / name}.csv", *SMALL, "steps=2", "batch_tokens=200"]
+
+    first = few("first", "good", "bad")
+    finish(runs.open_or_start(tmp_path / "a", "sentiment", "gpt", first))
+    for name, labels, new in (("b", ("good", "bad"), set()), ("c", ("sad", "mad"), {"to_labels"}),
+                              ("d", ("x", "y", "z"), {"to_labels"})):  # fmt: skip
+        given = [*few(name, *labels), f"init={tmp_path / 'a'}"]
+        run = finish(runs.open_or_start(tmp_path / name, "sentiment", "gpt", given))
+        begun = run.folder.environment()["init"]["new"]
+        assert {entry.partition(".")[0] for entry in begun} == new
 
 
 def test_answers_and_what_they_are_worth(tmp_path):

@@ -139,10 +139,13 @@ def read_texts(
 
 
 def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
-    """The likenesses of texts that a model is to be judged by: of a file all, by name the test."""
-    if data in ("reviews", "imdb"):
+    """The likenesses of texts that a model is to be judged by: of a file of rows all; by name, of
+    a folder or of an archive the test.
+    """
+    path = Path(data).expanduser()
+    if data in ("reviews", "imdb") or path.is_dir() or data.endswith((".tar.gz", ".tgz")):
         return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
-    return {likeness(text) for text in text_rows(Path(data).expanduser(), column)}
+    return {likeness(text) for text in text_rows(path, column)}
 
 
 def passages(path: Path) -> list[str]:
@@ -154,6 +157,8 @@ def passages(path: Path) -> list[str]:
             if says := lines.complaint():
                 raise RegardError(f"{lines.here}: {says}")
             rows.append(line.rstrip("\r\n"))
+    while rows and not rows[-1].strip():  # an end of line too many is no empty line between
+        rows.pop()
     if all(row.strip() for row in rows):
         return rows
     groups = groupby(rows, key=lambda row: bool(row.strip()))

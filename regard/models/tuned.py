@@ -48,6 +48,15 @@ class Tuned(nn.Module):
         """One vector of each text."""
         raise NotImplementedError
 
+    def last(self, tokens: Tensor, lengths: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """The last ``most`` tokens of each text, where symbols leave no room for more."""
+        if tokens.shape[1] > most:
+            places = (
+                torch.arange(most, device=tokens.device) + (lengths - most).clamp(min=0)[:, None]
+            )
+            tokens = tokens.gather(1, places)
+        return tokens, lengths.clamp(max=most)
+
     def framed(self, tokens: Sequence[str]) -> list[str]:
         """What the model reads of these tokens, symbols named."""
         return list(tokens)
@@ -62,8 +71,7 @@ class TunedGPT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The state of [CLS]."""
-        most = self.length - 1
-        tokens, lengths = tokens[:, :most], lengths.clamp(max=most)
+        tokens, lengths = self.last(tokens, lengths, self.length - 1)
         rows = torch.arange(len(tokens), device=tokens.device)
         read = tokens.new_zeros(len(tokens), tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
@@ -71,7 +79,7 @@ class TunedGPT(Tuned):
         return cast(Tensor, self.body(read))[rows, lengths]
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        return [*tokens[: self.length - 1], "[CLS]"]
+        return [*cut(tokens, self.length - 1), "[CLS]"]
 
 
 class TunedBERT(Tuned):
@@ -87,8 +95,7 @@ class TunedBERT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the text's words and symbols."""
-        most = self.length - 2
-        tokens, lengths = tokens[:, :most], lengths.clamp(max=most)
+        tokens, lengths = self.last(tokens, lengths, self.length - 2)
         rows = torch.arange(len(tokens), device=tokens.device)
         read = tokens.new_zeros(len(tokens), tokens.shape[1] + 2)
         read[:, 0] = self.marks.classify
@@ -101,7 +108,7 @@ class TunedBERT(Tuned):
         return mean
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        return ["[CLS]", *tokens[: self.length - 2], "[SEP]"]
+        return ["[CLS]", *cut(tokens, self.length - 2), "[SEP]"]
 
 
 class TunedT5(Tuned):
@@ -113,10 +120,15 @@ class TunedT5(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the words of each text; zeros of a text without words."""
-        tokens, lengths = tokens[:, : self.length], lengths.clamp(max=self.length)
+        tokens, lengths = self.last(tokens, lengths, self.length)
         states = self.body.encode(tokens, lengths)
         real = inside(lengths, tokens.shape[1])[..., None]
         return (states * real).sum(1) / lengths.clamp(min=1)[:, None]
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        return list(tokens[: self.length])
+        return cut(tokens, self.length)
+
+
+def cut(tokens: Sequence[str], most: int) -> list[str]:
+    """What `Tuned.last` leaves of a text."""
+    return list(tokens[max(len(tokens) - most, 0) :])

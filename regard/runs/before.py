@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard.data.texts import NAMES
 from regard.errors import RegardError
 from regard.runs.config import CUTTING, Config
 from regard.runs.opening import open_or_start
@@ -47,7 +48,7 @@ def pretraining_for(
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
-    judging = judged_by(wanted.data) if texts != wanted.data.model_dump()["data"] else {}
+    judging = judged_by(wanted.data, texts)
     network = {k: v for k, v in wanted.network.model_dump().items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
@@ -58,7 +59,18 @@ def pretraining_for(
     return open_or_start(Path(folder), way, model, [*given, *own, *budget])
 
 
-def judged_by(data: Settings) -> dict[str, str]:
-    """The settings that leave the test of a labelled task out of what is read before."""
+def judged_by(data: Settings, texts: str) -> dict[str, str]:
+    """The settings that leave the test of a labelled task out of the `texts` that are read before.
+
+    Errors: `texts` are the file that the test is split off from.
+    """
     held = data.model_dump()
-    return {"without": held["test"] or held["data"], "without_text": held["text"]}
+    same = Path(texts).expanduser().resolve() == Path(held["data"]).expanduser().resolve()
+    if held["test"] or not same:
+        return {"without": held["test"] or held["data"], "without_text": held["text"]}
+    if texts in NAMES:  # they leave their own test out
+        return {}
+    raise RegardError(
+        f"--pretrain-on {texts} is the task's own data, and the test is split off from it: give "
+        "the test as a file by test=FILE, or other texts"
+    )

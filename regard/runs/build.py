@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 BODY = "body."  # what a network calls the one that it wraps
+HEAD = "to_labels."  # and what puts labels on what that makes of a text
 
 
 def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
@@ -41,24 +42,28 @@ def complete(folder: Path) -> Folder:
     return found
 
 
-def begin_from(network: nn.Module, folder: Path) -> dict[str, Any]:
+def begin_from(
+    network: nn.Module, folder: Path, model: str, labels: Sequence[str] = ()
+) -> dict[str, Any]:
     """Put the weights of another run into a network where the names agree; what was done, in facts.
 
-    A network that wraps another (``body``, as those that put labels on texts) takes the other's.
-    Errors: no complete run; nothing that agrees; a weight of another shape, with both shapes.
+    A network that wraps another (``body``, as those that put labels on texts) takes the other's;
+    what puts labels on texts is taken for the same ``labels`` alone. Errors: no complete run; one
+    of another ``model``; nothing that agrees; a weight of another shape, with both shapes.
     """
     donor = complete(folder)
+    if (kind := Config.read(folder).model) != model:
+        raise RegardError(f"init={folder} is a {kind}; a {model} begins from a {model}")
     tensors = donor.read_weights()
+    if list(labels) != donor.environment().get("data", {}).get("labels", []):
+        tensors = {n: x for n, x in tensors.items() if not n.startswith(HEAD)}
     here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
     # In the network's own order: which weight a refusal names does not depend on the file's.
     prefixed = {prefix + name: name for name in tensors}
     taken = {prefixed[name]: name for name in here if name in prefixed}
     if not taken:
-        raise RegardError(
-            f"init={folder}: no weight of that run has a place in this model; begin a gpt from a "
-            "gpt, a bert from a bert, a t5 from a t5"
-        )
+        raise RegardError(f"init={folder}: no weight of that run has a place in this model")
     for there, name in taken.items():
         if tensors[there].shape != here[name].shape:
             raise RegardError(

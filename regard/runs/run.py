@@ -162,7 +162,9 @@ class Run(ABC):
         config, folder = self.config, self.folder
         vectors = pretrained(config, task.tokenizer.vocabulary)
         model = build_network(config, **task.sizes, vectors=vectors)
-        begun = begin_from(model, Path(config.training.init)) if config.training.init else {}
+        begun = {}
+        if init := config.training.init:
+            begun = begin_from(model, Path(init), config.model, getattr(task, "labels", ()))
         environment = self._begin(
             task,
             {

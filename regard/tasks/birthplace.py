@@ -46,6 +46,10 @@ class BirthplacePretraining(NextToken):
         """Tokens that are read of each example: what is kept, and the symbols but the last."""
         return self.drawn(split, seed, epoch).kept + (2 if self.settings.closed else 1)
 
+    def most_tokens(self, split: Split) -> int:
+        whole = int(self.split(split).lengths.max(initial=1))
+        return min(whole, self.settings.length * 7 // 8) + (2 if self.settings.closed else 1)
+
     def batch(self, split: Split, indexes: Rows) -> NextTokens:
         """Corrupted documents, and the same one token later."""
         texts = [self.corrupted(split, *row) for row in indexes.tolist()]

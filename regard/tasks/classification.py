@@ -133,7 +133,7 @@ class Classification(Task[Batch]):
     @cached_property
     def test(self) -> Encoded:
         """What is judged once, at the end."""
-        return self._encoded(self._capped(self.corpus.test))
+        return self._encoded(self.corpus.test)
 
     def split(self, name: str) -> Encoded:
         """train, validation or test."""

@@ -42,14 +42,14 @@ def draw_spans(
 ) -> Spans:
     """Assignment 5's lengths and spans, from four numbers in [0, 1) for each document.
 
-    1. A document is cut to a length drawn evenly from 4 … ⌊7/8 block⌋, or to its own length if
-       that is less.
+    1. A document is cut to a length drawn evenly from 4 … ⌊7/8 block⌋; one that is no longer than
+       that stays whole.
     2. A span of it is hidden: its length is drawn evenly around a quarter of what is kept, which
        is its mean exactly; its place evenly from all that it fits into.
     """
-    most = np.minimum(lengths, block * 7 // 8)
-    least = np.minimum(LEAST, most)
-    kept = least + (drawn[:, 0] * (most - least + 1)).astype(np.int64)
+    most = block * 7 // 8
+    least = min(LEAST, most)
+    kept = np.minimum(lengths, least + (drawn[:, 0] * (most - least + 1)).astype(np.int64))
     # Even numbers low … high have the mean (low + high) / 2; it is to be kept / 4, so high is
     # kept / 2 − low, and where that is no whole number the next one below or above, by chance.
     low = np.where(kept > LEAST, 1, 0)

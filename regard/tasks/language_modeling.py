@@ -115,10 +115,13 @@ class LanguageModeling(NextToken):
         return self._streams[split]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """All alike, but for a stream that is shorter than one piece."""
+        """All alike; of what is judged the last may be shorter, so that nothing is left out."""
         first, length = self._cut(split, seed, epoch)
-        count = max((len(self.stream(split)) - 1 - first) // length, 1)
-        return np.full(count, length, dtype=np.int64)
+        free = len(self.stream(split)) - 1 - first
+        count = max(free // length, 1)
+        found = np.full(count, length, dtype=np.int64)
+        rest = free - count * length
+        return found if split == "train" or rest <= 0 else np.append(found, rest)
 
     def batch(self, split: Split, indexes: Rows) -> NextTokens:
         """Pieces of the stream, and the same one token later."""
@@ -127,9 +130,8 @@ class LanguageModeling(NextToken):
             first, length = self._cut(split, seed, epoch)
             start = first + index * length
             rows.append(stream[start : start + length + 1])
-        table = torch.from_numpy(np.stack(rows).astype(np.int64))
-        lengths = torch.full((len(rows),), table.shape[1] - 1)
-        return NextTokens(table[:, :-1], table[:, 1:], lengths)
+        tokens, lengths = pad([row[:-1] for row in rows])
+        return NextTokens(tokens, pad([row[1:] for row in rows])[0], lengths)
 
     def piece(self, split: Split, index: int) -> str:
         """The text of a piece of the stream."""

@@ -101,7 +101,10 @@ class MaskedModeling(Pretraining[MaskedBatch]):
             if elsewhere:
                 other = int(random.integers(len(documents) - 1))
                 other += other >= document
-                second = documents[other][: len(second)].astype(np.int64)
+                there, size = documents[other], len(second)
+                # From anywhere in it: what begins as documents do would give it away.
+                start = int(random.integers(max(len(there) - size, 0) + 1))
+                second = there[start : start + size].astype(np.int64)
             row = np.array([mark.classify, *first, mark.separator, *second, mark.separator])
             types = (np.arange(len(row)) > len(first) + 1).astype(np.int64)
         read, asked = masked(

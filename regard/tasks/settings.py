@@ -14,7 +14,8 @@ class ClassificationSettings(Settings):
     ``text`` and ``label``: column names where they are not found; ``group``: a column whose equal
     values must stay on one side of every split (a customer, an author); ``truncate``: a text longer
     than ``length`` tokens keeps its "head", its "tail" or both "ends"; ``validation``: the
-    fraction of train held out by hash of the group or text; ``examples``: at most so many (0: all).
+    fraction of train held out by hash of the group or text; ``examples``: learn from so many
+    (0: all), validation among them; the test is always whole.
     """
 
     data: str = "reviews"

@@ -27,6 +27,10 @@ class Task(ABC, Generic[B]):
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
         """Tokens of each example of a split, as this epoch has them."""
 
+    def most_tokens(self, split: Split) -> int:
+        """Tokens of the longest example of a split, in any epoch."""
+        return int(self.lengths(split, 0, 0).max(initial=1))
+
     def batches(
         self,
         split: Split,

@@ -312,8 +312,7 @@ def fitting_batch(task: Task[Any]) -> int:
     plan = task.batches("train", tokens=MOST_TOKENS, seed=0, epoch=0, shuffle=False)
     if len(plan) >= LEAST_STEPS or not len(plan):
         return MOST_TOKENS
-    longest = max(int(task.batch("train", indexes).lengths.max()) for indexes in plan)
-    return max(MOST_TOKENS * len(plan) // LEAST_STEPS, longest)
+    return max(MOST_TOKENS * len(plan) // LEAST_STEPS, task.most_tokens("train"))
 
 
 @contextmanager

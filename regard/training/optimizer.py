@@ -12,6 +12,7 @@ from regard.errors import RegardError
 from regard.layers.embedding import WordEmbedding
 
 TABLES = (nn.Embedding, WordEmbedding)  # their rows do not decay, seen or not
+ROWS = ("table", "distance_keys")  # a vector or a score for each position: tables too
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 
@@ -19,14 +20,17 @@ EPSILON = 1e-8
 class AdamW:
     """Adam with decoupled weight decay. Loshchilov & Hutter 2019.
 
-    Matrices decay; embeddings, norms, biases and other vectors do not.
+    Matrices decay; embeddings of words and positions, norms, biases, other vectors, and numbers
+    one a head do not.
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
         tables = {id(module.weight) for module in model.modules() if isinstance(module, TABLES)}
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.decays = {
-            name: weight_decay if parameter.ndim >= 2 and id(parameter) not in tables else 0.0
+            name: weight_decay
+            if is_matrix(name, parameter) and id(parameter) not in tables
+            else 0.0
             for name, parameter in self.parameters.items()
         }
         self.means = {n: torch.zeros_like(p) for n, p in self.parameters.items()}
@@ -86,3 +90,14 @@ class AdamW:
 
     def _kinds(self) -> dict[str, dict[str, Tensor]]:
         return {"mean": self.means, "square": self.squares, "step": self.steps}
+
+
+def is_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether a parameter multiplies vectors, by its shape and by what it is called.
+
+    >>> is_matrix("widen.weight", torch.zeros(8, 4)), is_matrix("score.bias", torch.zeros(2, 32))
+    (True, False)
+    """
+    last = name.rpartition(".")[2]
+    vector = last.endswith("bias") or last in ROWS
+    return parameter.ndim >= 2 and parameter.shape[-2:].numel() > 1 and not vector

@@ -7,11 +7,11 @@ from .conftest import Command
 def test_figures_of_the_test_split(regard: Command, trained: Path) -> None:
     said = regard("evaluate", trained)
     assert said.status == 0
-    for word in ("120 texts", "accuracy", "95 % interval", "log loss", "calibration", "in truth"):
+    for word in ("1,000 texts", "accuracy", "95 % interval", "log loss", "calibration", "in truth"):
         assert word in said.out
     found = json.loads(regard("evaluate", trained, "--json").out)
-    assert found["n"] == 120
-    assert sum(map(sum, found["confusion"])) == 120
+    assert found["n"] == 1_000
+    assert sum(map(sum, found["confusion"])) == 1_000
     assert f"{found['value']:.2%}" in said.out
     assert f"{found['log_loss']:.4f}" in said.out
 

@@ -31,7 +31,7 @@ def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> 
     assert said.out.count("\n") == 1
     assert found["run"] == str(trained)
     assert found["was_complete"] is True
-    assert found["n"] == 120
+    assert found["n"] == 1_000
     assert found["low"] <= found["value"] <= found["high"]
     assert found["steps"] > 1
 
@@ -103,7 +103,7 @@ def test_dry_run_forecasts_and_writes_nothing(
     assert "tokens/s" in said.out
     assert "MB of memory" in said.out
     found = json.loads(regard("train", "sentiment", "--dry-run", "--json", *TINY).out)
-    assert found["test"] == 120
+    assert found["test"] == 1_000
     assert found["seconds"] > 0
     assert found["memory_mb"] > 50
 

@@ -23,6 +23,7 @@ def test_a_text_file_is_cut_at_empty_lines_or_else_at_every_line(tmp_path):
         "three",
     ]
     assert passages(Path(write(tmp_path / "b.txt.gz", "one\r\ntwo\n"))) == ["one", "two"]
+    assert passages(Path(write(tmp_path / "c.txt", "one\ntwo\n\n \n"))) == ["one", "two"]
 
 
 def test_one_column_of_a_table_or_of_json_lines(tmp_path):
@@ -121,6 +122,17 @@ def test_the_test_of_data_by_name_is_left_out(tmp_path):
     texts = write(tmp_path / "a.txt", "In test\ngood\nnew\n")
     corpus = load_texts(texts, data_dir=tmp_path, validation=0, without="imdb")
     assert corpus.train == ["good", "new"]
+
+
+def test_the_test_of_a_folder_of_reviews_is_left_out(tmp_path):
+    for split, names in (("train", "ab"), ("test", "cd")):
+        for label, name in zip(("pos", "neg"), names, strict=True):
+            folder = tmp_path / "aclImdb" / split / label
+            folder.mkdir(parents=True)
+            write(folder / "0_9.txt", f"film {name}")
+    texts = write(tmp_path / "a.txt", "film a\nfilm c\nFILM  d\n")
+    corpus = load_texts(texts, validation=0, without=str(tmp_path / "aclImdb"))
+    assert corpus.train == ["film a"]
 
 
 def test_pydoc_is_english_prose_without_copies():

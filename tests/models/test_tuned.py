@@ -33,7 +33,13 @@ def test_a_long_text_is_cut_and_an_empty_one_is_answered(name):
     long = torch.randint(2, 9, (1, 30))
     found = network(long, torch.tensor([30]))
     room = len(network.framed(["a"] * 30)) - len(network.framed([]))
-    assert torch.allclose(network(long[:, :room], torch.tensor([room])), found, atol=1e-5)
+    assert torch.allclose(network(long[:, -room:], torch.tensor([room])), found, atol=1e-5)
+    assert network.framed([*"abc" * 10, "end"])[-3:].count("end") == 1
+    beside = torch.cat([long, torch.zeros_like(long)])
+    beside[1, :5] = long[0, :5]
+    both = network(beside, torch.tensor([30, 5]))
+    assert torch.allclose(both[:1], found, atol=1e-5), "each text by its own end"
+    assert torch.allclose(both[1:], network(long[:, :5], torch.tensor([5])), atol=1e-5)
     assert network(torch.zeros(1, 1, dtype=torch.long), torch.tensor([0])).isfinite().all()
 
 

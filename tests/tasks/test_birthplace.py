@@ -33,6 +33,13 @@ def decoder(task, **changes):
     return entry.build(entry.configure({**sizes, **changes}), **task.sizes)
 
 
+def test_the_longest_example_of_any_epoch_is_known():
+    task = pretraining(length=40)
+    longest = [int(task.lengths("train", 0, epoch).max()) for epoch in range(40)]
+    assert max(longest) == task.most_tokens("train") == 37
+    assert min(longest) <= 37
+
+
 ROWS = [  # as assignment 5 prints them
     ("Where was Khatchig Mouradian born?", "Lebanon", 33),
     ("Where was Jacob Henry Studer born?", "Columbus", 33),

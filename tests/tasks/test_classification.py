@@ -150,7 +150,9 @@ def test_a_label_the_model_never_learned_is_named(task: Classification, tmp_path
 def test_fewer_examples(tmp_path: Path, task: Classification) -> None:
     few = make(tmp_path, examples=50)
     assert len(few.train) + len(few.validation) == 50
-    assert len(few.test) == 20
+    fewest = make(tmp_path, examples=15)
+    assert len(fewest.train) + len(fewest.validation) == 15
+    assert len(fewest.test) == len(task.test) == 20, "the test is whole"
     assert {e.text for e in few.train.examples} <= {e.text for e in task.corpus.train}
     assert set(few.train.labels.tolist()) == {0, 1, 2}
 

@@ -54,6 +54,8 @@ def test_short_documents_are_not_cut_below_their_length():
         assert (kept <= lengths).all()
         assert (kept >= np.minimum(lengths, 4)).all()
         assert ((start >= 0) & (start <= stop) & (stop <= kept)).all()
+    often = np.mean([drawn(np.array([40]), epoch=epoch).kept[0] == 40 for epoch in range(600)])
+    assert often == pytest.approx((112 - 40 + 1) / 109, abs=0.06), "whole where no cut is shorter"
 
 
 #: The examples that assignment 5 prints: what is kept of a document, what of it is hidden, the row.

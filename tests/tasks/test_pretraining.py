@@ -140,6 +140,17 @@ def test_pieces_move_from_epoch_to_epoch_in_training_alone():
     assert len(starts("validation")) == 1
 
 
+def test_of_what_is_judged_no_token_is_left_out():
+    task = language(length=19)
+    assert task.lengths("validation", 0, 0).sum() == len(task.stream("validation")) - 1
+    sizes = {int(n) for rows in task.batches("validation", tokens=99, seed=0, epoch=0)
+             for n in task.batch("validation", rows).lengths}  # fmt: skip
+    assert 0 < min(sizes) < max(sizes) == 19
+    torch.manual_seed(0)
+    found = list(task.judged(network("language-modeling", task), "validation"))
+    assert sum(len(piece.nats) for piece in found) == len(task.stream("validation")) - 1
+
+
 def test_a_stream_shorter_than_a_piece(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("abc\n")
@@ -191,6 +202,20 @@ def test_two_pieces_are_framed_and_typed():
         assert same == (not found.elsewhere)
         followed += same
     assert 18 < followed < 42, "about half"
+
+
+def test_how_a_piece_begins_does_not_tell_whether_it_follows():
+    task = masking(length=16)
+    documents = task.split("train").ids
+    begins = {tuple(ids[:2].tolist()) for ids in documents}
+    elsewhere = []
+    for index in range(len(task.lengths("train", 0, 0))):
+        found = task.example("train", 0, 0, index)
+        if found.elsewhere:
+            start = int(found.types.argmax())
+            elsewhere.append(tuple(found.wanted[start : start + 2].tolist()) in begins)
+    assert len(elsewhere) > 100
+    assert np.mean(elsewhere) < 0.5
 
 
 def test_the_loss_of_two_pieces_adds_what_follows():

@@ -6,6 +6,8 @@ import torch
 
 from regard.errors import RegardError
 from regard.layers.embedding import WordEmbedding
+from regard.models.gpt import GPT
+from regard.models.settings import GPTSettings
 from regard.training.optimizer import AdamW
 
 from .toys import Bag
@@ -45,6 +47,26 @@ def test_only_matrices_decay() -> None:
     )
     decayed = {name for name, decay in AdamW(model, 0.1).decays.items() if decay}
     assert decayed == {"3.weight"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "decayed"),
+    [
+        ({"position": "learned"}, set()),
+        ({"position": "t5-bias"}, set()),
+        ({"position": "relative-keys"}, set()),
+        ({"position": "rotary", "score": "cosine-temperature"}, set()),
+        ({"position": "rotary", "normalize": "entmax"}, set()),
+        ({"position": "learned", "score": "synthesizer"}, {"query_weight", "weight"}),
+    ],
+)
+def test_of_attention_its_matrices_alone_decay(settings: dict[str, str], decayed: set[str]) -> None:
+    model = GPT(GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6, **settings), 11)
+    decays = AdamW(model, 0.1).decays
+    linear = {f"{n}.weight" for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    found = {name for name, decay in decays.items() if decay}
+    assert linear & found
+    assert {name.rpartition(".")[2] for name in found - linear} == decayed
 
 
 def test_state_round_trip() -> None:
