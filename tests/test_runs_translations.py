@@ -11,6 +11,8 @@ from regard.data.pairs import Pair
 from regard.runs.translations import Text, Translations
 from regard.runs.writing import align
 from regard.tasks.sequence_metrics import Aligned, bleu, judge
+from regard.tasks.sequences import Sequences
+from regard.tasks.settings import SequencesSettings
 
 GO = [
     Pair("Go.", "Va !", "a:1"),
@@ -69,6 +71,17 @@ def test_chinese_is_judged_by_characters() -> None:
                                language="zh").value / 100  # fmt: skip
     named = Translations.judge("BLEU", GO, SAID, language="fr")
     assert "tok:13a" in named.signature
+
+
+def test_chinese_is_validated_as_it_is_judged(tmp_path) -> None:
+    rows = [f"We go {i}.\t我们第{i}次去北京看书。" for i in range(300)]
+    (tmp_path / "a.tsv").write_text("\n".join(rows))
+    task = Sequences(SequencesSettings(data=str(tmp_path / "a.tsv"), metric="bleu"))
+    wanted = [pair.target for pair in task.corpus.test]
+    said = [text.replace("北京", "上海") for text in wanted]
+    judged = Translations.judge("BLEU", task.corpus.test, [Text(x, -1.0, True) for x in said])
+    assert task._measure(said, wanted) == pytest.approx(judged.bleu)
+    assert judged.bleu > 0.2
 
 
 FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged=3",

@@ -66,11 +66,11 @@ def predict(
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
-    given = {"best": best, "beam": beam, "penalty": penalty, "longest": longest}
+    given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
     given |= {"temperature": temperature, "top_k": top_k, "seed": seed}
-    given |= {"top_p": top_p if top_p != 1 else None}
     asked = {key: value for key, value in given.items() if value}
     asked |= {"penalty": penalty} if penalty is not None else {}
+    asked |= {"top_p": top_p} if top_p != 1 else {}
     loaded = runs.load(run)
     answer = _how(loaded, asked, score)
     name = str(file) if file else "text" if texts else "stdin"
@@ -121,7 +121,7 @@ def _written(
     from dataclasses import replace
 
     _warn(run, texts, name, done)
-    found = run.best(texts, 1, replace(run.search, **asked))
+    found = run.best(texts, 1, replace(run.search, behind=done, **asked))
     for number, (text, several) in enumerate(zip(texts, found, strict=True), done + 1):
         if not asked.get("best"):
             yield [several[0].line()], {"text": text, **several[0].json()}
@@ -132,16 +132,20 @@ def _written(
 
 def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
     """How likely each target is. Errors: a line that is no pair, as file:line."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
+    wrong = ""
     for number, text in enumerate(texts, done + 1):
         source, tab, target = text.partition("\t")
         if not tab or not source.strip():
             missing = "no source" if tab else "no tab"
-            raise RegardError(f"{name}:{number}: has {missing}; --score reads SOURCE<tab>TARGET")
+            wrong = f"{name}:{number}: has {missing}; --score reads SOURCE<tab>TARGET"
+            break
         pairs.append((source, target))
     _warn(run, [source for source, _ in pairs], name, done)
     for (source, target), found in zip(pairs, run.score(pairs), strict=True):
         yield [found.line()], {"text": source, "target": target, **found.json()}
+    if wrong:  # after the answers to what stands before it
+        raise RegardError(wrong)
 
 
 def _warn(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> None:

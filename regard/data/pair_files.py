@@ -202,6 +202,12 @@ def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
     return next((path for path in (plain, packed) if path.is_file()), None)
 
 
+def holding(path: Path) -> Path:
+    """The file that a path names, or the archive that it names a member of."""
+    named = _member(path)
+    return path if named is None else named[0]
+
+
 def _member(path: Path) -> tuple[Path, str] | None:
     """The archive and the member that ``a.zip/b.tsv`` names."""
     for parent in path.parents:

@@ -18,6 +18,7 @@ from regard.data.pair_files import (
     TooLong,
     collect,
     files_of,
+    holding,
     iterate_pairs,
     read_pairs,
 )
@@ -322,17 +323,19 @@ def _streamed(
         return side_of(unit, test=shares[0], validation=shares[1], seed=seed)
 
     reading = partial(iterate_pairs, source_name=names[0], target_name=names[1], longest=longest)
-    held = collect(reading(test)) if test else []
-    paths = [path for path in files_of(data, target, *names) if path is not None]
+    beside = reading(test) if test else None
+    held = collect(beside) if beside is not None else []
+    paths = [holding(path) for path in files_of(data, target, *names) if path is not None]
     return streamed.stream_corpus(
         data,
         reading(data, target or None),
-        [*paths, *([Path(test)] if test and Path(test).is_file() else [])],
+        paths,
         side_of=side,
         key=key_of,
         test=held,
         examples=examples,
         seed=seed,
+        notes=beside.notes if beside is not None else (),
         says=f"{names} {shares} {longest}",
         languages=names,
     )

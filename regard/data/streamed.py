@@ -5,12 +5,12 @@ Training then reads tokens that were written to the disk once (`regard.data.stor
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from regard.data.pair_files import PairStream, files_of
+from regard.data.pair_files import PairStream, files_of, holding
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.stored import fingerprint_of
 from regard.errors import RegardError
@@ -25,7 +25,8 @@ Split = Callable[[str], str]
 
 def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
     """How many bytes of text a file holds, or two side by side, about."""
-    paths = [path for path in files_of(data, target, source_name, target_name) if path is not None]
+    files = files_of(data, target, source_name, target_name)
+    paths = [holding(path) for path in files if path is not None]
     return sum(
         path.stat().st_size * (PACKED if path.suffix.lower() in (".gz", ".zip") else 1)
         for path in paths
@@ -50,6 +51,7 @@ def stream_corpus(
     side_of: Callable[[str], str],
     key: Callable[[str], str],
     test: Sequence[Pair],
+    notes: Iterable[str],
     examples: int,
     seed: int,
     says: str,
@@ -58,8 +60,8 @@ def stream_corpus(
     """A corpus whose train is on the disk.
 
     `side_of` says on which side a source text is, `key` what two sources must share to be held
-    alike; pairs of a `test` file are nowhere else. `says` names the settings that the fingerprint
-    depends on beside the files. Errors: a side without pairs.
+    alike; pairs of a `test` file are nowhere else, and `notes` tell of it. `says` names the
+    settings that the fingerprint depends on beside files and test. Errors: a side without pairs.
     """
     later = {key(pair.source) for pair in test}
     held: dict[str, list[Pair]] = {"validation": [], "test": list(test)}
@@ -94,19 +96,28 @@ def stream_corpus(
             place += 1
 
     digest = hashlib.sha256(f"{fingerprint_of(*paths)} {says} {examples} {seed}".encode())
+    for pair in test:
+        digest.update(repr((pair.source, pair.target)).encode())
     used = len(chosen) if chosen is not None else count
-    notes = [*stream.notes, f"{used:,} pairs of train are read from the disk, not held in memory"]
-    notes += [f"{len(some):,} pairs split off as {side}, by a hash of the source"
-              for side, some in held.items() if side == "validation" or not test]  # fmt: skip
+    told = [
+        *stream.notes,
+        *notes,
+        f"{used:,} pairs of train are read from the disk, not held in memory",
+    ]
+    told += [
+        f"{len(some):,} pairs split off as {side}, by a hash of the source"
+        for side, some in held.items()
+        if side == "validation" or not test
+    ]
     if dropped:
-        notes.append(f"{dropped:,} pairs of train dropped, with a source that stands in the test")
+        told.append(f"{dropped:,} pairs of train dropped, with a source that stands in the test")
     return PairCorpus(
         name,
         StreamedPairs(used, digest.hexdigest(), read),
         held["validation"],
         held["test"],
         digest.hexdigest(),
-        tuple(notes),
+        tuple(told),
         languages,
     )
 

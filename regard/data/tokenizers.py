@@ -23,6 +23,7 @@ UNKNOWN: Final = 1
 SPECIAL = ("[PAD]", "[UNK]")
 FILE_LIMIT = 200_000_000  # bytes of a tokenizer.json
 REMEMBERED = 1_000_000  # pieces of text whose ids are kept
+SHORT = 32  # signs of a piece that is kept, at most
 
 # As GloVe's texts were cut: punctuation alone, "don't" = "do n't", "it's" = "it 's". Numbers keep
 # their points; Chinese and Japanese, written without spaces, are cut by character.
@@ -100,18 +101,24 @@ class Tokenizer:
             try:
                 parts = [self._known[chunk] for chunk in chunks]
             except KeyError:
-                self._learn(chunks)
-                parts = [self._known[chunk] for chunk in chunks]
+                found = self._learn(chunks)
+                parts = [found[chunk] for chunk in chunks]
             encoded.append([token for part in parts for token in part])
         return encoded
 
-    def _learn(self, chunks: list[str]) -> None:
+    def _learn(self, chunks: list[str]) -> dict[str, list[int]]:
+        """The ids of all chunks. Long ones, as texts without spaces are, will hardly come again:
+        they are not kept.
+        """
         if len(self._known) > REMEMBERED:
             self._known.clear()
-        new = list({chunk: None for chunk in chunks if chunk not in self._known})
+        found = {chunk: self._known.get(chunk) for chunk in chunks}
+        new = [chunk for chunk, ids in found.items() if ids is None]
         with _panics("a text could not be cut into tokens"):
             encodings = self.inner.encode_batch_fast(_sound(new), add_special_tokens=False)
-        self._known.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
+        learned = dict(zip(new, (encoding.ids for encoding in encodings), strict=True))
+        self._known.update({chunk: ids for chunk, ids in learned.items() if len(chunk) <= SHORT})
+        return {chunk: learned[chunk] if ids is None else ids for chunk, ids in found.items()}
 
     def split(self, text: str) -> list[str]:
         """The pieces of one text as its writer would recognise them, one for each id."""

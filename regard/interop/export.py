@@ -48,7 +48,7 @@ def card_of(run: Run) -> Card:
     """What a run's README says: its data, its metric on the test split, its training."""
     config = run.config
     trained = {"task": config.task, **config.data.model_dump(mode="json")}
-    trained |= {key: Path(trained[key]).name for key in FILES if trained.get(key)}
+    trained |= {key: _names(trained[key]) for key in FILES if trained.get(key)}
     kept = {key: value for key, value in trained.items() if value not in ("", 0) and key != HOME}
     training = config.training.model_dump(mode="json")
     judged = {key: shown(value) for key, value in run.evaluate().json().items()}
@@ -141,3 +141,7 @@ TARGETS: Mapping[str, Callable[[Run, Path, str], Exported]] = {
     "marian": to_marian,
     "ctranslate2": to_ctranslate2,
 }
+
+
+def _names(files: str) -> str:
+    return ",".join(Path(file.strip()).name for file in files.split(","))

@@ -52,7 +52,8 @@ class Seq2Seq(nn.Module):
         self.encoder = Encoder(width, hidden, bidirectional=settings.bidirectional)
         context = hidden if settings.asks != "nobody" else 0
         if context:
-            score = make_score(settings.score, "none", hidden, hidden, length=settings.length)
+            reach = 2 * settings.length + 1  # what is written may be twice what is read
+            score = make_score(settings.score, "none", hidden, hidden, length=reach)
             self.attention = Attention(score, settings.normalize, settings.attention_dropout)
         self.decoder = nn.GRU(
             width + (context if settings.asks == "before" else 0), hidden, batch_first=True
@@ -134,7 +135,7 @@ class Writing:
         state: Float[Tensor, "batch 1 hidden"],
     ) -> None:
         self.model, self.memory, self.state = model, memory, state
-        self.lengths = lengths
+        self.lengths, self.steps = lengths, 0
         self.prepared = KeyValueCache(fixed=True)
 
     @property
@@ -152,8 +153,10 @@ class Writing:
             state = state.gather(1, parents[..., None].expand(-1, -1, state.shape[2]))
         words = self._embed(tokens)
         context = None
+        where = torch.full((rows,), self.steps, device=tokens.device)
+        self.steps += 1
         if model.asks == "before":
-            context = self._look(state)
+            context = self._look(state, where)
             words_in = torch.cat([words, context], -1)
         else:
             words_in = words
@@ -161,17 +164,18 @@ class Writing:
         state = model.decoder(flat, state.reshape(1, batch * rows, -1))[0].view(batch, rows, -1)
         self.state = state
         if model.asks == "after":
-            context = self._look(state)
+            context = self._look(state, where)
         logits: Tensor = model.to_logits(self._readout(state, words, context))
         return logits
 
     def read(self, tokens: Int[Tensor, "batch time"], parents: None) -> Tensor:
         """Read words that are known, all at once where the form allows it; what to read out of."""
         model, words, context = self.model, self._embed(tokens), None
+        where = torch.arange(tokens.shape[1], device=tokens.device)
         if model.asks == "before":
             states, contexts, state = [], [], self.state
-            for word in words.split(1, 1):
-                contexts.append(self._look(state))
+            for word, time in zip(words.split(1, 1), where.split(1), strict=True):
+                contexts.append(self._look(state, time))
                 whole = torch.cat([word, contexts[-1]], -1)
                 state = model.decoder(whole, state.transpose(0, 1).contiguous())[0]
                 states.append(state)
@@ -179,7 +183,7 @@ class Writing:
         else:
             found = model.decoder(words, self.state.transpose(0, 1).contiguous())[0]
             if model.asks == "after":
-                context = self._look(found)
+                context = self._look(found, where)
         return self._readout(found, words, context)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
@@ -193,9 +197,10 @@ class Writing:
         words: Tensor = self.model.target(tokens, every)
         return words
 
-    def _look(self, asking: Float[Tensor, "batch rows hidden"]) -> Tensor:
+    def _look(
+        self, asking: Float[Tensor, "batch rows hidden"], where: Int[Tensor, " rows"]
+    ) -> Tensor:
         memory = self.memory[:, : 0 if len(self.prepared) else None]
-        where = torch.arange(asking.shape[1], device=asking.device)
         attended = self.model.attention(
             asking, memory, memory, self.mask, query_positions=where, cache=self.prepared
         )

@@ -42,6 +42,8 @@ class Transformer(nn.Module):
         self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
+        # What is written may be twice as long as what is read, and begins with a symbol.
+        settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         width = settings.width
         self.scale, self.dropout = math.sqrt(width), settings.dropout
 

@@ -193,7 +193,7 @@ def at_work(run: Run, text: str) -> tuple[list[Looked], int | None]:
     if isinstance(run, WriterRun):
         with run.computing():
             (best,), *_ = run.task.write(run.network, [text.strip()])
-        written = [*best.tokens, asked.end]
+        written = [*best.tokens, *([asked.end] if best.ended else [])]
     else:
         pieces = write(cast(Writer, run.network), asked, Drawing(LONGEST), run.computing)
         written = [piece.id for piece in pieces if piece.id is not None]

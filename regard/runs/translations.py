@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from regard.errors import RegardError
 from regard.tasks import sequence_metrics as metrics
 from regard.tasks.sequence_metrics import Aligned, Judgement
 
+BREAKS = re.compile(r"\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 REPEATED = 0.05  # the share of sources with several targets from which all are references
 
 
@@ -29,8 +31,8 @@ class Text:
     ended: bool
 
     def line(self) -> str:
-        """The text on one line, whatever it holds."""
-        return " ".join(self.text.split())
+        """The text on one line: a space for each end of a line and each tab in it."""
+        return BREAKS.sub(" ", self.text)
 
     def ranked(self, number: int) -> str:
         """One of several for the same text: its text's number, ln p and itself, tabs between."""

@@ -117,9 +117,10 @@ class WriterRun(Run):
             (written,), *_ = task.write(network, [text.strip()])
             batch = task.tensors(source, [np.array(written.tokens, np.int64)])
             layers = source_weights(network, batch.source, batch.source_lengths, batch.given)
-        asking = [*task.tokenizer.tokens(written.tokens), "[END]"]
+        asking = [*task.tokenizer.tokens(written.tokens), *(["[END]"] if written.ended else [])]
         reads = task.tokenizer.tokens(source[0].tolist())
-        return [Looked(name, reads, seen[0].numpy(), asking) for name, seen in layers.items()]
+        weights = {name: seen[0].numpy()[:, : len(asking)] for name, seen in layers.items()}
+        return [Looked(name, reads, seen, asking) for name, seen in weights.items()]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model reads."""

@@ -1,5 +1,6 @@
 """How texts are looked for once a model can write: greedily, by beam, by drawing, or given."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -26,9 +27,11 @@ class Search:
     With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
     that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
     ``longest``: the most tokens of a text (0: twice what is read of a source); a text has at most
-    twice the tokens of its source and ten in any case.
+    twice the tokens of its source and ten in any case. ``behind``: how many texts were written
+    before these, so that parts of a long file are not drawn alike.
 
-    Errors: fewer than one text or token; a setting of drawing without a temperature.
+    Errors: fewer than one text or token; a penalty or temperature that is no finite number of 0 or
+    more, a share of nothing; a setting of drawing without a temperature.
     """
 
     beam: int = 1
@@ -39,11 +42,15 @@ class Search:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    behind: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("beam", 1), ("best", 1), ("longest", 0), ("temperature", 0.0)):
-            if getattr(self, name) < least:
-                raise RegardError(f"{name} is {least:g} or more, not {getattr(self, name):g}")
+        least = {"beam": 1, "best": 1, "longest": 0, "temperature": 0, "penalty": 0, "top_k": 0}
+        for name, low in least.items():
+            if not low <= (given := getattr(self, name)) < math.inf:
+                raise RegardError(f"{name} is a number of {low} or more, not {given:g}")
+        if not 0 < self.top_p <= 1:
+            raise RegardError(f"top_p is a share above 0 and at most 1, not {self.top_p:g}")
         if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
             raise RegardError("top_k, top_p and seed go with a temperature: temperature=1 draws")
 
@@ -95,7 +102,8 @@ def _drawn(
     start: int,
 ) -> list[list[Written]]:
     """So many draws of each text, the likeliest first; each draw has a seed of its own."""
-    seeds = np.random.SeedSequence([search.seed, start]).generate_state(search.best, np.uint32)
+    source = np.random.SeedSequence([search.seed, search.behind + start])
+    seeds = source.generate_state(search.best, np.uint32)
     draws = [
         sample(
             writer,

@@ -23,14 +23,11 @@ from regard.errors import RegardError
 from regard.layers.cross_entropy import vocabulary_cross_entropy
 from regard.tasks.encoded import Encoded
 from regard.tasks.searching import Search, score, write
-from regard.tasks.sequence_metrics import bleu, exact_match
+from regard.tasks.sequence_metrics import TOKENIZE, bleu, exact_match, language_of
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import Split, Task
 
-METRICS: dict[str, tuple[str, Callable[[Sequence[str], Sequence[str]], float]]] = {
-    "exact": ("exact match", exact_match),
-    "bleu": ("BLEU", lambda said, wanted: bleu(said, wanted) / 100),  # as a share, like the other
-}
+METRICS = {"exact": "exact match", "bleu": "BLEU"}
 CHUNK = 1_000  # texts tokenised at once
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
 TEACHING = 50_000  # pairs that a tokenizer learns from, at most: of the first
@@ -61,7 +58,7 @@ class Sequences(Task[PairBatch]):
 
     def __init__(self, settings: SequencesSettings, tokenizer: Tokenizer | None = None) -> None:
         self.settings = settings
-        self.metric = METRICS[settings.metric][0]
+        self.metric = METRICS[settings.metric]
         if tokenizer is not None:
             self.tokenizer = tokenizer
 
@@ -166,9 +163,17 @@ class Sequences(Task[PairBatch]):
             encoded = self.split(split)
             chosen = range(min(self.settings.judged, len(encoded)))
             said = self._write(model, [encoded.source[i] for i in chosen], Search())
+        texts = [self.decode(text[0]) for text in said]
         wanted = [encoded.pairs[i].target for i in chosen]
-        measure = METRICS[self.settings.metric][1]
-        return measure([self.decode(text[0]) for text in said], wanted), total / max(words, 1)
+        return self._measure(texts, wanted), total / max(words, 1)
+
+    def _measure(self, said: Sequence[str], wanted: Sequence[str]) -> float:
+        """The metric as a share; BLEU's words are those of the language, as in the test."""
+        if self.settings.metric == "exact":
+            return exact_match(said, wanted)
+        named = self.settings.target_name
+        language = named if named in TOKENIZE else language_of(wanted)
+        return bleu(said, wanted, language=language) / 100
 
     @property
     def search(self) -> Search:
@@ -231,7 +236,8 @@ class Sequences(Task[PairBatch]):
             if len(kept) < len(pairs):
                 source, target = [source[i] for i in kept], [target[i] for i in kept]
                 pairs = [pairs[i] for i in kept]
-        return Encoded.held([ids[:most] for ids in source], target, pairs)
+        # Texts are judged as they are; the loss of what no model writes is not asked for.
+        return Encoded.held([ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs)
 
     def _arrays(self, texts: Iterable[str]) -> list[NDArray[np.integer]]:
         return [np.array(ids, np.int32) for ids in self._ids(texts)]

@@ -153,7 +153,19 @@ def test_length_beam_and_drawing_are_obeyed(regard: Command, trained: Path) -> N
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_a_given_pair_is_scored(regard: Command, trained: Path) -> None:
+def test_a_long_file_is_not_drawn_alike_chunk_by_chunk(
+    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.cli.predict.CHUNK", 4)
+    feed(monkeypatch, b"ein hund\n" * 8)
+    found = regard("predict", trained, "--temperature", 2).out.splitlines()
+    assert len(found) == 8
+    assert found[:4] != found[4:]
+
+
+def test_a_given_pair_is_scored(
+    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from regard import runs
 
     run = runs.load(trained)
@@ -164,6 +176,10 @@ def test_a_given_pair_is_scored(regard: Command, trained: Path) -> None:
         assert float(first[0]) == pytest.approx(written.log_probability, abs=1e-3)
     assert int(second[1]) == 4
     assert float(second[2]) > 1
+    feed(monkeypatch, b"ein hund\ta\nkatze\tb\nno tab\n")
+    said = regard("predict", trained, "--score")
+    assert (said.status, said.out.count("\n")) == (2, 2), "what stands before it is answered"
+    assert "stdin:3: has no tab" in said.err
 
 
 def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> None:
@@ -173,6 +189,10 @@ def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> N
         (["--score", "--best", 2, "a\tb"], "--best is for writing"),
         (["--top-k", 2, "a"], "go with a temperature"),
         (["--temperature", 1, "--top-p", 2, "a"], "top_p is a share"),
+        (["--temperature", 1, "--top-p", 0, "a"], "top_p is a share above 0 and at most 1, not 0"),
+        (["--temperature", "inf", "a"], "temperature is a number of 0 or more, not inf"),
+        (["--penalty", "nan", "a"], "penalty is a number of 0 or more, not nan"),
+        (["--penalty", "-1", "a"], "penalty is a number of 0 or more, not -1"),
     ):
         said = regard("predict", trained, *words)
         assert said.status == 2

@@ -56,6 +56,36 @@ def test_some_examples_and_a_test_file(large, tmp_path):
     assert some.fingerprint != load_pairs(str(large)).fingerprint
 
 
+def test_what_is_dropped_for_a_test_in_two_files_is_part_of_the_fingerprint(large, tmp_path):
+    def prints(source, target):
+        (tmp_path / "t.de").write_text(source)
+        (tmp_path / "t.en").write_text(target)
+        return load_pairs(str(large), test=f"{tmp_path / 't.de'},{tmp_path / 't.en'}").fingerprint
+
+    one = prints("satz 8 ende\nneu\n", "sentence 8\nnew\n")
+    assert prints("satz 8 ende\nneu\n", "sentence 8\nnew\n") == one
+    assert prints("satz 9 und ende\nneu\n", "sentence 9\nnew\n") != one
+    assert prints("satz 8 ende\nneu\n", "sentence 8\nother\n") != one
+
+
+def test_what_a_test_file_leaves_out_is_told(large, tmp_path):
+    held = tmp_path / "test.tsv"
+    held.write_text(f"neu\tnew\n{'lang ' * 500}\tlong\n")
+    notes = load_pairs(str(large), test=str(held)).notes
+    assert any("longer than 2,000 characters, first test.tsv:2" in note for note in notes)
+
+
+def test_a_member_of_a_large_archive_is_streamed_too(large, tmp_path):
+    import zipfile
+
+    archive = tmp_path / "many.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(large, "inner.tsv")
+    corpus = load_pairs(f"{archive}/inner.tsv")
+    assert isinstance(corpus.train, StreamedPairs)
+    assert len(list(corpus.train)) == len(corpus.train) > 300
+
+
 def test_the_task_reads_tokens_from_the_disk(large):
     asked = SequencesSettings(data=str(large), minimum=1, length=18)
     task = Sequences(asked)

@@ -153,6 +153,16 @@ def test_remembered_chunks_give_what_hugging_face_gives(kind):
     assert [len(tokenizer.split(text)) for text in texts] == [len(ids) for ids in direct]
 
 
+def test_long_pieces_are_not_kept():
+    text = "我们明天早上坐火车去北京看望我们的老朋友和他的家人然后一起吃饭喝茶聊天"
+    texts = [text + chr(0x4E00 + i) for i in range(9)]
+    tokenizer = trained("bpe", [*texts, "we go home"], vocabulary=300)
+    assert tokenizer.encode(texts) == [e.ids for e in tokenizer.inner.encode_batch(texts)]
+    tokenizer.encode(["we go home"])
+    assert max(map(len, tokenizer._known)) <= 32
+    assert "we" in tokenizer._known
+
+
 def test_forgetting_changes_nothing(monkeypatch):
     words = trained("words")
     before = words.encode(TEXTS)

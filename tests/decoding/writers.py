@@ -14,6 +14,8 @@ FORMS = {
     "one way": {"asks": "nobody", "bidirectional": False},
     "bahdanau": {"asks": "before", "score": "additive", "readout": "maxout"},
     "lab 6": {"asks": "before", "score": "general", "bidirectional": False},
+    "by position": {"asks": "before", "score": "synthesizer-random"},
+    "by position, after": {"asks": "after", "score": "synthesizer-factorised-random"},
     "luong dot": {"asks": "after", "score": "dot", "readout": "joined"},
     "luong general": {"asks": "after", "score": "general", "readout": "joined"},
 }

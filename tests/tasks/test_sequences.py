@@ -10,6 +10,7 @@ from regard.decoding import Written
 from regard.errors import RegardError
 from regard.models import WRITERS
 from regard.tasks import TASKS
+from regard.tasks.searching import Search
 from regard.tasks.sequences import Sequences, prepare
 from regard.tasks.settings import SequencesSettings
 
@@ -99,6 +100,26 @@ def test_long_pairs_are_left_out_of_training_alone(tmp_path):
     short = asked.model_copy(update={"length": 1})
     with pytest.raises(RegardError, match="no pair has at most 1 tokens on both sides"):
         Sequences(short).split("train")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("transformer", {"position": "learned", "heads": 2, "layers": 1, "feedforward": 8}),
+        ("transformer", {"score": "synthesizer", "heads": 2, "layers": 1, "feedforward": 8}),
+        ("lab-6", {"score": "synthesizer-random"}),
+    ],
+)
+def test_a_model_writes_twice_what_it_reads(task, name, settings):
+    short = Sequences(SMALL.model_copy(update={"length": 4}), task.tokenizer)
+    entry = WRITERS[name]
+    torch.manual_seed(0)
+    wanted = entry.configure({"width": 8, "dropout": 0, "length": 4, **settings})
+    model = entry.build(wanted, **short.sizes)
+    (found,) = short.write(model, ["ABCD"], search=Search(longest=8))
+    assert len(found[0].tokens) <= 8
+    source, target = short.encode(["ABCD"])[0], short._arrays(["ABCDABCD"])[0]
+    assert short.loss(model, short.tensors([source], [target])).item() > 0
 
 
 def test_tasks_by_name():

@@ -108,8 +108,8 @@ def test_of_its_own_answer_they_are_those_of_the_run(
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
     best = task.write(network, [text])[0]
-    tokens = (best[0] if isinstance(best, list) else best).tokens
-    end = [] if name == "questions" else [task.end]
+    said = best[0] if isinstance(best, list) else best
+    tokens, end = said.tokens, [task.end] if name != "questions" and said.ended else []
     again = {seen.layer: seen for seen in subject.reread(text, [*tokens, *end]).layers}
     wanted = subject.run.attention(text)
     assert wanted
