@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -80,6 +81,23 @@ def load_module(path: Path) -> ModuleType:
     finally:
         sys.path.remove(beside)
     return module
+
+
+def digests(settings: Mapping[str, object]) -> dict[str, str]:
+    """The sha256 of each file that settings name a part of, by the part's name.
+
+    >>> digests({"score": "dot", "width": 8})
+    {}
+    """
+    found = {}
+    for spec in settings.values():
+        if isinstance(spec, str) and is_part(spec):
+            path = Path(spec.rpartition(":")[0] or spec)
+            try:
+                found[spec] = hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError as error:
+                raise RegardError(f"{path} cannot be read: {error.strerror}") from None
+    return found
 
 
 def one_line(error: BaseException, path: Path | None = None) -> str:

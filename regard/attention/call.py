@@ -1,6 +1,6 @@
 """A call of attention: checked, placed, cleaned, prepared, planned, computed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +69,8 @@ class Call:
         normalizer = named(normalize, heads)
         check(queries, keys, values, score, dropout, heads)
         m = keys.shape[-2] + (0 if cache is None else len(cache))
+        if cache is not None and cache.fixed and len(cache):
+            m = len(cache)  # it takes no others
         rows, columns = places(queries, keys, m, query_positions, key_positions)
         kind = mask.kind if mask else None
         if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
@@ -236,13 +238,8 @@ class Sight:
 
     @cached_property
     def seen(self) -> Tensor:
-        """The keys that some query may see, (…, m), a share of the queries at a time."""
-        n, m = self.shape[-2:]
-        step, found = max(1, SEEN // max(m, 1)), None
-        for row in range(0, n, step):
-            part = self.allows(Tile(slice(row, row + step), slice(None))).any(-2)
-            found = part if found is None else found | part
-        return torch.zeros(m, dtype=torch.bool) if found is None else found
+        """The keys that some query may see, (…, m)."""
+        return _seen(self.allows, *self.shape[-2:])
 
 
 def places(
@@ -257,6 +254,20 @@ def places(
     if rows is None:
         rows = torch.arange(m - n, m, device=queries.device)
     return rows, columns
+
+
+def seen_of(mask: Mask, rows: Tensor, columns: Tensor) -> Tensor:
+    """The keys that a mask lets some query see, (…, m), heads among the axes if it has them."""
+    return _seen(lambda tile: mask.allows(rows, columns, tile), rows.shape[-1], columns.shape[-1])
+
+
+def _seen(allows: Callable[[Tile], Tensor], n: int, m: int) -> Tensor:
+    """Asked for a share of the queries at a time."""
+    step, found = max(1, SEEN // max(m, 1)), None
+    for row in range(0, n, step):
+        part = allows(Tile(slice(row, row + step), slice(None))).any(-2)
+        found = part if found is None else found | part
+    return torch.zeros(m, dtype=torch.bool) if found is None else found
 
 
 def shield(
@@ -276,14 +287,21 @@ def shield(
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether nothing in them is NaN or infinite (a sum that overflows counts as not).
+    """Whether nothing in them is NaN, infinite, or so large that a product of two could be.
 
-    Parts of one projection are read as the whole that they are, which is 3 times faster.
+    The sum of squares bounds every inner product. Parts of one projection are read as the whole
+    that they are, which is 3 times faster.
     """
     whole = tensors[0]._base
     if whole is not None and all(x._base is whole for x in tensors):
         tensors = (whole,) if sum(x.numel() for x in tensors) == whole.numel() else tensors
-    return all(bool(x.detach().sum().isfinite()) for x in tensors)
+    return all(bool(_norm(x.detach()).isfinite()) for x in tensors)
+
+
+def _norm(x: Tensor) -> Tensor:
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    norm: Tensor = torch.linalg.vector_norm(x, dtype=wide)
+    return norm.square()
 
 
 def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:

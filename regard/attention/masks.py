@@ -54,6 +54,7 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
         return (columns >= 0) & (columns < valid.to(columns.device)[..., tile.rows, None])
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
+        _fits("lengths_per_query", valid, rows.positions, "queries")
         if not valid.numel():
             return _nowhere(rows, columns)
         least, most = (x[:, None] for x in extremes(valid, rows.size))
@@ -213,6 +214,10 @@ def documents(
         return ours[..., tile.rows, None] == theirs[..., None, tile.columns]
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
+        _fits("documents", ids[0], rows.positions, "queries")
+        _fits("documents", ids[1], columns.positions, "keys")
+        if not (ids[0].numel() and ids[1].numel()):
+            return _nowhere(rows, columns)
         low, high = (x[:, None] for x in extremes(ids[0], rows.size))
         left, right = extremes(ids[1], columns.size)
         return Reach(

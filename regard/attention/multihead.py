@@ -1,11 +1,12 @@
 """Multi-head attention: several small attentions side by side, each on its own projections."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import is_finite, on_cpu, places
+from regard.attention.call import is_finite, on_cpu, places, seen_of
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask
@@ -193,23 +194,26 @@ def without_hidden(
     query_positions: Tensor | None,
     key_positions: Tensor | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Rows that no query may see put to zero if they are not finite, else the same tensors.
+    """What is not finite, or too large to be multiplied, put to zero in rows that no query may see.
 
-    Before the projections, whose gradients would take a NaN from padding. In self-attention such
-    a row is no query either.
+    Before the projections, whose gradients would take a NaN from padding. All else stays: in
+    self-attention a row that nobody sees may ask all the same.
     """
     given = [x for x in (queries, keys, values) if x is not None]
     source = queries if keys is None else keys
     if on_cpu(queries) and is_finite(*given):
         return queries, keys, values
     rows, columns = places(queries, source, source.shape[-2], query_positions, key_positions)
-    answers = mask.allows(rows, columns)
-    hidden = ~answers.any(-2, keepdim=True).mT
+    hidden = ~seen_of(mask, rows, columns).unsqueeze(-1)
     if mask.has_heads and hidden.ndim > 2:
         hidden = hidden.all(-3)
+
+    def clean(x: Tensor) -> Tensor:
+        wide = x.float() if x.dtype == torch.float16 else x
+        return x.masked_fill(hidden & ~wide.square().isfinite(), 0)
+
     if keys is None or keys is queries:
-        queries = queries.masked_fill(hidden, 0)
-        keys = None
+        queries, keys = clean(queries), None
     else:
-        keys = keys.masked_fill(hidden, 0)
-    return queries, keys, values if values is None else values.masked_fill(hidden, 0)
+        keys = clean(keys)
+    return queries, keys, values if values is None else clean(values)

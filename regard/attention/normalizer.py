@@ -22,7 +22,7 @@ class Normalizer(nn.Module):
     #: normalize(scores + c) = normalize(scores) for a number c per row.
     shift_invariant: ClassVar[bool] = False
     #: A weight is exp(s_j − c) for a number c per row, or 0.
-    exponential: ClassVar[bool] = False
+    exponential: bool = False
     #: It looks at a row many times, so that a large call is worth compiling for.
     searches: ClassVar[bool] = False
 

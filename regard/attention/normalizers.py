@@ -59,7 +59,7 @@ class TopK(Softmax):
         super().__init__(heads)
         if k < 1:
             raise RegardError(f"top-k keeps at least one key, not {k}")
-        self.k, self.equal = k, equal
+        self.k, self.equal, self.exponential = k, equal, not equal
 
     def forward(self, scores: Tensor) -> Tensor:
         return super().forward(self._kept(scores, self.statistics(scores)))

@@ -183,7 +183,7 @@ def _table(found: "Comparison", *parts: "Columns") -> "Table":
     metric = f"{found.metric}{per_cent(found.metric)}"
     for heading in headings:
         words = heading.replace("{metric}", metric).replace("{reference}", found.reference)
-        table.add_column(words, justify="left" if heading == "verdict" else "right")
+        table.add_column(escape(words), justify="left" if heading == "verdict" else "right")
     for result in found.arms:
         verdict = verdicts.get(result.arm.name)
         cells = [cell for part in parts for cell in part.cells(result, verdict)]
@@ -228,6 +228,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     import torch
 
     from regard import runs
+    from regard.studies.job import forget_peak
 
     torch.set_num_threads(1)  # as the workers will have
     jobs = study.jobs()
@@ -235,6 +236,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     rows = []
     for arm in study.arms:
         mine = [job.task for job in jobs if job.arm == arm.name]
+        forget_peak()  # an arm's memory is its own
         seen = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
         rows.append({"name": arm.name, "runs": len(mine), **seen.json()})
     whole = sum(row["runs"] * row["seconds"] for row in rows)

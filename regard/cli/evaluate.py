@@ -51,6 +51,7 @@ def evaluate(
 
 def show(judged: "Evaluation | Translations", data: str) -> None:
     """Print an evaluation."""
+    from rich.markup import escape
     from rich.table import Table
 
     say(f"{judged.n:,} texts of {data}")
@@ -59,10 +60,10 @@ def show(judged: "Evaluation | Translations", data: str) -> None:
     heads, *rows = judged.table() or [[]]
     if not rows:
         return
-    table = Table(heads[0], box=None, pad_edge=False, title_justify="left")
+    table = Table(escape(heads[0]), box=None, pad_edge=False, title_justify="left")
     for head in heads[1:]:
-        table.add_column(head, justify="right")
+        table.add_column(escape(head), justify="right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     say()
     out.print(table)

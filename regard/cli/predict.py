@@ -11,7 +11,7 @@ from regard.cli.console import emit_json, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.runs import Run, WriterRun
+    from regard.runs import ClassifierRun, Run, WriterRun
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
 Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
@@ -54,7 +54,7 @@ def predict(
 
     --best 5: five lines for each text, each with the text's number, ln p and what was written,
     tabs between them, best first. --score: ln p, tokens and perplexity of each given pair. A text
-    longer than the run reads is answered from its beginning, and told on stderr.
+    longer than the run reads is answered from a part of it, and told on stderr.
 
     regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
 
@@ -93,7 +93,7 @@ def _how(
     run: "Run", asked: dict[str, Any], score: bool
 ) -> Callable[[Sequence[str], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
-    from regard.runs import WriterRun
+    from regard.runs import ClassifierRun, WriterRun
 
     if not isinstance(run, WriterRun):
         if asked or score:
@@ -101,6 +101,8 @@ def _how(
             raise RegardError(f"--{option} is for runs that write texts; this one does not")
 
         def told(texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+            if isinstance(run, ClassifierRun):
+                _warn(run, texts, name, done)
             for text, found in zip(texts, run.predict(list(texts)), strict=True):
                 yield [found.line()], {"text": text, **found.json()}
 
@@ -148,13 +150,15 @@ def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Ite
         raise RegardError(wrong)
 
 
-def _warn(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> None:
+def _warn(run: "WriterRun | ClassifierRun", texts: Sequence[str], name: str, done: int) -> None:
     """Tell of each text that is read in part."""
+    cut = getattr(run.config.data, "truncate", "head")
+    which = {"head": "last", "tail": "first", "ends": "middle"}[cut]
     for number, left in enumerate(run.left_out(texts), done + 1):
         if left:
             say(
-                f"{name}:{number}: too long: its last {left:,} tokens are not read; cut it into "
-                "sentences",
+                f"{name}:{number}: too long: its {which} {left:,} tokens are not read"
+                + ("; cut it into sentences" if cut == "head" else ""),
                 quiet=True,
             )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.data import imdb
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, scan
-from regard.data.sources import BUILT_IN, Corpus, find_imdb, load_corpus
+from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 
@@ -149,7 +149,7 @@ def check(
     reported: set[str] = set()
     for title, examples, _ in found:
         for example in examples:
-            where, first = seen.setdefault(example.text, (title, example))
+            where, first = seen.setdefault(likeness(example.text), (title, example))
             pair = Pair(first.source, example.source, (first.label, example.label))
             if where != title and example.text not in reported:
                 reported.add(example.text)

@@ -293,7 +293,7 @@ def _json_rows(
         if missing:
             yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
             continue
-        together = str(row[keys[2]]) if group else ""
+        together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
         yield _json_example(row[keys[0]], row[keys[1]], here, together)
     if keys is None and lines.number == 0:
         raise RegardError(f"{lines.name}: holds no rows")

@@ -203,8 +203,8 @@ def _rows(count: int) -> str:
 
 
 def shared_texts(train: Iterable[Example], test: Iterable[Example]) -> set[str]:
-    """The texts that stand in both parts, letter by letter."""
-    return {example.text for example in train} & {example.text for example in test}
+    """The likenesses of texts that stand in both parts."""
+    return {likeness(x.text) for x in train} & {likeness(x.text) for x in test}
 
 
 def _corpus(
@@ -215,7 +215,7 @@ def _corpus(
     order: tuple[str, ...] | None = None,
 ) -> Corpus:
     if shared := shared_texts(train, test):
-        kept = [example for example in train if example.text not in shared]
+        kept = [example for example in train if likeness(example.text) not in shared]
         dropped = _rows(len(train) - len(kept))
         texts = "text stands" if len(shared) == 1 else "texts stand"
         notes = [*notes, f"{len(shared):,} {texts} in train and test: {dropped} of train dropped"]

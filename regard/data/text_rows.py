@@ -37,7 +37,7 @@ def text_rows(path: Path | str, column: str = "") -> Iterator[str]:
 
 def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
     rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
-    place = -1
+    place, width = -1, 0
     for number, fields in rows:
         here = f"{lines.name}:{number}"
         if says := lines.complaint():
@@ -45,6 +45,7 @@ def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
         if isinstance(fields, str):
             raise RegardError(f"{here}: {fields}")
         if place < 0:
+            width = len(fields)
             names = [name.strip().casefold() for name in fields]
             if len(fields) == 1 and not column and names[0] not in TEXT_NAMES:
                 place = 0
@@ -52,8 +53,11 @@ def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
                 continue
             place = _place(here, fields, names, column)
             continue
-        if place >= len(fields):
-            raise RegardError(f"{here}: has {len(fields)} fields, so no text in field {place + 1}")
+        if len(fields) != width:
+            raise RegardError(
+                f"{here}: has {len(fields)} fields and the first row {width}; a text with a comma "
+                "or a tab stands in quotes"
+            )
         yield fields[place]
 
 

@@ -104,6 +104,9 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         chosen = None if rows is None else torch.as_tensor(np.asarray(rows, dtype=np.int64))
+        last = len(self._keys) - 1
+        if chosen is not None and bool(((chosen < 0) | (chosen > last)).any()):
+            raise RegardError(f"kept rows are numbered from 0 to {last}")
         with torch.no_grad():
             said = self._model.leave_one_out(
                 torch.from_numpy(self._keys), torch.from_numpy(self._values), chosen

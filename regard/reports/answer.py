@@ -83,10 +83,15 @@ def looked_back(a: Arm, b: Arm) -> Difference | None:
     if ours.size == 0 or theirs.size == 0 or ours.shape[-1] != theirs.shape[-1]:
         return None
     seeds = max(len(ours), len(theirs))
-    if {len(ours), len(theirs)} - {1, seeds} or ours.shape[-1] < 2:
-        return None
-    ours, theirs = (np.repeat(t, seeds, 0) if len(t) < seeds else t for t in (ours, theirs))
-    return compare_runs(ours, theirs, (a.name, b.name))
+    fixed = [arm.family == "baseline" for arm in (a, b)]
+    names = {tuple(folder.name for folder in arm.folders) for arm in (a, b)}
+    if ours.shape[-1] < 2 or (not any(fixed) and len(names) > 1):
+        return None  # some seeds are missing: these are no pairs
+    ours, theirs = (
+        np.repeat(right, seeds, 0) if alike and len(right) == 1 else right
+        for right, alike in zip((ours, theirs), fixed, strict=True)
+    )
+    return compare_runs(ours, theirs, (a.name, b.name)) if len(ours) == len(theirs) else None
 
 
 def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:

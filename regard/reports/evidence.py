@@ -143,7 +143,14 @@ class Arm:
 def arms_of(comparison: Mapping[str, Any], folder: Path) -> list[Arm]:
     """The arms of a comparison in their order, each with the run folders that there are."""
     names = [(str(row["name"]), row) for row in comparison.get("arms", [])]
-    return [Arm(name, row, _runs(folder / study.Arm(name, "").folder)) for name, row in names]
+    seeds = comparison.get("seeds")
+    kept = {f"seed-{seed}" for seed in range(seeds)} if isinstance(seeds, int) else None
+    found = []
+    for name, row in names:
+        runs = _runs(folder / study.Arm(name, "").folder)  # of an earlier call perhaps more seeds
+        runs = tuple(run for run in runs if kept is None or run.name in kept)
+        found.append(Arm(name, row, runs))
+    return found
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -193,7 +200,9 @@ def _right(folder: Path) -> NDArray[np.bool_]:
 
 
 def _answers(folder: Path) -> list[Answer]:
-    return [_answer(i, row) for i, row in enumerate(read_lines(folder / "predictions.jsonl"))]
+    """Rows of texts that were judged by their tokens hold no answer."""
+    rows = enumerate(read_lines(folder / "predictions.jsonl"))
+    return [_answer(i, row) for i, row in rows if {"predicted", "said"} & row.keys()]
 
 
 def _answer(index: int, row: Mapping[str, Any]) -> Answer:

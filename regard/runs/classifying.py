@@ -159,7 +159,7 @@ class ClassifierRun(Run):
 
     def _fit(self, task: Classification) -> Progress:
         """Fit the baseline, then write it and its answers on the test split."""
-        begun, config, folder = time.monotonic(), self.config, self.folder
+        config, folder = self.config, self.folder
         baseline: "Baseline" = config.entry.build(
             config.network, vocabulary=0, labels=len(task.labels)
         )
@@ -167,7 +167,9 @@ class ClassifierRun(Run):
             name: [example.text for example in task.split(name).examples]
             for name in ("train", "validation", "test")
         }
+        begun = time.monotonic()  # as a network's: reading, tokens and judging are not training
         baseline.fit(texts["train"], task.answers("train"))
+        seconds = max(time.monotonic() - begun, 1e-9)
         known = log_loss(baseline.probabilities(texts["train"]), task.answers("train"))
         held = baseline.probabilities(texts["validation"])
         answers = task.answers("validation")
@@ -179,7 +181,7 @@ class ClassifierRun(Run):
         said = baseline.probabilities(texts["test"])
         judged = Evaluation.judge(task.labels, task.test.examples, said)
         durable.write_bytes(folder.predictions, judged.rows())
-        seconds, tokens = time.monotonic() - begun, int(task.train.lengths.sum())
+        tokens = int(task.train.lengths.sum())
         validation = accuracy(held, answers)
         progress = Progress(
             step=1,
@@ -198,6 +200,13 @@ class ClassifierRun(Run):
         )
         MetricsLog(folder.metrics).add(progress)
         return progress
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text the run does not read; a baseline counts them all."""
+        if self.config.entry.kind == "baseline":
+            return [0 for _ in texts]
+        most = self._data_settings.length
+        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees, as its writer would recognise them."""

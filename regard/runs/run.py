@@ -17,6 +17,7 @@ from regard import durable
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.parts import digests
 from regard.runs.build import begin_from, build_network, complete, facts, pretrained
 from regard.runs.config import Config
 from regard.runs.environment import environment
@@ -133,6 +134,7 @@ class Run(ABC):
     def network(self) -> nn.Module:
         """The trained network, best weights, in evaluation mode."""
         self._must_be_complete()
+        self._same_parts()
         width = self._environment["vectors"].get("width")
         model = build_network(self.config, **self.task.sizes, width=width)
         load_weights(model, self.folder.read_weights())
@@ -171,6 +173,7 @@ class Run(ABC):
                 "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
                 "vectors": facts(vectors),
                 "init": begun,
+                "parts": digests(config.network.model_dump()),
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
             },
         )
@@ -205,6 +208,16 @@ class Run(ABC):
                 )
         self.__dict__.pop("_environment", None)
         return written
+
+    def _same_parts(self) -> None:
+        """Errors: a file of one's own that the run was trained with has changed since."""
+        now = digests(self.config.network.model_dump())
+        for spec, digest in self._environment.get("parts", {}).items():
+            if now.get(spec) != digest:
+                raise RegardError(
+                    f"{spec} has changed since {self.folder.path} was trained with it; put it "
+                    "back, or train anew in another --out"
+                )
 
     def _must_be_complete(self) -> None:
         if not self.complete:

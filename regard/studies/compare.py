@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError, look_up
 from regard.models import MODELS_FOR, ModelEntry
+from regard.parts import digests
 from regard.settings import unknown_key
 from regard.studies import worth
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SEED = "{seed}"  # in an arm's settings (init=…/seed-{seed}): the number of the run's seed
 CONFIG = "config.toml"  # of a run's folder
 OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
+WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
 
 
 def compare(
@@ -63,11 +65,11 @@ def compare(
         if on_event:
             on_event(replace(event, total=len(jobs)))
 
-    for job in kept:
-        tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
     missing = [job for job in jobs if job not in kept]
-    if missing:
-        study.read_data()
+    facts = study.read_data() if missing else {}
+    for job in kept:
+        study.must_be_alike(job, facts)
+        tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
     outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
     comparison = study.result(outcomes, rungs)
     comparison.save()
@@ -148,14 +150,38 @@ class Study:
                 _check_folder(Path(run.folder), configs[arm.name])
         _check_same_test(configs)
 
-    def read_data(self) -> None:
-        """Read the data once here, so that they are fetched once and their errors are said once."""
+    def read_data(self) -> dict[str, Any]:
+        """Read the data once here, so that they are fetched once and their errors are said once.
+
+        What a run remembers of them.
+        """
         from regard.runs import Config
         from regard.tasks import TASKS
 
         run = self._run(self.arms[0], 0)
         config = Config.make(run.task, run.model, run.overrides)
-        TASKS[self.task].prepare(config.data).facts()
+        # A task of its own: the files as they are now, not as this process may have read them once.
+        facts: dict[str, Any] = type(TASKS[self.task].prepare(config.data))(config.data).facts()
+        return facts
+
+    def must_be_alike(self, job: Job, facts: Mapping[str, Any]) -> None:
+        """Errors: a complete run is of other data than there are now, or of other code of one's
+        own: beside runs that are still to be trained it would not be compared but confused.
+        """
+        from regard.runs import Config
+
+        folder = Path(job.task.folder)
+        was = json.loads((folder / "env.json").read_text(encoding="utf-8"))
+        config = Config.read(folder)
+        parts = digests(config.network.model_dump()) if "parts" in was else {}
+        known = was.get("data", {}).get("fingerprint")
+        changed = [spec for spec, digest in parts.items() if was["parts"].get(spec) != digest]
+        changed += ["the data"] if facts and known != facts.get("fingerprint") else []
+        if changed:
+            raise RegardError(
+                f"{changed[0]} changed since {folder} was trained; give another --out, so that all "
+                "arms are trained on the same"
+            )
 
     def jobs(self) -> list[Job]:
         """A job for every arm and seed; those with layers are guessed to take longest."""
@@ -320,9 +346,13 @@ def _check_folder(place: Path, config: "Config") -> None:
 
 def _check_same_test(configs: Mapping[str, "Config"]) -> None:
     """No arm has other test examples; how texts are cut into tokens is an arm's own choice."""
+    from regard.tasks import TASKS
+
     first: tuple[str, dict[str, Any]] | None = None
     for name, config in configs.items():
-        data = config.data.model_dump(exclude=OWN_CHOICE)
+        # Where tokens are judged and not texts, what a token is must be the same.
+        own = OWN_CHOICE if TASKS[config.task].kind in WHOLE_TEXTS else {"validation"}
+        data = config.data.model_dump(exclude=own)
         first = first or (name, data)
         for key, value in data.items():
             if value != first[1][key]:

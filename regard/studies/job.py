@@ -123,7 +123,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
 
     torch.set_num_threads(1)
     keep_freed_memory()
-    _forget_peak()
+    forget_peak()
     folder = Path(asked.folder)
     run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
     peak = 0.0
@@ -159,7 +159,8 @@ def _judge(run: "Run", peak: float) -> Judged:
 def _examples_asked(evaluation: "Evaluation") -> str:
     digest = sha256()
     for example in evaluation.examples:
-        digest.update(f"{example.source}\t{example.label}\n".encode())
+        digest.update(f"{example.source}\t{example.label}\t".encode())
+        digest.update(sha256(example.text.encode(errors="replace")).digest())
     return digest.hexdigest()
 
 
@@ -178,7 +179,7 @@ def _says(progress: "Progress") -> str:
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"
 
 
-def _forget_peak() -> None:
+def forget_peak() -> None:
     """Hand freed memory back and begin the count of the peak anew, where the system can."""
     gc.collect()
     if platform.libc_ver()[0] == "glibc":

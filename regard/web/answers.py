@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.errors import RegardError
 from regard.reports.packed import ROLLOUT, matrix, pack, with_rollout
-from regard.runs import Looked
+from regard.runs import Likelihoods, Looked
 from regard.runs.pieces import Drawing, answered
 from regard.web.limits import Limits
 from regard.web.refusal import over
@@ -101,6 +101,10 @@ class Answers:
         from regard.runs import load
 
         first, second = (load(self.shelf.runs[name]).evaluate() for name in (a, b))
+        if isinstance(first, Likelihoods) or isinstance(second, Likelihoods):
+            raise RegardError(
+                "these runs are judged token by token; there are no answers to compare"
+            )
         ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
         texts = [[example.text for example in found.examples] for found in (first, second)]
         if texts[0] != texts[1]:

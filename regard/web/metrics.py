@@ -37,7 +37,7 @@ class Metrics:
             for path, counts in sorted(self._taken.items()):
                 lines += _histogram("regard_request_seconds", path, counts, self._seconds[path])
         for name, (kind, says, value) in gauges.items():
-            lines += [*_head(name, kind, says), f"{name} {value:g}"]
+            lines += [*_head(name, kind, says), f"{name} {value:.10g}"]
         peak = _head("regard_peak_memory_bytes", "gauge", "Most memory this process has held.")
         return "\n".join([*lines, *peak, f"regard_peak_memory_bytes {peak_mb() * 1e6:.0f}"]) + "\n"
 

@@ -174,9 +174,17 @@ def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int)
     if (folder / COMPARISON).exists():
         comparisons.append(folder)
     if depth:
-        for below in sorted(folder.iterdir()):
+        for below in _inside(folder):
             if below.is_dir() and not below.is_symlink() and not below.name.startswith("."):
                 _search(below, runs, comparisons, depth - 1)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """What a folder holds; nothing of one that may not be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _above(paths: Sequence[Path]) -> Path:

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
-from regard.attention import KeyValueCache
+from regard.attention import KeyValueCache, attend, causal, make_score, window
 from regard.errors import RegardError
 
 
@@ -69,3 +70,14 @@ def test_a_fixed_cache_passes_gradients_to_its_first_keys_and_takes_no_others():
     assert first.grad.unique().tolist() == [5]
     assert positions.tolist() == [0, 1]
     assert len(cache) == 2
+
+
+def test_a_fixed_cache_says_the_same_again_whatever_it_is_given():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 7, 8, dtype=torch.float64) for _ in range(3))
+    for score, mask in (("rotary", None), ("none", causal()), ("none", window(3))):
+        cache = KeyValueCache(fixed=True)
+        once = attend(q, k, v, make_score("dot", score), mask, cache=cache)
+        again = attend(q, k, v, make_score("dot", score), mask, cache=cache)
+        assert_close(again.output, once.output)
+        assert_close(again.summary(3).mass, once.summary(3).mass)

@@ -18,6 +18,7 @@ from regard.attention import (
     lengths_per_query,
     others,
     prefix,
+    use,
     window,
 )
 from regard.attention.mask import Blocks, Tile
@@ -220,6 +221,15 @@ def test_a_tile_of_answers_is_a_part_of_them(name):
         tile = mask.allows(rows, columns, Tile(slice(4, 9), keys))
         expected = whole if whole.shape[-2] == 1 else whole[..., 4:9, :]
         assert torch.equal(tile, expected[..., keys])
+
+
+def test_what_tells_of_fewer_places_than_there_are_is_refused_by_every_kernel():
+    x = torch.randn(1, 600, 4)
+    short = torch.full((300,), 600)
+    for mask in (documents(short), lengths_per_query(short)):
+        for kernel in ("exact", "tiled"):
+            with use(kernel), pytest.raises(RegardError, match="tells of 300 queries"):
+                attend(x, x, x, SCORES["dot"](), mask)
 
 
 def test_bad_masks():

@@ -13,6 +13,7 @@ from regard.attention import (
     causal,
     lengths,
     make_score,
+    others,
 )
 from regard.errors import RegardError
 
@@ -189,6 +190,32 @@ def test_padding_that_is_nan_stays_out_of_weights_and_gradients():
     layer(bad, mask=lengths([5, 3]))[1, :3].sum().backward()
     for parameter, gradient in zip(layer.parameters(), expected, strict=True):
         assert_close(parameter.grad, gradient)
+
+
+def test_a_row_that_nobody_sees_may_ask_all_the_same():
+    """Under a strictly causal mask the last row is no key; beside a NaN elsewhere it still asks."""
+    layer = MultiHeadAttention(12, 3).double()
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = causal() & others() & lengths([5, 3])
+    expected = layer(x, mask=mask)
+    bad = x.clone()
+    bad[1, 3:] = torch.nan
+    assert_close(layer(bad, mask=mask)[0], expected[0])
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("size", [1e20, 1e38])
+def test_padding_may_be_very_large(score, size):
+    layer = MultiHeadAttention(12, 3, score=score, length=5)
+    x = torch.randn(2, 5, 12)
+    expected = layer(x, mask=lengths([5, 3]))[1, :3]
+    bad = x.clone()
+    bad[1, 3:] = size
+    bad[1, 4] = -size
+    found = layer(bad, mask=lengths([5, 3]))[1, :3]
+    assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    found.sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize("score", SCORES)

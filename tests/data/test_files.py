@@ -177,6 +177,13 @@ def test_line_at_the_limit_is_read(tmp_path):
     assert read_examples(path) == [Example(text, "1", "r.csv:2")]
 
 
+def test_a_group_that_is_null_is_none(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": "a", "label": 1, "by": None}, {"text": "b", "label": 0, "by": 7}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [example.group for example in read_examples(path, group="by")] == ["", "7"]
+
+
 def test_a_group_is_read_where_it_is_named(tmp_path):
     table, lines = tmp_path / "r.tsv", tmp_path / "r.jsonl"
     table.write_text("user\ttext\tlabel\nann\tgood\t1\nbob\tbad\t0\n")

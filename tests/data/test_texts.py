@@ -160,3 +160,10 @@ def test_imdb_without_what_stands_in_test(tmp_path):
     texts, notes = read_texts("imdb", "", tmp_path)
     assert texts == ["good", "bad", "free"]
     assert notes == ["2 texts that stand in test too are left out"]
+
+
+def test_a_comma_that_is_not_quoted_cuts_no_text(tmp_path):
+    for header, row in (("text", "Hello, world"), ("id,text", "1,Good, but long")):
+        path = write(tmp_path / "a.csv", f"{header}\n{row}\n")
+        with pytest.raises(RegardError, match=r"a\.csv:2: has \d fields and the first row \d; a"):
+            read_texts(path)

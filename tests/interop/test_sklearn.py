@@ -142,6 +142,8 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(RegardError, match=says):
             KernelRegression(widths=widths).fit(x, x[:, 0])
+    with pytest.raises(RegardError, match="kept rows are numbered from 0 to 8"):
+        KernelRegression().fit(x, x[:, 0]).leave_one_out([-1])
     with pytest.raises(RegardError, match="no kernel is called 'box'; did you mean boxcar"):
         KernelRegression("box").fit(x, x[:, 0])
     with pytest.raises(ValueError, match="minimum of 2 is required"):

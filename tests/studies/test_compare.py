@@ -162,6 +162,29 @@ def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path
     assert read_judged(folder) is None
 
 
+def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_path: Path) -> None:
+    data, own = tmp_path / "own.csv", tmp_path / "own.py"
+    rows = [f"film {i} is {word},{label}" for i in range(99)
+            for word, label in (("good", "pos"), ("bad", "neg"))]  # fmt: skip
+    data.write_text("\n".join(["text,label", *rows]))
+    own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
+    arms = ["mean", f"transformer:score={own}:Mine,layers=1,heads=2,feedforward=8"]
+    given = [*TINY[:2], "batch_tokens=600", f"data={data}"]
+    compare("sentiment", arms, seeds=1, out=tmp_path / "c", overrides=given)
+    own.write_text(
+        "from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    twice = 2\n"
+    )
+    with pytest.raises(RegardError, match=r"Mine changed since .*seed-0 was trained; give another"):
+        compare("sentiment", arms, seeds=2, out=tmp_path / "c", overrides=given)
+    first = runs.load(next((tmp_path / "c").glob("transformer*/seed-0")))
+    with pytest.raises(RegardError, match=r"Mine has changed since .* was trained with it; put it"):
+        first.predict("a film")
+    own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
+    data.write_text(data.read_text().replace("film 3 is good,pos", "film 3 is good,neg"))
+    with pytest.raises(RegardError, match=r"the data changed since .* was trained; give another"):
+        compare("sentiment", arms, seeds=2, out=tmp_path / "c", overrides=given)
+
+
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
     found = compare("sentiment", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)

@@ -78,6 +78,8 @@ def spoilt(faults: Faults, heads: int | None, allowed: Tensor | None) -> Tensor:
 
 def lost_rows(faults: Faults, heads: int | None, allowed: Tensor | None) -> Tensor:
     """The queries, (\\*batch, n, 1), that are not finite or may see a key that is not."""
-    keys = spread(faults.keys.unsqueeze(-2), heads)
+    keys, asking = spread(faults.keys.unsqueeze(-2), heads), faults.queries.unsqueeze(-1)
     seen = keys if allowed is None else allowed & keys
-    return faults.queries.unsqueeze(-1) | seen.any(-1, keepdim=True)
+    if allowed is not None:  # who may see nothing gets zeros, whoever asks
+        asking = asking & allowed.any(-1, keepdim=True)
+    return asking | seen.any(-1, keepdim=True)

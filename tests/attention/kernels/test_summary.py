@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS, Mask, attend, causal, global_tokens, lengths, window
 from regard.attention.kernels.choose import Constants, using
+from regard.attention.normalizers import TopK
 from regard.errors import RegardError
 from tests.attention.parts import HEADS, inputs, score_of
 
@@ -35,6 +36,12 @@ def test_numbers(normalize, mask, score):
     dense = summary.dense()
     assert dense.shape == weights.shape
     assert_close(dense.sum(-1), summary.weights.sum(-1))
+
+
+def test_weights_that_are_alike_have_the_entropy_of_their_number():
+    attended = attend(*inputs(9, 11), score_of("dot"), normalize=TopK(HEADS, k=3, equal=True))
+    entropy = attended.summary(top=3).entropy
+    assert_close(entropy, torch.full_like(entropy, 3.0).log())
 
 
 def test_no_more_keys_than_there_are():
