@@ -83,11 +83,9 @@ class Call:
         shape = shape_of_scores(queries, keys, m, heads)
         sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
         # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
-        if (
-            mask is not None
-            and cache is None
-            and not (on_cpu(queries) and is_finite(queries, keys, values))
-        ):
+        # Without a mask one key is subtracted from all where only differences matter.
+        spreads = mask is not None or (score.translation_invariant and on_cpu(queries))
+        if spreads and cache is None and not (on_cpu(queries) and is_finite(queries, keys, values)):
             queries, keys, values, faults = shield(queries, keys, values, sight)
         dtype = values.dtype
         if ready_keys is not None:
@@ -178,7 +176,7 @@ class Call:
     def weigh(self) -> Tensor:
         """The weights, whole, before dropout."""
         sight = self.sight
-        return exact.weights(
+        found = exact.weights(
             self.queries,
             self.keys,
             sight.where,
@@ -188,6 +186,8 @@ class Call:
             sight.allowed,
             self.faults,
         )
+        # A score of positions alone says the same for every text.
+        return found if found.shape == sight.shape else found.expand(sight.shape)
 
     def by_dot(self) -> Tensor:
         """The output of an inner product with softmax."""
@@ -274,10 +274,11 @@ def shield(
     queries: Tensor, keys: Tensor, values: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, exact.Faults | None]:
     """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
-    hidden = ~sight.seen
-    if sight.heads and hidden.ndim > 1:
-        hidden = hidden.all(-2, keepdim=True)
-    keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
+    if sight.mask is not None:
+        hidden = ~sight.seen
+        if sight.heads and hidden.ndim > 1:
+            hidden = hidden.all(-2, keepdim=True)
+        keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
     if not on_cpu(queries) or is_finite(queries, keys, values):
         return queries, keys, values, None
     bad = [~x.isfinite() for x in (queries, keys, values)]

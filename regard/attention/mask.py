@@ -59,6 +59,7 @@ class Mask:
     ``[..., None, :]`` it serves positions of any batch shape. ``reach``, if it is known, tells
     which blocks need not be computed; ``grain`` is the size of blocks in which it answers alike.
 
+    >>> from regard.attention import causal
     >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
     >>> (every_other & causal()).allows(torch.arange(3), torch.arange(3)).int().tolist()
     [[1, 0, 0], [1, 0, 0], [1, 0, 1]]

@@ -54,7 +54,8 @@ def show(judged: "Evaluation | Translations", data: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    say(f"{judged.n:,} texts of {data}")
+    unit = "tokens" if judged.metric == "likelihood" else "texts"
+    say(f"{judged.n:,} {unit} of {data}")
     for name, words in judged.words():
         say(f"{name:<18} {words}")
     heads, *rows = judged.table() or [[]]

@@ -157,13 +157,14 @@ def _entropies(seen: Mapping[str, list[list[Layer]]]) -> list[Html]:
     if not shares:
         return []
     highest = max(float(share.max()) for share in shares.values())
+    many = max(map(len, seen.values()))
     charts = [
         tag("figure", histogram(shorten(name, 30), share.tolist(), edges.tolist(), highest=highest,
             x_label="entropy / log(words)"))
         for name, share in shares.items()
     ]  # fmt: skip
     how = (
-        f"How spread the weights of a query are, over all layers and heads and {SAMPLED} test "
+        f"How spread the weights of a query are, over all layers and heads and {many} test "
         "texts: 0 looks at one word, 1 at all words alike."
     )
     return [

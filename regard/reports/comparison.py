@@ -18,7 +18,10 @@ from regard.reports.looks import stored_looks
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
+from regard.runs import Likelihoods
 from regard.studies.result import per_cent
+
+BY_TOKENS = Likelihoods.compared  # the metric of runs that are judged token by token
 
 
 @dataclass(frozen=True)
@@ -288,12 +291,14 @@ def _curves(story: Story) -> list[Html]:
         return []
     firsts = [Series("", c[0].x, [100 * v for v in c[0].y], faint=True) for c in curves.values()]
     every = [Series("", c.x, [100 * v for v in c.y]) for found in curves.values() for c in found]
+    # What language models are watched by while they learn is not what they are compared by.
+    metric = "100 · exp(−loss)" if story.metric == BY_TOKENS else _metric(story)
     charts = []
     for name, found in curves.items():
         seeds = [Series("", c.x, [100 * v for v in c.y], look=i) for i, c in enumerate(found)]
         charts.append(
             line_chart(name, [*firsts, *seeds], x_label="passes through the data", width=320,
-                       height=230, y_label=f"validation, {_metric(story)}", like=every)
+                       height=230, y_label=f"validation, {metric}", like=every)
         )  # fmt: skip
     how = (
         "Each coloured line is a seed, grey lines are the other arms' first seeds; all panels have "
@@ -331,7 +336,8 @@ def _mistakes(story: Story) -> list[Html]:
 def _data(story: Story) -> list[Html]:
     comparison = story.comparison
     asked = max((arm.right.shape[-1] for arm in story.arms), default=0)
-    notes = [f"{asked:,} test texts, the same for every arm and seed"] if asked else []
+    unit = "tokens" if story.metric == BY_TOKENS else "texts"
+    notes = [f"{asked:,} test {unit}, the same for every arm and seed"] if asked else []
     notes += [str(note) for note in comparison.get("notes", [])]
     if comparison.get("signature"):
         notes.append(f"BLEU by sacreBLEU, {comparison['signature']}")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import SCORES, KeyValueCache, Mask, attend, causal, dense, lengths
+from regard.attention import SCORES, KeyValueCache, Mask, Score, attend, causal, dense, lengths
 from regard.attention.kernels.choose import use
 from regard.errors import RegardError
 from tests.attention.parts import gradients
@@ -216,3 +216,34 @@ def test_dense_mask_over_heads_hides_from_one_head_alone():
     weights = attend(x, x, x, SCORES["dot"](heads=3), mask).weights
     assert (weights[1, 2, :, 3] == 0).all()
     assert (weights[1, :2, :, 3] > 0).all()
+
+
+@pytest.mark.parametrize("score", ["gaussian", "epanechnikov"])
+def test_a_nan_in_one_text_is_not_in_another_where_differences_matter_alone(score):
+    x, values = torch.randn(2, 5, 3), torch.ones(2, 5, 1)
+    expected = attend(x, x, values, SCORES[score](3, 3)).output[1]
+    bad = x.clone()
+    bad[0, 0] = torch.nan
+    output = attend(bad, bad, values, SCORES[score](3, 3)).output
+    assert_close(output[1], expected)
+    assert output[0].isnan().all()
+
+
+class FromPlaces(Score):
+    """A score that looks at positions alone, one table for every text."""
+
+    def compare(self, queries, keys, where):
+        rows, columns = where
+        return -(columns[..., None, :] - rows[..., :, None]).abs().double() / 3
+
+
+def test_a_score_of_positions_alone_is_each_texts_own():
+    x = torch.randn(3, 7, 4, dtype=torch.float64)
+    found = {}
+    for kernel in ("exact", "tiled"):
+        torch.manual_seed(5)
+        with use(kernel):
+            attended = attend(x, x, x, FromPlaces(), dropout=0.5)
+        found[kernel] = attended.output
+        assert attended.weights.shape == (3, 7, 7)
+    assert_close(found["exact"], found["tiled"])

@@ -165,3 +165,28 @@ def test_a_full_disk_is_one_line(made: Make, monkeypatch: pytest.MonkeyPatch) ->
         write_report(comparison, folder)
     assert json.dumps(comparison)
     assert not (folder / "report.html").exists()
+
+
+def test_what_was_judged_token_by_token_is_no_answer(tmp_path: Path) -> None:
+    from regard.reports import evidence
+
+    row = {"source": "piece:1", "text": "a film", "nats": [0.5, 2.0], "right": "80"}
+    (tmp_path / "predictions.jsonl").write_text(json.dumps(row) + "\n")
+    assert evidence._answers(tmp_path) == []
+
+
+def test_a_seed_that_is_missing_is_not_paired_by_its_place(made: Make) -> None:
+    comparison, folder = made()
+    mean, transformer, svm = arms_of(comparison, folder)
+    assert looked_back(transformer, mean) is not None
+    shutil.rmtree(transformer.folders[0])
+    mean, transformer, svm = arms_of(comparison, folder)
+    assert looked_back(transformer, mean) is None
+    assert looked_back(svm, mean) is not None, "a baseline is the same for every seed"
+
+
+def test_of_fewer_seeds_than_there_are_runs_the_others_are_left_out(made: Make) -> None:
+    comparison, folder = made()
+    (mean, *_) = arms_of({**comparison, "seeds": 2}, folder)
+    assert [path.name for path in mean.folders] == ["seed-0", "seed-1"]
+    assert len(mean.right) == 2
