@@ -100,6 +100,12 @@ def digests(settings: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
+def changed(settings: Mapping[str, object], known: Mapping[str, str]) -> list[str]:
+    """The parts that settings name whose files are not as `digests` knew them."""
+    now = digests(settings) if known else {}
+    return [spec for spec, digest in known.items() if now.get(spec) != digest]
+
+
 def one_line(error: BaseException, path: Path | None = None) -> str:
     """An error in one line: its kind, its first line, and where in ``path`` it arose.
 

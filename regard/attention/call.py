@@ -1,8 +1,7 @@
 """A call of attention: checked, placed, cleaned, prepared, planned, computed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,15 +12,14 @@ from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.summary import Summary, summarize
 from regard.attention.kernels.tiled import tiled
-from regard.attention.mask import WHOLE, Kind, Mask, Tile, as_mask
+from regard.attention.mask import Mask, as_mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
-from regard.attention.score import Prepared, Score, Where, spread
+from regard.attention.score import Prepared, Score, spread
+from regard.attention.sight import Sight, over_heads
 from regard.errors import RegardError, look_up
 from regard.parts import is_part, load_part
 
-#: Answers of a mask that are looked at together when all are.
-SEEN = 2**22
 #: Where a score would lose its digits, it is computed in these.
 FINER = {
     torch.float16: torch.float32,
@@ -202,46 +200,6 @@ class Call:
         return dot.fused(queries, keys, self.values, scale, heads, allowed, causal)
 
 
-@dataclass(frozen=True)
-class Sight:
-    """Who may look at whom in one call."""
-
-    mask: Mask | None
-    kind: Kind | None
-    rows: Tensor
-    columns: Tensor
-    heads: int | None
-    shape: torch.Size
-
-    @property
-    def where(self) -> Where:
-        """Positions as scores get them, broadcastable over heads."""
-        return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
-
-    @cached_property
-    def allowed(self) -> Tensor | None:
-        """The mask's answers, broadcastable to the scores; made when first needed."""
-        return None if self.mask is None else self.allows(WHOLE)
-
-    def allows(self, tile: Tile) -> Tensor:
-        """The mask's answers for a tile, broadcastable to its scores."""
-        assert self.mask is not None
-        mask = self.mask.over_heads() if self.heads else self.mask
-        allowed = mask.allows(self.rows, self.columns, tile)
-        pairs = zip(reversed(allowed.shape[:-2]), reversed(self.shape[:-2]), strict=False)
-        if allowed.ndim > len(self.shape) or any(x not in (1, size) for x, size in pairs):
-            raise RegardError(
-                f"the mask answers for {tuple(allowed.shape)}, which does not broadcast to the "
-                f"scores {tuple(self.shape)}; if those have heads, use mask.over_heads()"
-            )
-        return allowed
-
-    @cached_property
-    def seen(self) -> Tensor:
-        """The keys that some query may see, (…, m)."""
-        return _seen(self.allows, *self.shape[-2:])
-
-
 def places(
     queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -254,20 +212,6 @@ def places(
     if rows is None:
         rows = torch.arange(m - n, m, device=queries.device)
     return rows, columns
-
-
-def seen_of(mask: Mask, rows: Tensor, columns: Tensor) -> Tensor:
-    """The keys that a mask lets some query see, (…, m), heads among the axes if it has them."""
-    return _seen(lambda tile: mask.allows(rows, columns, tile), rows.shape[-1], columns.shape[-1])
-
-
-def _seen(allows: Callable[[Tile], Tensor], n: int, m: int) -> Tensor:
-    """Asked for a share of the queries at a time."""
-    step, found = max(1, SEEN // max(m, 1)), None
-    for row in range(0, n, step):
-        part = allows(Tile(slice(row, row + step), slice(None))).any(-2)
-        found = part if found is None else found | part
-    return torch.zeros(m, dtype=torch.bool) if found is None else found
 
 
 def shield(
@@ -401,11 +345,6 @@ def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) ->
             "not broadcast"
         ) from None
     return torch.Size([*batch, queries.shape[-2], m])
-
-
-def over_heads(positions: Tensor, heads: int | None) -> Tensor:
-    """Positions (\\*batch, n) as (\\*batch, 1, n) where scores have heads."""
-    return positions.unsqueeze(-2) if heads and positions.ndim > 1 else positions
 
 
 def on_cpu(x: Tensor) -> bool:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import is_finite, on_cpu, places, seen_of
+from regard.attention.call import is_finite, on_cpu, places
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask
@@ -14,6 +14,7 @@ from regard.attention.normalizer import Normalizer
 from regard.attention.packing import Packing
 from regard.attention.positions import make_score
 from regard.attention.score import Score
+from regard.attention.sight import seen_of
 from regard.errors import RegardError
 
 

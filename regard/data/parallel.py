@@ -48,6 +48,7 @@ __all__ = [
     "references",
     "side_of",
 ]
+
 TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the user's own source texts
 SHARE_OF_ENG_FRA = 0.02  # of 116,830 English sentences, for the test and for validation
 DRAWN = {"reverse": 320_000, "dates": 100_000}  # pairs of train: 5,000 batches of 64 and some

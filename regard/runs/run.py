@@ -17,7 +17,7 @@ from regard import durable
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.parts import digests
+from regard.parts import changed, digests
 from regard.runs.build import begin_from, build_network, complete, facts, pretrained
 from regard.runs.config import Config
 from regard.runs.environment import environment
@@ -211,13 +211,12 @@ class Run(ABC):
 
     def _same_parts(self) -> None:
         """Errors: a file of one's own that the run was trained with has changed since."""
-        now = digests(self.config.network.model_dump())
-        for spec, digest in self._environment.get("parts", {}).items():
-            if now.get(spec) != digest:
-                raise RegardError(
-                    f"{spec} has changed since {self.folder.path} was trained with it; put it "
-                    "back, or train anew in another --out"
-                )
+        known = self._environment.get("parts", {})
+        for spec in changed(self.config.network.model_dump(), known):
+            raise RegardError(
+                f"{spec} has changed since {self.folder.path} was trained with it; put it back, "
+                "or train anew in another --out"
+            )
 
     def _must_be_complete(self) -> None:
         if not self.complete:

@@ -111,7 +111,7 @@ class Translations:
         if not pairs:
             raise RegardError("there is nothing to evaluate: no pairs")
         said, wanted = [text.text for text in written], [pair.target for pair in pairs]
-        language = language if language in metrics.TOKENIZE else metrics.language_of(wanted)
+        language = metrics.language_for(language, wanted)
         exact = metrics.judge("exact", said, wanted)
         bleu = metrics.judge("bleu", said, wanted, language=language)
         low, high = (bleu if metric == "BLEU" else exact).interval()

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.errors import RegardError, look_up
 from regard.models import MODELS_FOR, ModelEntry
-from regard.parts import digests
 from regard.settings import unknown_key
 from regard.studies import worth
+from regard.studies.alike import check_folder, check_paired, check_same_test, must_be_alike
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
 from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
@@ -18,13 +18,7 @@ from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
 from regard.studies.statistics import Difference, as_family
 
-if TYPE_CHECKING:
-    from regard.runs import Config
-
 SEED = "{seed}"  # in an arm's settings (init=…/seed-{seed}): the number of the run's seed
-CONFIG = "config.toml"  # of a run's folder
-OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
-WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
 
 
 def compare(
@@ -68,7 +62,7 @@ def compare(
     missing = [job for job in jobs if job not in kept]
     facts = study.read_data() if missing else {}
     for job in kept:
-        study.must_be_alike(job, facts)
+        must_be_alike(Path(job.task.folder), facts)
         tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
     outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
     comparison = study.result(outcomes, rungs)
@@ -147,8 +141,8 @@ class Study:
                         built.add(arm.name)
                 except RegardError as error:
                     raise RegardError(f"arm {arm.name}: {error}") from None
-                _check_folder(Path(run.folder), configs[arm.name])
-        _check_same_test(configs)
+                check_folder(Path(run.folder), configs[arm.name])
+        check_same_test(configs)
 
     def read_data(self) -> dict[str, Any]:
         """Read the data once here, so that they are fetched once and their errors are said once.
@@ -163,25 +157,6 @@ class Study:
         # A task of its own: the files as they are now, not as this process may have read them once.
         facts: dict[str, Any] = type(TASKS[self.task].prepare(config.data))(config.data).facts()
         return facts
-
-    def must_be_alike(self, job: Job, facts: Mapping[str, Any]) -> None:
-        """Errors: a complete run is of other data than there are now, or of other code of one's
-        own: beside runs that are still to be trained it would not be compared but confused.
-        """
-        from regard.runs import Config
-
-        folder = Path(job.task.folder)
-        was = json.loads((folder / "env.json").read_text(encoding="utf-8"))
-        config = Config.read(folder)
-        parts = digests(config.network.model_dump()) if "parts" in was else {}
-        known = was.get("data", {}).get("fingerprint")
-        changed = [spec for spec, digest in parts.items() if was["parts"].get(spec) != digest]
-        changed += ["the data"] if facts and known != facts.get("fingerprint") else []
-        if changed:
-            raise RegardError(
-                f"{changed[0]} changed since {folder} was trained; give another --out, so that all "
-                "arms are trained on the same"
-            )
 
     def jobs(self) -> list[Job]:
         """A job for every arm and seed; those with layers are guessed to take longest."""
@@ -224,7 +199,7 @@ class Study:
         if not done:
             raise RegardError(failures[0].says if failures else "no arm has a result")
         first = next(run for runs in done.values() for run in runs.values())
-        _check_paired(done)
+        check_paired(done)
         pairs = [(arm.name, self.reference) for arm in self.arms if arm.name != self.reference]
         return Comparison(
             task=self.task,
@@ -331,53 +306,6 @@ def _key(pair: str) -> str:
 def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> list[Judged]:
     """A run for each seed; of an arm that is the same for every seed, its one, repeated."""
     return [next(iter(runs.values())) if fixed else runs[seed] for seed in seeds]
-
-
-def _check_folder(place: Path, config: "Config") -> None:
-    """No other run is where this one goes."""
-    if not (place / CONFIG).exists():
-        return
-    if differences := config.differences(type(config).read(place)):
-        raise RegardError(
-            f"{place} holds another run: {', '.join(differences)}; give another --out, "
-            "or the same settings to go on"
-        )
-
-
-def _check_same_test(configs: Mapping[str, "Config"]) -> None:
-    """No arm has other test examples; how texts are cut into tokens is an arm's own choice."""
-    from regard.tasks import TASKS
-
-    first: tuple[str, dict[str, Any]] | None = None
-    for name, config in configs.items():
-        # Where tokens are judged and not texts, what a token is must be the same.
-        own = OWN_CHOICE if TASKS[config.task].kind in WHOLE_TEXTS else {"validation"}
-        data = config.data.model_dump(exclude=own)
-        first = first or (name, data)
-        for key, value in data.items():
-            if value != first[1][key]:
-                raise RegardError(
-                    f"arms are compared on the same test: {key} is {first[1][key]!r} in "
-                    f"{first[0]} and {value!r} in {name}"
-                )
-
-
-def _check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
-    """All runs answered the same test examples, and were judged alike."""
-    counted = {run.signature: name for name, runs in done.items() for run in runs.values()}
-    if len(counted) > 1:
-        one, other, *_ = counted
-        raise RegardError(
-            f"{counted[one]} and {counted[other]} were judged by other measures: {one or 'none'} "
-            f"and {other or 'none'}; give another --out, so that all are trained and judged anew"
-        )
-    asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
-    if len(asked) > 1:
-        one, other, *_ = asked.values()
-        raise RegardError(
-            f"{one} and {other} answered different test examples; arms may differ in the model "
-            "and its training, not in the data"
-        )
 
 
 def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:

@@ -193,6 +193,13 @@ def language_of(texts: Sequence[str]) -> str:
     return ""
 
 
+def language_for(named: str, texts: Sequence[str]) -> str:
+    """The language that texts are judged in: the named one if it is cut in a way of its own, else
+    that of their script.
+    """
+    return named if named in TOKENIZE else language_of(texts)
+
+
 def _scorer(measure: str, language: str = "") -> Any:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

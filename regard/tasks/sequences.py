@@ -23,7 +23,7 @@ from regard.errors import RegardError
 from regard.layers.cross_entropy import vocabulary_cross_entropy
 from regard.tasks.encoded import Encoded
 from regard.tasks.searching import Search, score, write
-from regard.tasks.sequence_metrics import TOKENIZE, bleu, exact_match, language_of
+from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import Split, Task
 
@@ -171,8 +171,7 @@ class Sequences(Task[PairBatch]):
         """The metric as a share; BLEU's words are those of the language, as in the test."""
         if self.settings.metric == "exact":
             return exact_match(said, wanted)
-        named = self.settings.target_name
-        language = named if named in TOKENIZE else language_of(wanted)
+        language = language_for(self.settings.target_name, wanted)
         return bleu(said, wanted, language=language) / 100
 
     @property

@@ -18,7 +18,7 @@ from regard.attention.mask import Blocks, Tile
 from regard.attention.score import Where
 
 if TYPE_CHECKING:
-    from regard.attention.call import Sight
+    from regard.attention.sight import Sight
 
 Share = tuple[slice, ...]
 

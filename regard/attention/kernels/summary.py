@@ -16,7 +16,7 @@ from regard.attention.normalizers import largest
 from regard.attention.score import Prepared, Score
 
 if TYPE_CHECKING:
-    from regard.attention.call import Sight
+    from regard.attention.sight import Sight
 
 
 @dataclass(frozen=True)

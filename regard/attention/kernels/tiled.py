@@ -43,7 +43,7 @@ from regard.attention.score import Prepared, Score, as_tuple
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.attention.call import Sight
+    from regard.attention.sight import Sight
 
 
 def tiled(

@@ -24,7 +24,7 @@ from regard.attention.normalizer import Normalizer
 from regard.attention.score import Prepared, Score, Where, as_tuple, spread
 
 if TYPE_CHECKING:
-    from regard.attention.call import Sight
+    from regard.attention.sight import Sight
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""What is compared is alike: runs of one data, of one code, on one test."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import RegardError
+from regard.parts import changed
+from regard.studies.job import Judged
+
+if TYPE_CHECKING:
+    from regard.runs import Config
+
+CONFIG = "config.toml"  # of a run's folder
+OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
+WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
+
+
+def check_folder(place: Path, config: "Config") -> None:
+    """No other run is where this one goes."""
+    if not (place / CONFIG).exists():
+        return
+    if differences := config.differences(type(config).read(place)):
+        raise RegardError(
+            f"{place} holds another run: {', '.join(differences)}; give another --out, "
+            "or the same settings to go on"
+        )
+
+
+def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Errors: a complete run is of other data than there are now (`facts`, if they were read), or
+    of other code of one's own: beside runs that are still to be trained it would not be compared
+    but confused.
+    """
+    from regard.runs import Config
+
+    was = json.loads((folder / "env.json").read_text(encoding="utf-8"))
+    found = changed(Config.read(folder).network.model_dump(), was.get("parts", {}))
+    known = was.get("data", {}).get("fingerprint")
+    found += ["the data"] if facts and known != facts.get("fingerprint") else []
+    if found:
+        raise RegardError(
+            f"{found[0]} changed since {folder} was trained; give another --out, so that all "
+            "arms are trained on the same"
+        )
+
+
+def check_same_test(configs: Mapping[str, "Config"]) -> None:
+    """No arm has other test examples; how texts are cut into tokens is an arm's own choice."""
+    from regard.tasks import TASKS
+
+    first: tuple[str, dict[str, Any]] | None = None
+    for name, config in configs.items():
+        # Where tokens are judged and not texts, what a token is must be the same.
+        own = OWN_CHOICE if TASKS[config.task].kind in WHOLE_TEXTS else {"validation"}
+        data = config.data.model_dump(exclude=own)
+        first = first or (name, data)
+        for key, value in data.items():
+            if value != first[1][key]:
+                raise RegardError(
+                    f"arms are compared on the same test: {key} is {first[1][key]!r} in "
+                    f"{first[0]} and {value!r} in {name}"
+                )
+
+
+def check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
+    """All runs answered the same test examples, and were judged alike."""
+    counted = {run.signature: name for name, runs in done.items() for run in runs.values()}
+    if len(counted) > 1:
+        one, other, *_ = counted
+        raise RegardError(
+            f"{counted[one]} and {counted[other]} were judged by other measures: {one or 'none'} "
+            f"and {other or 'none'}; give another --out, so that all are trained and judged anew"
+        )
+    asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
+    if len(asked) > 1:
+        one, other, *_ = asked.values()
+        raise RegardError(
+            f"{one} and {other} answered different test examples; arms may differ in the model "
+            "and its training, not in the data"
+        )
