@@ -25,6 +25,7 @@ from regard.settings import build
 
 Sparse = Any  # scipy's csr matrix (texts, terms)
 WORD = r"\w+"
+NEVER = -100.0  # the score of a label that was never seen
 
 
 class Baseline(ABC):
@@ -57,12 +58,16 @@ class Baseline(ABC):
     def fit(self, texts: Sequence[str], labels: NDArray[np.integer]) -> Self:
         """Count the terms of the texts and learn from them; labels are numbers from 0.
 
-        Errors: a label without a text; no term in as many texts as ``minimum`` asks.
+        A label without a text gets next to no probability. Errors: texts of fewer than two
+        labels; no term in as many texts as ``minimum`` asks.
         """
         labels = np.asarray(labels)
-        missing = sorted(set(range(self.labels)) - set(labels.tolist()))
-        if missing:
-            raise RegardError(f"{self.name} has no text of label {missing[0]} to learn from")
+        known = len(np.unique(labels))
+        if known < 2:
+            raise RegardError(
+                f"{self.name} learns to tell labels apart, and its texts have {known}; give texts "
+                "of two or more"
+            )
         counter = self._counter(min_df=min(self.settings.minimum, len(texts)))
         try:
             counts = counter.fit_transform(texts)
@@ -140,8 +145,14 @@ class Tfidf(Baseline):
         self.arrays = {"rarity": rarity.astype(np.float32)}
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
         model.fit(self.features(counts), labels)
-        self.arrays["weights"] = model.coef_.astype(np.float32)
-        self.arrays["bias"] = model.intercept_.astype(np.float32)
+        weights, bias = np.zeros((self.labels, counts.shape[1])), np.full(self.labels, NEVER)
+        bias[model.classes_] = 0.0
+        columns = model.classes_[-len(model.coef_) :]  # of two labels the second against the first
+        weights[columns], bias[columns] = model.coef_, model.intercept_
+        if self.labels == 2:
+            weights, bias = weights[1:], bias[1:]
+        self.arrays["weights"] = weights.astype(np.float32)
+        self.arrays["bias"] = bias.astype(np.float32)
 
     def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """The logistic function of one column, softmax of several."""
@@ -174,6 +185,10 @@ class NaiveBayesSVM(Baseline):
         weights, bias = [], []
         for label in [1] if self.labels == 2 else range(self.labels):
             mine = labels == label
+            if not mine.any():
+                weights.append(np.zeros(present.shape[1]))
+                bias.append(-1.0)
+                continue
             ratio = self._log_count_ratio(present, mine)
             weighed = present.copy()
             weighed.data = ratio[present.indices]

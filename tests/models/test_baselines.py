@@ -11,7 +11,7 @@ from regard.models import MODELS
 from regard.models.baselines import BASELINES, Baseline, NaiveBayesSVM, Tfidf, load
 from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
 
-WORDS = {0: ["dull", "slow", "grey", "weak"], 1: ["bright", "quick", "warm"], 2: ["odd", "blue"]}
+WORDS = [["dull", "slow", "grey", "weak"], ["bright", "quick", "warm"], ["odd", "blue"], ["loud"]]
 FILLER = ["the", "film", "and", "its", "music", "were", "there", "on", "a", "day"]
 
 
@@ -105,8 +105,21 @@ def test_an_unknown_text_is_answered_by_the_bias() -> None:
 
 
 @pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("missing", [[1], [0], [3], [0, 2], [1, 3]])
+def test_a_label_without_a_text_is_never_said(name: str, missing: list[int]) -> None:
+    texts, numbers = texts_of(4, 120, seed=8)
+    chosen = ~np.isin(numbers, missing)
+    learned = [text for text, keep in zip(texts, chosen, strict=True) if keep]
+    model = make(name, 4, inverse_penalty=30).fit(learned, numbers[chosen])
+    said = model.probabilities(learned)
+    assert said[:, missing].max() <= 0.002
+    np.testing.assert_allclose(said.sum(1), 1, rtol=1e-6)
+    assert (said.argmax(1) == numbers[chosen]).mean() > 0.95
+
+
+@pytest.mark.parametrize("name", BASELINES)
 def test_what_it_cannot_learn_from_is_said(name: str) -> None:
-    with pytest.raises(RegardError, match="no text of label 1"):
+    with pytest.raises(RegardError, match="its texts have 1; give texts"):
         make(name, 2).fit(["a", "b"], np.array([0, 0]))
     with pytest.raises(RegardError, match="give more texts or minimum=1"):
         make(name, 2).fit(["one", "two", "three"], np.array([0, 1, 1]))
