@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.analysis.cost import count_parameters
-from regard.analysis.record import record, table
-from regard.attention.kernels.choose import using
+from regard.analysis.record import record
 from regard.data.birthplaces import read_answers
 from regard.data.files import Example
 from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer
 from regard.decoding import Written
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run
+from regard.runs.run import Looked, Run, looked
 from regard.runs.translations import Text
 from regard.tasks.birthplace import Answers
 from regard.tasks.metrics import wilson
@@ -190,28 +189,26 @@ class AnswererRun(Run):
             return self.predict([texts])[0]
         self._must_be_complete()
         task = cast(Answers, self.task)
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             return [_text(task, x) for x in task.write(self.network, texts)]
 
     def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
         """The probability that the model gives each of some answers to one question."""
         self._must_be_complete()
         task = cast(Answers, self.task)
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             return task.chances(self.network, question, answers)
 
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at: rows are question and answer, each token asking in its turn."""
         self._must_be_complete()
         task, network = cast(Answers, self.task), self.network
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             (written,) = task.write(network, [text])
             ids = [*task.encode([text])[0].tolist(), *written.tokens]
-            with torch.no_grad(), record(network) as recording:
+            with record(network) as recording:
                 network(torch.tensor([ids]), torch.tensor([len(ids)]))
-                found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
-        names = [self._name(i) for i in ids]
-        return [Looked(name, names, kept.reshape(-1, *kept.shape[-2:])) for name, kept in found]
+                return looked(recording, [self._name(i) for i in ids])
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a question that the model reads, and the symbol behind it."""

@@ -9,14 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from regard import durable
 from regard.analysis.cost import count_parameters, flops_per_example
-from regard.analysis.record import record, table
-from regard.attention.kernels.choose import using
+from regard.analysis.record import record
 from regard.data.batches import pad
 from regard.data.files import read_examples
 from regard.data.tokenizers import Tokenizer
@@ -24,7 +22,7 @@ from regard.errors import RegardError
 from regard.models.tuned import Tuned
 from regard.runs.evaluation import Evaluation, Prediction, predictions
 from regard.runs.metrics_log import MetricsLog
-from regard.runs.run import Looked, Run
+from regard.runs.run import Looked, Run, looked
 from regard.tasks.classification import Classification, truncate
 from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.settings import ClassificationSettings
@@ -75,7 +73,7 @@ class ClassifierRun(Run):
         self._must_be_complete()
         if self.config.entry.kind == "baseline":
             return self.baseline.probabilities(list(texts))
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             said: NDArray[np.floating] = self.task.predict(self.network, list(texts))
         return said
 
@@ -91,22 +89,15 @@ class ClassifierRun(Run):
         if not tokens:
             raise RegardError("there is no word to look at in this text")
         padded, lengths = pad(self.task.encode([text]))
-        with (
-            torch.no_grad(),
-            self._precision.autocast(),
-            using(self._kernels),
-            record(self.network) as recording,
-        ):
+        with self.computing(), record(self.network) as recording:
             self.network(padded, lengths)
-            found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
+            found = looked(recording, tokens)
         framed = self.network.framed(tokens) if isinstance(self.network, Tuned) else tokens
         return [
-            Looked(
-                name,
-                framed if kept.shape[-1] == len(framed) else ["[CLS]", *tokens],
-                kept.reshape(-1, *kept.shape[-2:]),
+            each._replace(
+                tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
             )
-            for name, kept in found
+            for each in found
         ]
 
     @property
@@ -205,8 +196,7 @@ class ClassifierRun(Run):
         """How many tokens of each text the run does not read; a baseline counts them all."""
         if self.config.entry.kind == "baseline":
             return [0 for _ in texts]
-        most = self._data_settings.length
-        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
+        return super().left_out(texts)
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees, as its writer would recognise them."""

@@ -19,7 +19,7 @@ from regard.decoding import Writer
 from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run
+from regard.runs.run import Looked, Run, heads, looked
 from regard.runs.writing import WriterRun
 from regard.tasks.birthplace import Answers
 from regard.tasks.language_modeling import NextToken
@@ -218,7 +218,7 @@ def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
             kept = written[:-1] if written and written[-1] == asked.end else written
             tokens = torch.tensor([[*source[0].tolist(), *kept]])
             states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
-            layers = own_layers(recording, asked.names(tokens[0].tolist()))
+            layers = looked(recording, asked.names(tokens[0].tolist()))
         else:
             given = torch.tensor([[BEGIN, *written[:-1]]])
             states = model(source, torch.tensor([source.shape[1]]), given)[:, : len(written)]
@@ -249,11 +249,6 @@ def _check(asked: Asked, written: Sequence[int]) -> None:
         raise RegardError(f"written: at most {most} tokens for this text, not {count}")
 
 
-def own_layers(recording: Recording, names: Sequence[str]) -> list[Looked]:
-    """What each layer of a model that reads one text looked at in it."""
-    return [Looked(name, list(names), _heads(table(seen))) for name, seen in recording.layers]
-
-
 def _both(recording: Recording, asked: Asked, written: Sequence[int]) -> list[Looked]:
     """Of an encoder and a decoder: each in its own text, and the one in the other's."""
     reads = asked.names(asked.source.tolist())
@@ -266,11 +261,5 @@ def _both(recording: Recording, asked: Asked, written: Sequence[int]) -> list[Lo
             found[name] = Looked(name, reads, across[name][0].numpy(), said)
         else:
             own = [FIRST, *said[:-1]] if name.startswith("decoder") else reads
-            found[name] = Looked(name, own, _heads(table(seen)))
+            found[name] = Looked(name, own, heads(table(seen)))
     return list(found.values())
-
-
-def _heads(weights: Tensor) -> NDArray[np.float32]:
-    """(heads, queries, keys) of the only row of a batch."""
-    kept = weights.float()[0]
-    return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.analysis.cost import count_parameters
-from regard.analysis.record import record, table
-from regard.attention.kernels.choose import using
+from regard.analysis.record import record
 from regard.data.files import Example
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run
+from regard.runs.run import Looked, Run, looked
 from regard.runs.translations import Text
 from regard.tasks import TASKS
 from regard.tasks.pretraining import Pretraining
@@ -184,7 +183,7 @@ class PretrainedRun(Run):
         from regard.data.texts import read_texts
 
         task = self.task.with_texts(read_texts(str(data), text or "")[0])
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             return judged(task, self.network)
 
     @overload
@@ -196,7 +195,7 @@ class PretrainedRun(Run):
         if isinstance(texts, str):
             return self.predict([texts])[0]
         self._must_be_complete()
-        with self._precision.autocast(), using(self._kernels):
+        with self.computing():
             return [
                 Text(said, log_probability, ended)
                 for said, log_probability, ended in self.task.complete(self.network, texts)
@@ -208,21 +207,10 @@ class PretrainedRun(Run):
         ids = self.task.read(text)
         if not len(ids):
             raise RegardError("there is no token to look at in this text")
-        network = self.network
-        with (
-            torch.no_grad(),
-            self._precision.autocast(),
-            using(self._kernels),
-            record(network) as recording,
-        ):
-            self.task.states(network, torch.from_numpy(ids)[None].long())
-            found = [(name, table(seen).float().numpy()[0]) for name, seen in recording.layers]
-        names = self.task.names(ids)
-        return [
-            Looked(name, names, kept.reshape(-1, *kept.shape[-2:]))
-            for name, kept in found
-            if kept.shape[-1] == len(names)
-        ]
+        with self.computing(), record(self.network) as recording:
+            self.task.states(self.network, torch.from_numpy(ids)[None].long())
+            found = looked(recording, self.task.names(ids))
+        return [each for each in found if each.weights.shape[-1] == len(ids)]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model reads."""

@@ -11,9 +11,10 @@ import numpy as np
 import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from regard import durable
+from regard.analysis.record import Recording, table
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
@@ -40,6 +41,17 @@ class Looked(NamedTuple):
     tokens: list[str]
     weights: NDArray[np.float32]
     asking: list[str] | None = None
+
+
+def looked(recording: Recording, tokens: Sequence[str]) -> list[Looked]:
+    """What each recorded layer did with the first text of its batch."""
+    return [Looked(name, list(tokens), heads(table(seen))) for name, seen in recording.layers]
+
+
+def heads(weights: Tensor) -> NDArray[np.float32]:
+    """(heads, queries, keys) of the first row of a batch."""
+    kept = weights.float()[0]
+    return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)
 
 
 class Run(ABC):
@@ -101,6 +113,11 @@ class Run(ABC):
     @abstractmethod
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees, as its writer would recognise them."""
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text are beyond those that the run reads."""
+        most = self.task.settings.length
+        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
 
     @abstractmethod
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:

@@ -98,11 +98,6 @@ class WriterRun(Run):
             found = task.score(self.network, sources, targets)
         return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
 
-    def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens at the end of each text the run does not read."""
-        most = self._data_settings.length
-        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
-
     def attention(self, text: str) -> list[Looked]:
         """What each attention to the source looks at while the text's best answer is written.
 

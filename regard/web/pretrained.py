@@ -15,7 +15,8 @@ from regard.errors import RegardError
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained, special
 from regard.runs import Looked
-from regard.runs.pieces import Asked, Drawing, Piece, Reread, answered, own_layers, reread, write
+from regard.runs.pieces import Asked, Drawing, Piece, Reread, answered, reread, write
+from regard.runs.run import looked
 
 SHORT = 48  # tokens that an answer has, unless more are asked for
 MASK = "[MASK]"
@@ -58,7 +59,7 @@ class PretrainedSubject:
             return self.reread(text, [piece.id for piece in pieces if piece.id is not None]).layers
         with torch.no_grad(), record(self.model) as recording:
             self.model(torch.tensor([ids]))
-            return own_layers(recording, self._names(ids))
+            return looked(recording, self._names(ids))
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
         """A text token by token; of BERT the filled text at once.
