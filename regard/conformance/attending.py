@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import KeyValueCache, Mask, Score, causal, lengths, window
+from regard.attention import KeyValueCache, Mask, Score, attend, causal, lengths, window
 from regard.conformance.law import (
     CLOSE,
     EXACT,
@@ -24,7 +24,7 @@ from regard.conformance.law import (
     worst,
     zero,
 )
-from regard.conformance.subjects import JUNK, KERNELS, VALUE_WIDTH, Given, ScoreSubject
+from regard.conformance.subjects import JUNK, KERNELS, VALUE_WIDTH, Given, ScoreSubject, by
 
 
 def output(subject: ScoreSubject) -> Measured:
@@ -230,6 +230,37 @@ def batch_axis(subject: ScoreSubject) -> Measured:
             alone = subject.look((q, k, v), score, lengths(size) & causal(), kernel=kernel).output
             what = "with as many texts as heads, a text's mask reached another"
             gaps.append(near(what, whole[i : i + 1], alone, EXACT))
+    return worst(gaps, EXACT)
+
+
+def by_text(subject: ScoreSubject) -> Measured:
+    score, given, gaps = subject.score(), subject.inputs(5, 7), []
+    rows = torch.tensor([[2, 3, 4, 5, 6], [11, 12, 13, 14, 15], [40, 3, 17, 8, 30]])
+    columns = torch.tensor([[*range(7)], [*range(9, 16)], [5, 50, 2, 33, 12, 0, 21]])
+    for kernel in (None, *KERNELS):
+        at: dict[str, Any] = {"query_positions": rows, "key_positions": columns}
+        whole = subject.look(given, score, causal(), kernel=kernel, **at).output
+        for i in range(3):
+            q, k, v = (x[i : i + 1] for x in given)
+            at = {"query_positions": rows[i], "key_positions": columns[i]}
+            alone = subject.look((q, k, v), score, causal(), kernel=kernel, **at).output
+            what = "with positions of its own for each text, a text differs from itself alone"
+            gaps.append(near(what, whole[i : i + 1], alone, EXACT))
+    return worst(gaps, EXACT)
+
+
+def headless(subject: ScoreSubject) -> Measured:
+    score, gaps = subject.score(None), []
+    if score.heads is not None:
+        raise InapplicableError(f"it was made for {score.heads} heads")
+    q, k, v = subject.inputs(5, 7, heads=1)
+    for kernel in (None, *KERNELS):
+        with by(kernel):
+            found = attend(q[:, 0], k[:, 0], v[:, 0], score, causal() & lengths([7, 3, 0]))
+        one = subject.look((q, k, v), score, causal() & lengths([7, 3, 0]), kernel=kernel)
+        what = "without an axis of heads it differs from itself with one head"
+        gaps.append(near(what, found.output, one.output[:, 0], EXACT))
+        gaps.append(near(what, found.weights, one.weights[:, 0], EXACT))
     return worst(gaps, EXACT)
 
 

@@ -242,6 +242,8 @@ SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
         "batches broadcast, and a text among others is the text alone", attending.batches
     ),
     "batch axis": Law("as many texts as heads: each mask on its own text", attending.batch_axis),
+    "positions by text": Law("each text may have positions of its own", attending.by_text),
+    "no heads": Law("without an axis of heads it is one head", attending.headless),
     "heads": Law("made with heads=, heads do not see each other", heads_apart),
     "grouped keys": Law("heads that share keys are keys repeated", attending.grouped),
     "float32": attending.coarser(torch.float32, 1e-4),

@@ -55,9 +55,10 @@ class ScoreSubject:
         """So many heads as wanted, or those that the score was made for."""
         return self.fixed or wanted
 
-    def score(self, heads: int = 2, dtype: torch.dtype = torch.float64) -> Score:
+    def score(self, heads: int | None = 2, dtype: torch.dtype = torch.float64) -> Score:
         """A score whose parameters are a little away from where they begin."""
-        made = self.build(self.reads, self.heads(heads), LENGTH).to(dtype)
+        heads = None if heads is None else self.heads(heads)
+        made = self.build(self.reads, heads, LENGTH).to(dtype)
         nudge(made)
         return made
 

@@ -87,6 +87,21 @@ class MixesHeads(Dot):
         return keys.mean(-3, keepdim=True).expand_as(keys)
 
 
+class FirstPlaces(Dot):
+    """Distance, by the positions of the first text for all."""
+
+    def compare(self, queries, keys, where):
+        rows, columns = (x.reshape(-1, x.shape[-1])[0] for x in where)
+        return queries @ keys.mT - (rows[:, None] - columns).abs()
+
+
+class CountsHeads(Dot):
+    """Divides by what stands at axis −3."""
+
+    def compare(self, queries, keys, where):
+        return queries @ keys.mT / queries.shape[-3]
+
+
 class OwnHeadsOnly(Dot):
     """Has a weight a head, and does not spread keys that heads share."""
 
@@ -236,6 +251,8 @@ SCORES = {
     Counts: ("twice", "the same call again differed by"),
     ForgetsHeads: ("heads", "made with heads=3 it says heads=None"),
     MixesHeads: ("heads", "one head's inputs changed another's output by"),
+    FirstPlaces: ("positions by text", "a text differs from itself alone by"),
+    CountsHeads: ("no heads", "differs from itself with one head by"),
     OwnHeadsOnly: ("grouped keys", "heads that share 2 of keys differ from keys repeated"),
     MixesBatch: ("batches", "a text among others differs from the text alone"),
     Captures: ("captured", "shape (6,) needs a gradient and is no nn.Parameter"),
