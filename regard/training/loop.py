@@ -26,7 +26,7 @@ from regard.training.checkpoints import (
     load_weights,
     weights,
 )
-from regard.training.memory import peak_mb
+from regard.training.memory import peak_mb, trim
 from regard.training.optimizer import AdamW
 from regard.training.precision import Precision, choose_precision
 from regard.training.schedules import factor
@@ -34,6 +34,7 @@ from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
+TRIM = 20.0  # seconds between two trims of the heap
 SMOOTH = 0.98  # of the running mean of the loss: about the last 50 steps
 
 
@@ -120,7 +121,7 @@ class Training:
         """Resume, train, validate, save; in the end the best weights are in the model."""
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
-        self.begun = saved = time.monotonic()
+        self.begun = saved = trimmed = time.monotonic()
         while not self.finished():
             plan = self.plan()
             for indexes in plan[self.state.position :]:
@@ -133,6 +134,9 @@ class Training:
                 if checkpoints and self.save_due(saved):
                     checkpoints.save(self.checkpoint())
                     saved = time.monotonic()
+                if time.monotonic() - trimmed >= TRIM:
+                    trim()
+                    trimmed = time.monotonic()
                 if self.finished():
                     break
             else:

@@ -1,3 +1,4 @@
+import platform
 import subprocess
 import sys
 
@@ -42,6 +43,29 @@ def test_peak_counts_megabytes() -> None:
     block = bytearray(b"\x01") * 400_000_000
     assert before + 200 < peak_mb() < before + 600
     assert len(block) == 400_000_000
+
+
+def test_holes_in_the_heap_are_handed_back() -> None:
+    code = (
+        "import torch\n"
+        "from pathlib import Path\n"
+        "from regard.training.memory import keep_freed_memory, trim\n"
+        "def held():\n"
+        "    pages = Path('/proc/self/statm').read_text().split()[1]\n"
+        "    return int(pages) * 4096 / 1e6\n"
+        "keep_freed_memory()\n"
+        "blocks = [torch.ones(250_000) for _ in range(400)]\n"
+        "full = held()\n"
+        "blocks = blocks[::40]\n"
+        "kept = held()\n"
+        "assert kept > full - 100, (full, kept)\n"
+        "assert trim()\n"
+        "assert held() < kept - 300, (kept, held())\n"
+        "assert all(bool((block == 1).all()) for block in blocks)\n"
+    )
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("the heap of glibc")
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_memory_is_kept_in_a_process_of_its_own() -> None:
