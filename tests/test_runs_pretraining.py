@@ -13,6 +13,7 @@ from regard.runs import Answered, Likelihoods
 from regard.runs.build import begin_from
 from regard.runs.config import Config
 from regard.runs.translations import Text
+from regard.tasks.searching import Search
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=40", "threads=1", "dropout=0"]
 
@@ -49,6 +50,24 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     assert looked[0].tokens == list("Ada Balby")
     assert looked[0].weights.shape == (2, 9, 9)
     assert pretrained.tokens("A[MASK]a") == ["A", "[MASK]", "a", "[MASK]"]
+
+
+def test_how_a_text_goes_on_is_searched_for_or_drawn(pretrained):
+    texts = ["Ada", "", "Bela was"]
+    greedy = pretrained.predict(texts)
+    assert [[text] for text in greedy] == pretrained.best(texts, 1)
+    for several, one in zip(pretrained.best(texts, 3), greedy, strict=True):
+        assert len({text.text for text in several}) == 3
+        assert max(text.log_probability for text in several) >= one.log_probability - 1e-4
+    drawing = Search(temperature=2.0, seed=3)
+    drawn = pretrained.best(texts, 1, drawing)
+    assert drawn == pretrained.best(texts, 1, drawing)
+    assert drawn != pretrained.best(texts, 1, Search(temperature=2.0, seed=4))
+    short = pretrained.best(texts, 1, Search(longest=3))
+    assert [x.text for (x,) in short] == [text.text[:3] for text in greedy]
+    assert pretrained.best(texts, 1, Search(longest=9_999)) == pretrained.best(texts, 1)
+    assert pretrained.left_out(["a" * 20, "a" * 26]) == [0, 6]
+    assert pretrained.keeps == "tail"
 
 
 def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pretrained, tmp_path):
@@ -111,6 +130,7 @@ REVIEWS = ["data=reviews", "examples=300", "tokenizer=words"]
 def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     before = [*REVIEWS, *SMALL, "steps=6", "batch_tokens=400"]
     first = finish(runs.open_or_start(tmp_path / "first", task, model, before))
+    goes_on_or_fills_in(first)
     given = [*REVIEWS, f"init={tmp_path / 'first'}", "steps=2", "batch_tokens=400"]
     assert runs.model_after(tmp_path / "first", "sentiment") == model
     run = finish(runs.open_or_start(tmp_path / "second", "sentiment", model, given))
@@ -124,6 +144,23 @@ def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     looked = run.attention("A charming film")
     assert "charming" in looked[0].tokens
     assert looked[0].weights.shape[-1] == len(looked[0].tokens)
+
+
+def goes_on_or_fills_in(run):
+    """Each kind of pretrained run is asked for more than one text, and for too long a one."""
+    texts = ["A charming <extra_id_0> film [MASK] .", ""]
+    assert len(run.predict(texts)) == 2
+    if run.search is None:
+        with pytest.raises(RegardError, match="writes no texts to choose from"):
+            run.best(texts, 2)
+    else:
+        first, second = run.best(texts, 2)
+        assert len({text.text for text in first}) == 2
+        assert [first[0]] == [text for (text, *_) in run.best(texts[:1], 2)]
+        assert second[0].text == run.predict("").text or run.config.task == "language-modeling"
+    room = {"masked-modeling": 38, "language-modeling": 20, "span-corruption": 40}
+    long = " ".join(["film"] * 50)
+    assert run.left_out(["film", long]) == [0, 50 - room[run.config.task]]
 
 
 def test_what_labels_is_taken_for_the_same_labels_alone(tmp_path):

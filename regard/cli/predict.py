@@ -11,7 +11,7 @@ from regard.cli.console import emit_json, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.runs import ClassifierRun, Run, WriterRun
+    from regard.runs import Run, WriterRun
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
 Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
@@ -61,6 +61,8 @@ def predict(
     cat reviews.txt | regard predict runs/sentiment-transformer
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
+
+    regard predict runs/language-modeling-gpt --temperature 0.8 --seed 1 'Once there was'
     """
     from regard import runs
 
@@ -93,36 +95,37 @@ def _how(
     run: "Run", asked: dict[str, Any], score: bool
 ) -> Callable[[Sequence[str], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
-    from regard.runs import ClassifierRun, WriterRun
+    from regard.runs import WriterRun
 
-    if not isinstance(run, WriterRun):
-        if asked or score:
-            option = "score" if score else next(iter(asked)).replace("_", "-")
-            raise RegardError(f"--{option} is for runs that write texts; this one does not")
-
-        def told(texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
-            if isinstance(run, ClassifierRun):
-                _warn(run, texts, name, done)
-            for text, found in zip(texts, run.predict(list(texts)), strict=True):
-                yield [found.line()], {"text": text, **found.json()}
-
-        return told
-    writer = run
+    option = next(iter(asked), "").replace("_", "-")
     if score:
+        if not isinstance(run, WriterRun):
+            raise RegardError("--score is for runs that write one text for another; this is none")
         if asked:
-            option = next(iter(asked)).replace("_", "-")
             raise RegardError(f"--score judges texts that are given; --{option} is for writing")
+        writer = run
         return lambda texts, name, done: _scored(writer, texts, name, done)
-    return lambda texts, name, done: _written(writer, asked, texts, name, done)
+    if run.search is not None:
+        return lambda texts, name, done: _written(run, asked, texts, name, done)
+    if asked:
+        raise RegardError(f"--{option} is for runs that write texts; this one does not")
+
+    def told(texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+        _warn(run, texts, name, done)
+        for text, found in zip(texts, run.predict(list(texts)), strict=True):
+            yield [found.line()], {"text": text, **found.json()}
+
+    return told
 
 
 def _written(
-    run: "WriterRun", asked: dict[str, Any], texts: Sequence[str], name: str, done: int
+    run: "Run", asked: dict[str, Any], texts: Sequence[str], name: str, done: int
 ) -> Iterator[Answer]:
     """What is written for each text: a line, or one for each of the best."""
     from dataclasses import replace
 
     _warn(run, texts, name, done)
+    assert run.search is not None
     found = run.best(texts, 1, replace(run.search, behind=done, **asked))
     for number, (text, several) in enumerate(zip(texts, found, strict=True), done + 1):
         if not asked.get("best"):
@@ -150,15 +153,14 @@ def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Ite
         raise RegardError(wrong)
 
 
-def _warn(run: "WriterRun | ClassifierRun", texts: Sequence[str], name: str, done: int) -> None:
+def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
     """Tell of each text that is read in part."""
-    cut = getattr(run.config.data, "truncate", "head")
-    which = {"head": "last", "tail": "first", "ends": "middle"}[cut]
+    which = {"head": "last", "tail": "first", "ends": "middle"}[run.keeps]
     for number, left in enumerate(run.left_out(texts), done + 1):
         if left:
             say(
                 f"{name}:{number}: too long: its {which} {left:,} tokens are not read"
-                + ("; cut it into sentences" if cut == "head" else ""),
+                + ("; cut it into sentences" if run.keeps == "head" else ""),
                 quiet=True,
             )
 

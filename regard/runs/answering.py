@@ -24,6 +24,7 @@ from regard.runs.run import Looked, Run, looked
 from regard.runs.translations import Text
 from regard.tasks.birthplace import Answers
 from regard.tasks.metrics import wilson
+from regard.tasks.searching import Search
 from regard.tasks.settings import AnswersSettings
 
 
@@ -187,10 +188,27 @@ class AnswererRun(Run):
         """The answer to a question, or to each of many, written greedily."""
         if isinstance(texts, str):
             return self.predict([texts])[0]
-        self._must_be_complete()
+        return [found[0] for found in self.best(texts, 1)]
+
+    @property
+    def search(self) -> Search:
+        """Greedily."""
+        return Search()
+
+    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
         task = cast(Answers, self.task)
-        with self.computing():
-            return [_text(task, x) for x in task.write(self.network, texts)]
+        found = task.write(self.network, texts, search)
+        return [[_text(task, x) for x in several] for several in found]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each question are not read, so that there is room for an answer."""
+        task = cast(Answers, self.task)
+        return [max(0, len(ids) - task.room) for ids in task.tokenizer.encode(texts)]
+
+    @property
+    def keeps(self) -> str:
+        """The end of a question."""
+        return "tail"
 
     def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
         """The probability that the model gives each of some answers to one question."""
@@ -204,7 +222,7 @@ class AnswererRun(Run):
         self._must_be_complete()
         task, network = cast(Answers, self.task), self.network
         with self.computing():
-            (written,) = task.write(network, [text])
+            ((written,),) = task.write(network, [text])
             ids = [*task.encode([text])[0].tolist(), *written.tokens]
             with record(network) as recording:
                 network(torch.tensor([ids]), torch.tensor([len(ids)]))
@@ -221,7 +239,8 @@ class AnswererRun(Run):
     def answer_test(self, task: Answers, model: nn.Module) -> bytes:
         """What the network answers to the test questions, judged."""
         pairs = task.split("test").pairs
-        said = [_text(task, x) for x in task.write(model, [pair.source for pair in pairs])]
+        found = task.write(model, [pair.source for pair in pairs])
+        said = [_text(task, best) for (best,) in found]
         return Answered.judge(pairs, said, task.commonest).rows()
 
     def restore_task(self, tokenizer: Tokenizer) -> Answers:

@@ -118,9 +118,8 @@ def asking(task: Any, text: str, most: int) -> Asked | None:
         source, decode = task.encode([text.strip()])[0], task.tokenizer.decode
         return Asked(source, task.end, task.end + 1, lengths, task.tokenizer.tokens, decode)
     if isinstance(task, NextToken):
-        room = max(task.settings.length // 2, 1)
-        source, size = task.read(text)[-room:], task.sizes["vocabulary"]
-        lengths = _at_most(min(room, most))
+        (source,), size = task.prompts([text]), task.sizes["vocabulary"]
+        lengths = _at_most(min(task.room, most))
         return Asked(source, task.end, size, lengths, task.names, task.decode, True)
     if isinstance(task, Answers):
         source, size = task.prompts([text])[0], task.sizes["vocabulary"]
@@ -135,13 +134,8 @@ def asking(task: Any, text: str, most: int) -> Asked | None:
         return Asked(source, task.mask, size, lengths, named, said, True)
     if isinstance(task, SpanCorruption):
         lengths = Lengths(longest=min(task.settings.length, most))
-        end, size = task.marks.separator, task.sizes["vocabulary"]
-
-        def filled(ids: Sequence[int]) -> str:
-            names = zip(ids, task.names(ids), strict=True)
-            return "".join(words.decode([i]) if i < len(words) else name for i, name in names)
-
-        return Asked(task.read(text), end, size, lengths, task.names, filled)
+        source, size = task.read(text), task.sizes["vocabulary"]
+        return Asked(source, task.end, size, lengths, task.names, task.wording)
     return None
 
 

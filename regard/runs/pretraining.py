@@ -20,7 +20,10 @@ from regard.errors import RegardError
 from regard.runs.run import Looked, Run, looked
 from regard.runs.translations import Text
 from regard.tasks import TASKS
-from regard.tasks.pretraining import Pretraining
+from regard.tasks.language_modeling import NextToken
+from regard.tasks.masked_modeling import MaskedModeling
+from regard.tasks.pretraining import Pretraining, Writes
+from regard.tasks.searching import Search
 
 RESAMPLES = 1_000
 SEED = 12_345
@@ -200,6 +203,30 @@ class PretrainedRun(Run):
                 Text(said, log_probability, ended)
                 for said, log_probability, ended in self.task.complete(self.network, texts)
             ]
+
+    @property
+    def search(self) -> Search | None:
+        """Greedily; None where what is missing is filled in at once."""
+        return Search() if isinstance(self.task, Writes) else None
+
+    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
+        task = cast(Writes[Any], self.task)
+        return [
+            [Text(task.wording(x.tokens), x.log_probability, x.ended) for x in several]
+            for several in task.write(self.network, texts, search)
+        ]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text are beyond those that the run answers."""
+        task: Pretraining[Any] = self.task
+        most = int(task.settings.length) - 2 * isinstance(task, MaskedModeling)
+        most = task.room if isinstance(task, NextToken) else most
+        return [max(0, len(task.whole(text)) - most) for text in texts]
+
+    @property
+    def keeps(self) -> str:
+        """The end of a text that it goes on with."""
+        return "tail" if isinstance(self.task, NextToken) else "head"
 
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at in a text, each token asking in its turn."""

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,9 @@ from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
+from regard.runs.translations import Text
 from regard.tasks import TASKS
+from regard.tasks.searching import Search
 from regard.training.checkpoints import load_weights, weights
 from regard.training.loop import Progress, train, using_threads
 from regard.training.precision import Precision
@@ -106,6 +109,29 @@ class Run(ABC):
     def predict(self, texts: Any) -> Any:
         """The run's answer to a text, or to each of many."""
 
+    @property
+    def search(self) -> Search | None:
+        """How it looks for texts if nothing else is said; None where it writes none."""
+        return None
+
+    def best(
+        self, texts: Sequence[str], count: int, search: Search | None = None
+    ) -> list[list[Text]]:
+        """The `count` best texts for each, best first.
+
+        By the search that the run was trained to be judged by, or by one of another kind, whose
+        `best` then counts. Errors: a run that writes no texts.
+        """
+        if self.search is None:
+            raise RegardError(f"the run in {self.folder.path} writes no texts to choose from")
+        self._must_be_complete()
+        with self.computing():
+            return self._written(texts, search or replace(self.search, best=count))
+
+    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
+        """What a search finds for each text."""
+        raise NotImplementedError
+
     @abstractmethod
     def attention(self, text: str) -> list[Looked]:
         """What each attention layer looks at in a text."""
@@ -118,6 +144,11 @@ class Run(ABC):
         """How many tokens of each text are beyond those that the run reads."""
         most = self.task.settings.length
         return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
+
+    @property
+    def keeps(self) -> str:
+        """Which tokens of a longer text it reads: head, tail or ends."""
+        return str(getattr(self.config.data, "truncate", "head"))
 
     @abstractmethod
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:

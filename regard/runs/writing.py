@@ -1,7 +1,6 @@
 """A run that writes texts."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast, overload
 
@@ -64,24 +63,15 @@ class WriterRun(Run):
             return self.predict([texts])[0]
         return [found[0] for found in self.best(texts, 1)]
 
-    def best(
-        self, texts: Sequence[str], count: int, search: Search | None = None
-    ) -> list[list[Text]]:
-        """The `count` best texts for each, best first. A text without tokens gets an empty one.
-
-        By the beam that the run was trained to be judged by, or by a search of another kind, whose
-        `best` then counts.
-        """
-        self._must_be_complete()
-        search = search or replace(self.search, best=count)
-        with self.computing():
-            return _texts(self.task, self.network, texts, search)
-
     @property
     def search(self) -> Search:
-        """How it looks for texts if nothing else is said."""
+        """A beam, as in its settings."""
         found: Search = self.task.search
         return found
+
+    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
+        """A text without tokens gets an empty one."""
+        return _texts(self.task, self.network, texts, search)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """How likely the run thinks each target, given its source.

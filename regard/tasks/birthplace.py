@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -22,14 +22,15 @@ from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER, Birthplaces, 
 from regard.data.pairs import Pair
 from regard.data.sources import leaves, likeness
 from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.decoding import Limits, Writer, Written, forced, greedy, sample
+from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.tasks.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.language_modeling import NextToken, NextTokens
 from regard.tasks.pretraining import Rows, said
+from regard.tasks.searching import Search, score, write
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.tasks.task import Split, Task
+from regard.tasks.task import Split, Task, judging
 
 
 class BirthplacePretraining(NextToken):
@@ -68,14 +69,13 @@ class BirthplacePretraining(NextToken):
         """The symbol that ends a span."""
         return self.marks.mask
 
-    def read(self, text: str) -> NDArray[np.int32]:
+    def whole(self, text: str) -> NDArray[np.int32]:
         """A text's tokens; what "[MASK]" (or ⁇) in it stands for is asked for at its end."""
         parts = self.encode(text.replace("[MASK]", MASK_CHARACTER).split(MASK_CHARACTER))
         if len(parts) == 1:
-            return parts[0][-self.settings.length :]
+            return parts[0]
         symbol = np.array([self.marks.mask], np.int32)
-        joined = np.concatenate([x for part in parts for x in (part, symbol)])
-        return joined[-self.settings.length :]
+        return np.concatenate([x for part in parts for x in (part, symbol)])
 
     def drawn(self, split: Split, seed: int, epoch: int) -> Spans:
         """Lengths and spans of all documents in an epoch; the last few epochs are remembered."""
@@ -171,6 +171,11 @@ class Answers(Task[QuestionBatch]):
         return min(self.settings.longest, self.settings.length // 2)
 
     @property
+    def room(self) -> int:
+        """Tokens that are read of a question: its last."""
+        return max(self.settings.length - self.longest - 1, 1)
+
+    @property
     def mask(self) -> int:
         """The symbol before and behind an answer."""
         return marks.Marks.behind(len(self.tokenizer)).mask
@@ -238,9 +243,8 @@ class Answers(Task[QuestionBatch]):
 
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each question and the symbol behind it; the end of one that is too long."""
-        most = max(self.settings.length - self.longest - 1, 1)
         return [
-            np.array([*ids[-most:], self.mask], np.int32)
+            np.array([*ids[-self.room :], self.mask], np.int32)
             for ids in self.tokenizer.encode(list(questions))
         ]
 
@@ -269,9 +273,7 @@ class Answers(Task[QuestionBatch]):
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The share of answers that are written as they should be, and the loss."""
-        training = model.training
-        model.eval()
-        try:
+        with judging(model):
             total = count = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
@@ -281,75 +283,31 @@ class Answers(Task[QuestionBatch]):
                 count += asked
             pairs = self.split(split).pairs
             written = self.write(model, [pair.source for pair in pairs])
-        finally:
-            model.train(training)
-        right = [self.decode(a) == b.target for a, b in zip(written, pairs, strict=True)]
+        right = [self.decode(a) == b.target for (a,), b in zip(written, pairs, strict=True)]
         return float(np.mean(right)), total / max(count, 1)
 
     def write(
-        self,
-        model: nn.Module,
-        questions: Sequence[str],
-        *,
-        temperature: float = 0.0,
-        seed: int = 0,
-        rows: int = 128,
-    ) -> list[Written]:
-        """An answer to each question, greedily or drawn at a temperature, in their order."""
-        prompts = self.prompts(questions)
+        self, model: nn.Module, questions: Sequence[str], search: Search | None = None
+    ) -> list[list[Written]]:
+        """Answers to each question, best first: written greedily, or by a search."""
         limits = Limits(ratio=0.0, more=self.longest, longest=self.longest)
-        found: dict[int, Written] = {}
-        training = model.training
-        model.eval()
-        try:
-            order = np.argsort([-len(ids) for ids in prompts], kind="stable")
-            for start in range(0, len(order), rows):
-                chosen = order[start : start + rows]
-                source, lengths = self._padded(model, [prompts[i] for i in chosen])
-                writer = cast(Writer, model)
-                if temperature:
-                    texts = sample(
-                        writer,
-                        source,
-                        lengths,
-                        end=self.mask,
-                        limits=limits,
-                        temperature=temperature,
-                        seed=seed + start,
-                    )
-                else:
-                    texts = greedy(writer, source, lengths, end=self.mask, limits=limits)
-                found |= dict(zip(chosen.tolist(), texts, strict=True))
-        finally:
-            model.train(training)
-        return [found[place] for place in range(len(prompts))]
+        found = self.prompts(questions)
+        return write(model, found, search or Search(), end=self.mask, limits=limits)
 
     @torch.no_grad()
     def chances(
         self, model: nn.Module, question: str, answers: Sequence[str]
     ) -> Float[np.ndarray, " answers"]:
         """The probability that the model gives each of some answers to one question."""
-        targets = [list(ids) for ids in self.tokenizer.encode(list(answers))]
-        training = model.training
-        model.eval()
-        try:
-            source, lengths = self._padded(model, self.prompts([question] * len(targets)))
-            texts = forced(cast(Writer, model), source, lengths, targets, end=self.mask)
-        finally:
-            model.train(training)
+        targets = [np.array(ids, np.int32) for ids in self.tokenizer.encode(list(answers))]
+        asked = self.prompts([question] * len(targets))
+        texts = score(model, asked, targets, end=self.mask)
         chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])
         return chances
 
     def decode(self, written: Written) -> str:
         """A text again; symbols that no text holds are left out."""
         return self.tokenizer.decode([i for i in written.tokens if i < len(self.tokenizer)])
-
-    def _padded(
-        self, model: nn.Module, prompts: Sequence[NDArray[np.int32]]
-    ) -> tuple[Int[Tensor, "batch time"], Int[Tensor, " batch"]]:
-        device = next(model.parameters()).device
-        source, lengths = pad(prompts)
-        return source.to(device), lengths.to(device)
 
 
 def question_rows(

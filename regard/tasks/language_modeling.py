@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,13 +13,11 @@ from torch import Tensor, nn
 
 from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
-from regard.decoding import Limits, Writer, greedy
+from regard.decoding import Limits
 from regard.tasks.corruption import generator
-from regard.tasks.pretraining import Completed, Documents, Pretraining, Rows, Said, said
+from regard.tasks.pretraining import Documents, Rows, Said, Writes, said
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import Split
-
-AT_ONCE = 64  # texts gone on with at once
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class NextTokens:
         return type(self)(*moved)
 
 
-class NextToken(Pretraining[NextTokens]):
+class NextToken(Writes[NextTokens]):
     """What follows each token of a batch, padding behind a row if there is any."""
 
     def say(self, model: nn.Module, batch: NextTokens) -> Said:
@@ -65,8 +63,8 @@ class NextToken(Pretraining[NextTokens]):
         return joined + PAD_CHARACTER * max(missing, 0)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """A text's tokens, the last `length` of them."""
-        return self.encode([text])[0][-self.settings.length :]
+        """The last `length` tokens of a text."""
+        return self.whole(text)[-self.settings.length :]
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
@@ -74,17 +72,19 @@ class NextToken(Pretraining[NextTokens]):
         found: Tensor = model(tokens)
         return found
 
-    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
-        """How each text goes on, greedily, to its end or as far as the model can count."""
-        prompts = [self.read(text)[-self.settings.length // 2 :] for text in texts]
-        limits = Limits(ratio=0.0, more=self.settings.length, longest=self.settings.length // 2)
-        found = []
-        for start in range(0, len(prompts), AT_ONCE):
-            source, lengths = pad(prompts[start : start + AT_ONCE])
-            writer = cast(Writer, model)
-            for text in greedy(writer, source, lengths, end=self.end, limits=limits):
-                found.append(Completed(self.decode(text.tokens), text.log_probability, text.ended))
-        return found
+    @property
+    def room(self) -> int:
+        """Tokens that are read of a text, and as many are written: half of what can be counted."""
+        return max(self.settings.length // 2, 1)
+
+    @property
+    def limits(self) -> Limits:
+        """So much whatever was read."""
+        return Limits(ratio=0.0, more=self.room, longest=self.room)
+
+    def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """The end of each text."""
+        return [self.read(text)[-self.room :] for text in texts]
 
     @property
     def end(self) -> int:

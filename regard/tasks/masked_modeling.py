@@ -141,12 +141,16 @@ class MaskedModeling(Pretraining[MaskedBatch]):
         asked = found.wanted[found.asked].tolist()
         return " ".join(self.names(found.read.tolist())), " ".join(self.names(asked))
 
+    def whole(self, text: str) -> NDArray[np.int32]:
+        """A text's tokens, "[MASK]" as its symbol."""
+        parts = self.encode(text.split(MASK))
+        joined = np.concatenate([x for part in parts for x in (part, [self.marks.mask])])
+        return joined[:-1].astype(np.int32)
+
     def read(self, text: str) -> NDArray[np.int32]:
-        """[CLS], the text with "[MASK]" as its symbol, [SEP]."""
-        mark, parts = self.marks, self.encode(text.split(MASK))
-        middle = np.concatenate([x for part in parts for x in (part, [mark.mask])])[:-1]
-        kept = middle[: self.settings.length - 2]
-        return np.array([mark.classify, *kept, mark.separator], np.int32)
+        """[CLS], the text's first tokens, [SEP]."""
+        kept = self.whole(text)[: self.settings.length - 2]
+        return np.array([self.marks.classify, *kept, self.marks.separator], np.int32)
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:

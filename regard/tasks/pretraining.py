@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from regard.data.texts import TextCorpus, load_texts
 from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.tasks.corruption import SPLITS
+from regard.tasks.searching import Search, write
 from regard.tasks.settings import PretrainingSettings
-from regard.tasks.task import Split, Task
+from regard.tasks.task import Split, Task, judging
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
 CHUNK = 1_000  # texts tokenised at once
@@ -180,9 +182,13 @@ class Pretraining(Task[B], Generic[B]):
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What the model reads of the example of a row (seed, epoch, index), and what it says."""
 
+    def whole(self, text: str) -> NDArray[np.int32]:
+        """All tokens of a text that the model is asked about, symbols that it names among them."""
+        return self.encode([text])[0]
+
     @abstractmethod
     def read(self, text: str) -> NDArray[np.int32]:
-        """What the model reads of a text that it is asked about."""
+        """What the model reads of it."""
 
     @abstractmethod
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
@@ -219,9 +225,7 @@ class Pretraining(Task[B], Generic[B]):
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
         """What the model says to each example of a split, always corrupted in the same way."""
-        training = model.training
-        model.eval()
-        try:
+        with judging(model):
             longest = int(self.lengths(split, 0, 0).max(initial=1))
             for rows in self.batches(
                 split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
@@ -231,8 +235,6 @@ class Pretraining(Task[B], Generic[B]):
                 parts = zip(said.nats.split(counts), said.right.split(counts), strict=True)
                 for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
                     yield Piece(index, nats.double().cpu().numpy(), right.cpu().numpy())
-        finally:
-            model.train(training)
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """exp(−loss), and the loss: nats for each token that is asked."""
@@ -241,6 +243,42 @@ class Pretraining(Task[B], Generic[B]):
             total, count = total + float(piece.nats.sum()), count + len(piece.nats)
         loss = total / max(count, 1)
         return float(np.exp(-loss)), loss
+
+
+class Writes(Pretraining[B]):
+    """A pretraining whose model goes on from a text, or writes what a text lacks."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """The symbol at which what is written ends."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """How much is written."""
+
+    @abstractmethod
+    def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """What is read of each text before anything is written."""
+
+    def wording(self, tokens: Sequence[int]) -> str:
+        """What was written, as a text."""
+        return self.decode(tokens)
+
+    def write(
+        self, model: nn.Module, texts: Sequence[str], search: Search | None = None
+    ) -> list[list[Written]]:
+        """What the model writes for each text, best first: greedily, or by a search."""
+        found = self.prompts(texts)
+        return write(model, found, search or Search(), end=self.end, limits=self.limits)
+
+    def complete(self, model: nn.Module, texts: Sequence[str]) -> list["Completed"]:
+        """What the model writes for each text, greedily, to its end or as far as it can count."""
+        return [
+            Completed(self.wording(best.tokens), best.log_probability, best.ended)
+            for best, *_ in self.write(model, texts)
+        ]
 
 
 class Piece(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import cast
 
@@ -14,6 +14,7 @@ from torch import nn
 from regard.data.batches import pad
 from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample, side_by_side
 from regard.errors import RegardError
+from regard.tasks.task import judging
 
 ROWS = 64  # texts that are written side by side
 
@@ -26,9 +27,9 @@ class Search:
 
     With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
     that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
-    ``longest``: the most tokens of a text (0: twice what is read of a source); a text has at most
-    twice the tokens of its source and ten in any case. ``behind``: how many texts were written
-    before these, so that parts of a long file are not drawn alike.
+    ``longest``: the most tokens of a text, where that is less than the task's own limit (0: that).
+    ``behind``: how many texts were written before these, so that parts of a long file are not drawn
+    alike.
 
     Errors: fewer than one text or token; a penalty or temperature that is no finite number of 0 or
     more, a share of nothing; a setting of drawing without a temperature.
@@ -57,14 +58,15 @@ class Search:
 
 @torch.no_grad()
 def write(
-    model: nn.Module, sources: Sequence[Ids], search: Search, *, end: int, longest: int
+    model: nn.Module, sources: Sequence[Ids], search: Search, *, end: int, limits: Limits
 ) -> list[list[Written]]:
     """The ``best`` texts of each source, best first: batches of like length, longest first.
 
     Answers come in the order of the sources. A search by beam gives the same texts alone or among
     others; what is drawn depends on the sources beside it.
     """
-    limits = Limits(longest=search.longest or longest)
+    if search.longest:
+        limits = replace(limits, longest=min(search.longest, limits.longest))
     order = np.argsort([-len(ids) for ids in sources], kind="stable")
     found: list[list[Written]] = [[] for _ in sources]
     writer, device = cast(Writer, model), next(model.parameters()).device
@@ -87,9 +89,10 @@ def write(
         )
 
     starts = range(0, len(order), ROWS)
-    written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
-    for place, several in zip(order, chain.from_iterable(written), strict=True):
-        found[place] = several
+    with judging(model):
+        written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
+        for place, several in zip(order, chain.from_iterable(written), strict=True):
+            found[place] = several
     return found
 
 
@@ -131,10 +134,11 @@ def score(
     order = np.argsort([-len(ids) for ids in targets], kind="stable")
     found: dict[int, Written] = {}
     writer, device = cast(Writer, model), next(model.parameters()).device
-    for start in range(0, len(order), ROWS):
-        chosen = order[start : start + ROWS].tolist()
-        tokens, lengths = pad([sources[i] for i in chosen])
-        given = [[int(token) for token in targets[i]] for i in chosen]
-        scored = forced(writer, tokens.to(device), lengths.to(device), given, end=end)
-        found.update(zip(chosen, scored, strict=True))
+    with judging(model):
+        for start in range(0, len(order), ROWS):
+            chosen = order[start : start + ROWS].tolist()
+            tokens, lengths = pad([sources[i] for i in chosen])
+            given = [[int(token) for token in targets[i]] for i in chosen]
+            scored = forced(writer, tokens.to(device), lengths.to(device), given, end=end)
+            found.update(zip(chosen, scored, strict=True))
     return [found[i] for i in range(len(order))]

@@ -1,7 +1,6 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -18,14 +17,14 @@ from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs
 from regard.data.strings import FIRST, Reversals
 from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.decoding import Written
+from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers.cross_entropy import vocabulary_cross_entropy
 from regard.tasks.encoded import Encoded
 from regard.tasks.searching import Search, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import Split, Task
+from regard.tasks.task import Split, Task, judging
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 CHUNK = 1_000  # texts tokenised at once
@@ -192,15 +191,13 @@ class Sequences(Task[PairBatch]):
         `best`: so many texts of the settings' search.
         """
         search = search or replace(self.search, best=best)
-        with judging(model):
-            return self._write(model, self.encode(texts), search)
+        return self._write(model, self.encode(texts), search)
 
     def score(
         self, model: nn.Module, sources: Sequence[str], targets: Sequence[str]
     ) -> list[Written]:
         """How likely the model thinks each target of its source, end included. None is cut."""
-        with judging(model):
-            return score(model, self.encode(sources), self._arrays(targets), end=self.end)
+        return score(model, self.encode(sources), self._arrays(targets), end=self.end)
 
     def decode(self, written: Written) -> str:
         """A text again."""
@@ -209,7 +206,8 @@ class Sequences(Task[PairBatch]):
     def _write(
         self, model: nn.Module, sources: Sequence[NDArray[np.integer]], search: Search
     ) -> list[list[Written]]:
-        return write(model, sources, search, end=self.end, longest=2 * self.settings.length)
+        limits = Limits(longest=2 * self.settings.length)
+        return write(model, sources, search, end=self.end, limits=limits)
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
         if isinstance(pairs, StreamedPairs):
@@ -249,17 +247,6 @@ class Sequences(Task[PairBatch]):
                 yield from self.tokenizer.encode(waiting)
                 waiting = []
         yield from self.tokenizer.encode(waiting)
-
-
-@contextmanager
-def judging(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in evaluation mode."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 def load(asked: SequencesSettings) -> PairCorpus:

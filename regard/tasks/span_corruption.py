@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad
-from regard.decoding import Limits, Writer, greedy
+from regard.decoding import Limits, Written
 from regard.layers import marks
 from regard.tasks.corruption import Halves, generator, halves, spans
-from regard.tasks.pretraining import Completed, Pretraining, Rows, Said, chunks, said
+from regard.tasks.pretraining import Rows, Said, Writes, chunks, said
+from regard.tasks.searching import Search
 from regard.tasks.settings import SpanCorruptionSettings
 from regard.tasks.task import Split
 
@@ -43,7 +44,7 @@ class SpanBatch:
         return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
-class SpanCorruption(Pretraining[SpanBatch]):
+class SpanCorruption(Writes[SpanBatch]):
     """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
 
     ``objective=spans``: `regard.tasks.corruption.spans`, the separator ends what is written;
@@ -111,7 +112,7 @@ class SpanCorruption(Pretraining[SpanBatch]):
         pieces = self.names(ids.tolist())
         return (" " if self.settings.tokenizer == "words" else "").join(pieces)
 
-    def read(self, text: str) -> NDArray[np.int32]:
+    def whole(self, text: str) -> NDArray[np.int32]:
         """A text's tokens, "<extra_id_0>" … as sentinels."""
         parts = _sentinel.split(text)
         found: list[int] = []
@@ -120,7 +121,11 @@ class SpanCorruption(Pretraining[SpanBatch]):
                 found.append(self.marks.sentinel(int(part)))
             elif part:
                 found += self.encode([part])[0].tolist()
-        return np.array(found[: self.settings.length], np.int32)
+        return np.array(found, np.int32)
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """A text's first tokens."""
+        return self.whole(text)[: self.settings.length]
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
@@ -128,24 +133,34 @@ class SpanCorruption(Pretraining[SpanBatch]):
         lengths = torch.full((len(tokens),), tokens.shape[1])
         return cast(Tensor, model(tokens, lengths, torch.zeros(len(tokens), 1, dtype=torch.long)))
 
-    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
-        """What the model writes for each text, sentinels by name."""
-        found = []
-        limits = Limits(longest=self.settings.length)
-        for text in texts:
-            ids = self.read(text)
-            if not len(ids):
-                found.append(Completed("", 0.0, True))
-                continue
-            source, lengths = pad([ids])
-            (written,) = greedy(
-                cast(Writer, model), source, lengths, end=self.marks.separator, limits=limits
-            )
-            said = "".join(
-                name if i >= len(self.tokenizer) else self.decode([i])
-                for i, name in zip(written.tokens, self.names(written.tokens), strict=True)
-            )
-            found.append(Completed(said, written.log_probability, written.ended))
+    @property
+    def end(self) -> int:
+        """The separator."""
+        return self.marks.separator
+
+    @property
+    def limits(self) -> Limits:
+        """By what was read."""
+        return Limits(longest=self.settings.length)
+
+    def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """What the encoder reads."""
+        return [self.read(text) for text in texts]
+
+    def wording(self, tokens: Sequence[int]) -> str:
+        """What was written, sentinels by name."""
+        names = zip(tokens, self.names(tokens), strict=True)
+        return "".join(self.decode([i]) if i < len(self.tokenizer) else name for i, name in names)
+
+    def write(
+        self, model: nn.Module, texts: Sequence[str], search: Search | None = None
+    ) -> list[list[Written]]:
+        """What the model writes for each text, best first; nothing for one without tokens."""
+        asked = [i for i, ids in enumerate(self.prompts(texts)) if len(ids)]
+        found = [[Written((), 0.0, 0.0, True)] for _ in texts]
+        written = super().write(model, [texts[i] for i in asked], search)
+        for place, several in zip(asked, written, strict=True):
+            found[place] = several
         return found
 
     def _pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:

@@ -1,7 +1,8 @@
 """What the training loop asks of a task: batches, a loss, a judgement. It knows nothing else."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -69,3 +70,14 @@ class Task(ABC, Generic[B]):
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric (the larger the better) and the loss of a split, in evaluation mode."""
+
+
+@contextmanager
+def judging(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is in evaluation mode."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from regard.decoding import Writer
 from regard.errors import RegardError
-from regard.runs import ClassifierRun, Looked, Run, WriterRun
+from regard.runs import ClassifierRun, Looked, Run
 from regard.runs.pieces import (
     LONGEST,
     Asked,
@@ -64,7 +64,7 @@ class RunSubject:
         """An answer to each text, as plain values; of a writer with ``best`` further ones."""
         if best == 1:
             return [answer.json() for answer in self.run.predict(texts)]
-        if not isinstance(self.run, WriterRun):
+        if self.run.search is None:
             raise RegardError(f"{self.name} gives one answer to a text; ask without best")
         found = self.run.best(texts, best)
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]

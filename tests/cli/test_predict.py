@@ -53,6 +53,25 @@ def test_json_is_one_object(regard: Command, trained: Path, monkeypatch) -> None
         assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
 
 
+def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
+    regard: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "goes"
+    regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
+           "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
+    once = ["predict", run, "--temperature", 1.5, "--seed"]
+    drawn = [regard(*once, seed, "Ada").out for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    said = regard("predict", run, "--best", 2, "Ada")
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == ["1", "1"]
+    said = regard("predict", run, "Ada Balby")
+    assert (said.status, said.out.count("\n")) == (0, 1)
+    assert "text:1: too long: its first 1 tokens are not read\n" in said.err
+    said = regard("predict", run, "--score", "a\tb")
+    assert (said.status, said.out) == (2, "")
+    assert "--score is for runs that write one text for another" in said.err
+
+
 def test_nothing_in_nothing_out(regard: Command, trained: Path, monkeypatch) -> None:
     feed(monkeypatch, b"")
     said = regard("predict", trained)

@@ -12,6 +12,7 @@ from regard.errors import RegardError
 from regard.models import DECODERS
 from regard.tasks import TASKS
 from regard.tasks.birthplace import Answers, BirthplacePretraining, question_rows
+from regard.tasks.searching import Search
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
 
 
@@ -136,14 +137,14 @@ def test_answers_come_in_the_order_of_the_questions():
     together = task.write(model, questions)
     for question, found in zip(questions, together, strict=True):
         (alone,) = task.write(model, [question])
-        assert alone.tokens == found.tokens
-        assert alone.log_probability == pytest.approx(found.log_probability, abs=1e-4)
+        assert alone[0].tokens == found[0].tokens
+        assert alone[0].log_probability == pytest.approx(found[0].log_probability, abs=1e-4)
 
 
 def test_the_chance_of_an_answer_is_what_writing_it_counts():
     task = answers()
     model = decoder(task)
-    (written,) = task.write(model, ["Where was A born?"])
+    ((written,),) = task.write(model, ["Where was A born?"])
     if written.ended:
         (chance,) = task.chances(model, "Where was A born?", [task.decode(written)])
         assert np.log(chance) == pytest.approx(written.log_probability, abs=1e-3)
@@ -156,11 +157,10 @@ def test_the_chance_of_an_answer_is_what_writing_it_counts():
 def test_drawn_answers_are_a_function_of_the_seed():
     task = answers()
     model = decoder(task)
-    first = task.write(model, ["Where?"] * 3, temperature=1.0, seed=4)
-    assert [x.tokens for x in first] == [
-        x.tokens for x in task.write(model, ["Where?"] * 3, temperature=1.0, seed=4)
-    ]
-    assert len({x.tokens for x in first}) > 1
+    drawing = Search(temperature=1.0, seed=4)
+    first = [x.tokens for (x,) in task.write(model, ["Where?"] * 3, drawing)]
+    assert first == [x.tokens for (x,) in task.write(model, ["Where?"] * 3, drawing)]
+    assert len(set(first)) > 1
 
 
 def test_train_and_validation_share_the_questions_of_train():
@@ -212,7 +212,7 @@ def test_a_small_model_learns_facts_by_heart_and_tells_them(tmp_path):
     assert exact == 1
     assert loss < 0.1
     pair = task.split("train").pairs[0]
-    assert task.decode(task.write(model, [pair.source])[0]) == pair.target
+    assert task.decode(task.write(model, [pair.source])[0][0]) == pair.target
 
 
 def test_tasks_by_name():
