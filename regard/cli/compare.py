@@ -228,7 +228,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     import torch
 
     from regard import runs
-    from regard.studies.job import forget_peak
+    from regard.training.memory import forget_peak
 
     torch.set_num_threads(1)  # as the workers will have
     jobs = study.jobs()

@@ -1,9 +1,6 @@
 """One job of a comparison, in a worker process: train a run, judge it, count what it cost."""
 
-import ctypes
-import gc
 import json
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -119,7 +116,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     import torch
 
     from regard import runs
-    from regard.training.memory import keep_freed_memory, peak_mb
+    from regard.training.memory import forget_peak, keep_freed_memory, peak_mb
 
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -177,14 +174,3 @@ def _share(progress: "Progress") -> float:
 def _says(progress: "Progress") -> str:
     best = "" if progress.best is None else f", validation {100 * progress.best:.1f} %"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"
-
-
-def forget_peak() -> None:
-    """Hand freed memory back and begin the count of the peak anew, where the system can."""
-    gc.collect()
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:  # not Linux: the peak is then that of the worker's largest job so far
-        return

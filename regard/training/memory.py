@@ -1,11 +1,14 @@
-"""Memory of this process: how much it took, and glibc told what to keep of what it frees."""
+"""Memory of this process: how much it holds and held, and glibc told what to keep of it."""
 
 import ctypes
+import gc
 import os
 import platform
 import sys
 from pathlib import Path
 
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+MEGABYTE = 1e6
 M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 M_MMAP_MAX = -4
 TWO_GIGABYTES = 2**31 - 1
@@ -37,25 +40,48 @@ def trim() -> bool:
 
     Blocks of ever other sizes do not fit the holes that earlier ones left, and the heap grows.
     """
-    malloc_trim = None
+    release = None
     if platform.libc_ver()[0] == "glibc":
-        malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return malloc_trim is not None and bool(malloc_trim(0))
+        release = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return release is not None and bool(release(0))
+
+
+def resident_mb() -> float:
+    """What the process holds now, in MB (10⁶ bytes)."""
+    return _of_status("VmRSS") or peak_mb()
 
 
 def peak_mb() -> float:
-    """The most memory this process has held so far, in MB (10⁶ bytes); 0 where nobody counts.
+    """The most it held since `forget_peak`, or ever where that cannot be; 0 where nobody counts.
 
     Linux tells of this process alone; `getrusage` elsewhere may start from the parent's peak.
     """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
+    if found := _of_status("VmHWM"):
+        return found
     if sys.platform == "win32":
         return 0.0
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+
+
+def forget_peak() -> bool:
+    """Hand back what is free, and count the peak from now on; says whether that can be (Linux)."""
+    gc.collect()
+    trim()
+    try:
+        RESET.write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return _of_status("VmHWM") > 0
+
+
+def _of_status(name: str) -> float:
+    """A line of /proc/self/status in MB; 0 where there is none."""
+    try:
+        text = STATUS.read_text(encoding="utf-8")
+    except OSError:
+        return 0.0
+    found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
+    return int(found[0]) * 1024 / MEGABYTE if found else 0.0

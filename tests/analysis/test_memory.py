@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.analysis import memory
+from regard.training.memory import forget_peak
 
 
 def holding(inputs: int, inside: int) -> Callable[[], Callable[[], object]]:
@@ -20,7 +21,7 @@ def holding(inputs: int, inside: int) -> Callable[[], Callable[[], object]]:
     return make
 
 
-@pytest.mark.skipif(not memory.resettable(), reason="needs /proc/self/clear_refs")
+@pytest.mark.skipif(not forget_peak(), reason="needs /proc/self/clear_refs")
 def test_the_peak_of_a_call_is_told_from_its_inputs() -> None:
     found = memory.probe(holding(40, 100))
     assert found.extra_mb == pytest.approx(105, abs=8)
