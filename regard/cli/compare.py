@@ -228,7 +228,6 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     import torch
 
     from regard import runs
-    from regard.training.memory import forget_peak
 
     torch.set_num_threads(1)  # as the workers will have
     jobs = study.jobs()
@@ -236,7 +235,6 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     rows = []
     for arm in study.arms:
         mine = [job.task for job in jobs if job.arm == arm.name]
-        forget_peak()  # an arm's memory is its own
         seen = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
         rows.append({"name": arm.name, "runs": len(mine), **seen.json()})
     whole = sum(row["runs"] * row["seconds"] for row in rows)

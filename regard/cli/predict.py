@@ -36,7 +36,10 @@ def predict(
         float | None, typer.Option(help="Of length, in a beam.", show_default="the run's")
     ] = None,
     longest: Annotated[
-        int, typer.Option(min=0, help="Most tokens of what is written.", show_default="the run's")
+        int,
+        typer.Option(
+            min=0, help="Most tokens of a text, if fewer than the run's.", show_default="the run's"
+        ),
     ] = 0,
     temperature: Annotated[
         float, typer.Option(min=0, help="Draw each word: 1 as the model thinks, less: bolder.")
@@ -52,9 +55,9 @@ def predict(
 ) -> None:
     """Answer texts, one line out for each line in: a label and its probability, or a text.
 
-    --best 5: five lines for each text, each with the text's number, ln p and what was written,
-    tabs between them, best first. --score: ln p, tokens and perplexity of each given pair. A text
-    longer than the run reads is answered from a part of it, and told on stderr.
+    --best 5: up to five lines for each text, each with the text's number, ln p and what was
+    written, tabs between them, best first. --score: ln p, tokens and perplexity of each given
+    pair. A text longer than the run reads is answered from a part of it, and told on stderr.
 
     regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
 
@@ -97,6 +100,7 @@ def _how(
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
     from regard.runs import WriterRun
 
+    run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
     if score:
         if not isinstance(run, WriterRun):

@@ -25,6 +25,7 @@ from regard.conformance.law import (
     zero,
 )
 from regard.conformance.subjects import JUNK, KERNELS, VALUE_WIDTH, Given, ScoreSubject, by
+from regard.parts import one_line
 
 
 def output(subject: ScoreSubject) -> Measured:
@@ -234,7 +235,14 @@ def batch_axis(subject: ScoreSubject) -> Measured:
 
 
 def by_text(subject: ScoreSubject) -> Measured:
-    score, given, gaps = subject.score(), subject.inputs(5, 7), []
+    gaps = []
+    for heads in {subject.heads(2), subject.heads(3)}:  # as many texts as heads, too
+        gaps += _by_text(subject, subject.score(heads), subject.inputs(5, 7, heads=heads))
+    return worst(gaps, EXACT)
+
+
+def _by_text(subject: ScoreSubject, score: Score, given: Given) -> list[float]:
+    gaps = []
     rows = torch.tensor([[2, 3, 4, 5, 6], [11, 12, 13, 14, 15], [40, 3, 17, 8, 30]])
     columns = torch.tensor([[*range(7)], [*range(9, 16)], [5, 50, 2, 33, 12, 0, 21]])
     for kernel in (None, *KERNELS):
@@ -246,13 +254,17 @@ def by_text(subject: ScoreSubject) -> Measured:
             alone = subject.look((q, k, v), score, causal(), kernel=kernel, **at).output
             what = "with positions of its own for each text, a text differs from itself alone"
             gaps.append(near(what, whole[i : i + 1], alone, EXACT))
-    return worst(gaps, EXACT)
+    return gaps
 
 
 def headless(subject: ScoreSubject) -> Measured:
-    score, gaps = subject.score(None), []
+    try:
+        score = subject.score(None)
+    except Exception as error:  # whatever a user's code raises
+        raise InapplicableError(f"it cannot be made with heads=None: {one_line(error)}") from None
     if score.heads is not None:
         raise InapplicableError(f"it was made for {score.heads} heads")
+    gaps = []
     q, k, v = subject.inputs(5, 7, heads=1)
     for kernel in (None, *KERNELS):
         with by(kernel):

@@ -187,7 +187,7 @@ class NaiveBayesSVM(Baseline):
             mine = labels == label
             if not mine.any():
                 weights.append(np.zeros(present.shape[1]))
-                bias.append(-1.0)
+                bias.append(NEVER)
                 continue
             ratio = self._log_count_ratio(present, mine)
             weighed = present.copy()
@@ -203,7 +203,7 @@ class NaiveBayesSVM(Baseline):
 
     def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """(1 + margin)/2 within bounds; several labels share in proportion."""
-        chance = np.clip((1 + scores) / 2, 0.001, 0.999)
+        chance = np.where(scores == NEVER, 1e-12, np.clip((1 + scores) / 2, 0.001, 0.999))
         if self.labels == 2:
             return np.hstack([1 - chance, chance])
         return np.asarray(chance / chance.sum(1, keepdims=True))

@@ -172,7 +172,7 @@ class AnswererRun(Run):
         A file has a question on each line and, behind a tab, its answer; of bare questions the
         answers are written and not judged. Errors: the run is not complete; a bad line.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         commonest = str(self._environment["data"]["commonest"])
         if data is None:
             written = self.folder.read(self.folder.predictions)
@@ -212,14 +212,14 @@ class AnswererRun(Run):
 
     def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
         """The probability that the model gives each of some answers to one question."""
-        self._must_be_complete()
+        self.must_be_complete()
         task = cast(Answers, self.task)
         with self.computing():
             return task.chances(self.network, question, answers)
 
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at: rows are question and answer, each token asking in its turn."""
-        self._must_be_complete()
+        self.must_be_complete()
         task, network = cast(Answers, self.task), self.network
         with self.computing():
             ((written,),) = task.write(network, [text])

@@ -44,7 +44,7 @@ class ClassifierRun(Run):
         `text` and `label` name the file's columns where they have no usual name. Errors: the run
         is not complete; a bad row or an unknown label, by file:line.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         if data is None:
             return Evaluation.parse(
                 self.folder.read(self.folder.predictions),
@@ -70,7 +70,7 @@ class ClassifierRun(Run):
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """(texts, labels), the labels in the order of `labels`."""
-        self._must_be_complete()
+        self.must_be_complete()
         if self.config.entry.kind == "baseline":
             return self.baseline.probabilities(list(texts))
         with self.computing():
@@ -82,7 +82,7 @@ class ClassifierRun(Run):
 
         Errors: a baseline, which has no layers; a text without words.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         if self.config.entry.kind == "baseline":
             raise RegardError(f"{self.config.model} counts words; it has no attention to look at")
         tokens = self.tokens(text)
@@ -140,7 +140,7 @@ class ClassifierRun(Run):
         """The fitted baseline."""
         from regard.models import baselines  # scikit-learn, half a second that networks need not
 
-        self._must_be_complete()
+        self.must_be_complete()
         durable.read_folder(self.folder.baseline)
         return baselines.load(self.folder.baseline)
 

@@ -13,7 +13,7 @@ from regard.runs.config import Config
 from regard.tasks import TASKS
 from regard.tasks.classification import Classification
 from regard.training.loop import Training, seeded, using_threads
-from regard.training.memory import peak_mb
+from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
     """
     config = Config.make(task, model, overrides)
     prepared = TASKS[task].prepare(config.data)
+    forget_peak()  # the memory of an arm is its own
     if config.entry.kind == "baseline":
         return _of_baseline(config, prepared)
     return _of_network(config, prepared)

@@ -20,8 +20,6 @@ from regard.errors import RegardError
 from regard.runs.run import Looked, Run, looked
 from regard.runs.translations import Text
 from regard.tasks import TASKS
-from regard.tasks.language_modeling import NextToken
-from regard.tasks.masked_modeling import MaskedModeling
 from regard.tasks.pretraining import Pretraining, Writes
 from regard.tasks.searching import Search
 
@@ -179,7 +177,7 @@ class PretrainedRun(Run):
         self, data: Path | None = None, *, text: str | None = None, label: str | None = None
     ) -> Likelihoods:
         """How likely the model thinks the test texts, or those of a file (`text` its column)."""
-        self._must_be_complete()
+        self.must_be_complete()
         if data is None:
             said = self.folder.read(self.folder.predictions)
             return Likelihoods.parse(said, str(self.folder.predictions))
@@ -197,7 +195,7 @@ class PretrainedRun(Run):
         """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
         if isinstance(texts, str):
             return self.predict([texts])[0]
-        self._must_be_complete()
+        self.must_be_complete()
         with self.computing():
             return [
                 Text(said, log_probability, ended)
@@ -218,19 +216,17 @@ class PretrainedRun(Run):
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """How many tokens of each text are beyond those that the run answers."""
-        task: Pretraining[Any] = self.task
-        most = int(task.settings.length) - 2 * isinstance(task, MaskedModeling)
-        most = task.room if isinstance(task, NextToken) else most
-        return [max(0, len(task.whole(text)) - most) for text in texts]
+        task = cast(Pretraining[Any], self.task)
+        return [max(0, len(task.whole(text)) - task.room) for text in texts]
 
     @property
     def keeps(self) -> str:
-        """The end of a text that it goes on with."""
-        return "tail" if isinstance(self.task, NextToken) else "head"
+        """The end of a text that it goes on with, else the beginning."""
+        return cast(Pretraining[Any], self.task).keeps
 
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at in a text, each token asking in its turn."""
-        self._must_be_complete()
+        self.must_be_complete()
         ids = self.task.read(text)
         if not len(ids):
             raise RegardError("there is no token to look at in this text")

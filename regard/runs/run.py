@@ -122,9 +122,9 @@ class Run(ABC):
         By the search that the run was trained to be judged by, or by one of another kind, whose
         `best` then counts. Errors: a run that writes no texts.
         """
+        self.must_be_complete()
         if self.search is None:
             raise RegardError(f"the run in {self.folder.path} writes no texts to choose from")
-        self._must_be_complete()
         with self.computing():
             return self._written(texts, search or replace(self.search, best=count))
 
@@ -181,7 +181,7 @@ class Run(ABC):
     @cached_property
     def network(self) -> nn.Module:
         """The trained network, best weights, in evaluation mode."""
-        self._must_be_complete()
+        self.must_be_complete()
         self._same_parts()
         width = self._environment["vectors"].get("width")
         model = build_network(self.config, **self.task.sizes, width=width)
@@ -266,7 +266,8 @@ class Run(ABC):
                 "or train anew in another --out"
             )
 
-    def _must_be_complete(self) -> None:
+    def must_be_complete(self) -> None:
+        """Errors: a run that is not, which answers nothing."""
         if not self.complete:
             raise RegardError(
                 f"the run in {self.folder.path} is not complete; the command that began it goes on "

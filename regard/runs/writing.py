@@ -33,7 +33,7 @@ class WriterRun(Run):
         `text` and `label` name the file's columns of sources and targets. Errors: the run is not
         complete; a bad row, by file:line.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         if data is None:
             written = self.folder.read(self.folder.predictions)
             return Translations.parse(
@@ -78,7 +78,7 @@ class WriterRun(Run):
 
         Errors: a source without tokens.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         task = self.task
         sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
         for number, ids in enumerate(task.encode(sources), 1):
@@ -93,7 +93,7 @@ class WriterRun(Run):
 
         Rows are the tokens written, the end among them; columns those of the source.
         """
-        self._must_be_complete()
+        self.must_be_complete()
         task, network = cast(Sequences, self.task), self.network
         source = task.encode([text.strip()])
         if not len(source[0]):

@@ -44,6 +44,8 @@ class NextTokens:
 class NextToken(Writes[NextTokens]):
     """What follows each token of a batch, padding behind a row if there is any."""
 
+    keeps = "tail"
+
     def say(self, model: nn.Module, batch: NextTokens) -> Said:
         """What the model says follows each token, from those before it and itself."""
         states = model(batch.tokens, batch.lengths)
@@ -74,7 +76,7 @@ class NextToken(Writes[NextTokens]):
 
     @property
     def room(self) -> int:
-        """Tokens that are read of a text, and as many are written: half of what can be counted."""
+        """Half of what can be counted: as much is written."""
         return max(self.settings.length // 2, 1)
 
     @property

@@ -141,6 +141,11 @@ class MaskedModeling(Pretraining[MaskedBatch]):
         asked = found.wanted[found.asked].tolist()
         return " ".join(self.names(found.read.tolist())), " ".join(self.names(asked))
 
+    @property
+    def room(self) -> int:
+        """Two symbols stand about a text."""
+        return self.settings.length - 2
+
     def whole(self, text: str) -> NDArray[np.int32]:
         """A text's tokens, "[MASK]" as its symbol."""
         parts = self.encode(text.split(MASK))
@@ -149,7 +154,7 @@ class MaskedModeling(Pretraining[MaskedBatch]):
 
     def read(self, text: str) -> NDArray[np.int32]:
         """[CLS], the text's first tokens, [SEP]."""
-        kept = self.whole(text)[: self.settings.length - 2]
+        kept = self.whole(text)[: self.room]
         return np.array([self.marks.classify, *kept, self.marks.separator], np.int32)
 
     @torch.no_grad()

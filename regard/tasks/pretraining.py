@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -86,6 +86,8 @@ class Pretraining(Task[B], Generic[B]):
     """
 
     metric = "likelihood"
+    #: Which tokens of a longer text are answered.
+    keeps: ClassVar[Literal["head", "tail"]] = "head"
 
     def __init__(self, settings: PretrainingSettings, tokenizer: Tokenizer | None = None) -> None:
         self.settings = settings
@@ -181,6 +183,11 @@ class Pretraining(Task[B], Generic[B]):
     @abstractmethod
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What the model reads of the example of a row (seed, epoch, index), and what it says."""
+
+    @property
+    def room(self) -> int:
+        """Tokens of a text that are answered at most."""
+        return self.settings.length
 
     def whole(self, text: str) -> NDArray[np.int32]:
         """All tokens of a text that the model is asked about, symbols that it names among them."""

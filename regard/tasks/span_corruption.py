@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import Self, cast
 
 import numpy as np
@@ -149,8 +150,11 @@ class SpanCorruption(Writes[SpanBatch]):
 
     def wording(self, tokens: Sequence[int]) -> str:
         """What was written, sentinels by name."""
-        names = zip(tokens, self.names(tokens), strict=True)
-        return "".join(self.decode([i]) if i < len(self.tokenizer) else name for i, name in names)
+        parts = groupby(tokens, lambda i: i < len(self.tokenizer))
+        return "".join(
+            self.decode(several) if known else "".join(self.names(several))
+            for known, several in parts
+        )
 
     def write(
         self, model: nn.Module, texts: Sequence[str], search: Search | None = None

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import os
 import platform
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ MEGABYTE = 1e6
 M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 M_MMAP_MAX = -4
 TWO_GIGABYTES = 2**31 - 1
-PRIMITIVES = 128  # of oneDNN that are kept: several steps' worth
 
 
 def keep_freed_memory() -> bool:
@@ -22,13 +20,9 @@ def keep_freed_memory() -> bool:
     faulted in anew. Worth 1.25× on a quiet machine. It changes the whole process for good, so only
     programs of our own call it (the command line, the workers of a comparison), never an import.
     Says whether it was done; elsewhere than glibc nothing happens.
-
-    Where batches differ in shape, oneDNN makes bfloat16 products anew for each and keeps 1,024 of
-    them, some 0.7 MB each, between those blocks: here it keeps fewer, if it has made none yet.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

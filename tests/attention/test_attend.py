@@ -74,7 +74,7 @@ def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kerne
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused", "tiled"])
 @pytest.mark.parametrize("keys", [1, 7, 15, 16, 40])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_query_of_nan_is_nan_however_few_the_keys(kernel, keys, dtype):
+def test_a_query_or_a_key_of_nan_makes_nan_however_few_the_keys(kernel, keys, dtype):
     queries = torch.full((2, 3, 8), 9_000.0, dtype=dtype)
     queries[0, 1] = torch.nan
     given = torch.rand(2, keys, 8, dtype=dtype) / 10  # whose scores fit into float16
@@ -83,6 +83,12 @@ def test_a_query_of_nan_is_nan_however_few_the_keys(kernel, keys, dtype):
     wanted = torch.zeros(2, 3, 8, dtype=torch.bool)
     wanted[0, 1] = True
     assert torch.equal(output.isnan(), wanted)
+    bad = given.clone()
+    bad[0, -1] = torch.nan
+    with use(kernel):
+        output = attend(queries, bad, given, SCORES["dot"](8, 8)).output
+    assert output[0].isnan().all()
+    assert output[1].isfinite().all()
 
 
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])

@@ -112,9 +112,18 @@ def test_a_label_without_a_text_is_never_said(name: str, missing: list[int]) -> 
     learned = [text for text, keep in zip(texts, chosen, strict=True) if keep]
     model = make(name, 4, inverse_penalty=30).fit(learned, numbers[chosen])
     said = model.probabilities(learned)
-    assert said[:, missing].max() <= 0.002
-    np.testing.assert_allclose(said.sum(1), 1, rtol=1e-6)
     assert (said.argmax(1) == numbers[chosen]).mean() > 0.95
+    for answers in (said, model.probabilities(["the film", "", "zzz"])):
+        assert answers[:, missing].max() < 1e-6
+        np.testing.assert_allclose(answers.sum(1), 1, rtol=1e-6)
+
+
+def test_a_label_without_a_text_is_not_said_where_no_label_fits() -> None:
+    chance = np.random.default_rng(9)
+    numbers = chance.integers(1, 20, size=400)
+    texts = [f"word{number} " + " ".join(chance.choice(FILLER, 40)) for number in numbers]
+    model = make("nb-svm", 20).fit(texts, numbers)
+    assert (model.probabilities([" ".join(FILLER)] * 3).argmax(1) > 0).all()
 
 
 @pytest.mark.parametrize("name", BASELINES)

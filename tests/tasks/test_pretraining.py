@@ -254,6 +254,13 @@ def test_names_and_numbers_of_symbols():
     assert task.read("a<extra_id_7>").tolist()[-1] == task.marks.sentinel(7)
 
 
+@pytest.mark.parametrize("tokenizer", ["words", "bpe", "characters"])
+def test_what_t5_writes_is_decoded_whole_between_its_sentinels(tokenizer):
+    task = spanning(tokenizer=tokenizer)
+    ids = task.whole("was born<extra_id_0>was born").tolist()
+    assert task.wording(ids) == "was born<extra_id_0>was born"
+
+
 def test_completing_texts():
     task = language()
     model = network("language-modeling", task).eval()

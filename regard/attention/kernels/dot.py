@@ -11,7 +11,7 @@ from regard.attention.score import spread
 
 #: torch's kernel on a CPU is a third faster with zeros up to this width than at one below it.
 NARROWEST = 16
-#: With fewer keys it takes a row of NaN for one that sees nothing, and gives 0.
+#: With fewer keys it takes a row of NaN scores for one that sees nothing, and gives 0.
 FEW = 16
 
 
@@ -72,6 +72,8 @@ def fused(
         output = output.reshape(*batch, *output.shape[-2:])
     if keys.shape[-2] < FEW and queries.device.type == "cpu":
         output = output + (0 * queries.detach()).sum(-1, keepdim=True)
+        if allowed is None and not causal:
+            output = output + (0 * keys.detach()).sum((-2, -1)).unsqueeze(-1).unsqueeze(-1)
     return output if empty is None else output.masked_fill(empty, 0)
 
 

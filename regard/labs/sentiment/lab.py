@@ -168,9 +168,7 @@ def _forecast(arm: Arm, plan: "Plan", budget: str) -> tuple[float, float]:
     """Seconds and megabytes of one run of an arm."""
     from regard import runs
     from regard.studies.budget import parse_budget
-    from regard.training.memory import forget_peak
 
-    forget_peak()  # an arm's memory is its own
     given = [f"{k}={v}" for k, v in (parse_budget(budget) if budget else {}).items()]
     fields = {field for part in _parts(arm.model) for field in part.model_fields}
     own = {key(pair) for pair in arm.overrides}
