@@ -341,7 +341,7 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
         said = regard.load(folder / name).predict(TEXT).label
         assert page.locator(".answer-card .label").nth(side).inner_text().startswith(said)
     page.click("text=Show the texts on which one of them is right")
-    page.wait_for_selector(".texts li, .card table")
+    page.wait_for_selector("[aria-label='who is right'] td")
     ours, theirs = (regard.load(folder / name).evaluate().correct for name in ("labels", "counts"))
     cells = page.locator("[aria-label='who is right'] td").all_inner_texts()
     counts = [int(cell.split(" ")[0]) for cell in cells]
