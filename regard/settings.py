@@ -14,7 +14,7 @@ S = TypeVar("S", bound="Settings")
 class Settings(BaseModel):
     """The base of every settings model: one flat model beside each model, task and trainer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def build(cls: type[S], values: Mapping[str, Any]) -> S:
@@ -58,6 +58,6 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """The sentence for a setting that does not exist."""
-    near = get_close_matches(key, known, n=3, cutoff=0.5)
+    near = get_close_matches(key, sorted(set(known)), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? There" if near else "there"
     return f"no setting is called {key!r}; {hint} are: {', '.join(sorted(set(known)))}"

@@ -13,7 +13,9 @@ import torch
 from regard import runs
 from regard.errors import RegardError
 from regard.models import MODELS
+from regard.runs.build import prepare
 from regard.runs.config import Config
+from regard.tasks import TASKS
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
 TINY = [*BRIEF, "epochs=2"]
@@ -308,7 +310,37 @@ def test_attention_of_a_text(whole: Path) -> None:
         runs.load(whole).attention(" ")
 
 
+@pytest.mark.parametrize("model", ["gpt", "bert", "t5"])
+def test_a_text_longer_than_the_network_counts_is_cut(model: str, tmp_path: Path) -> None:
+    rows = [f"{'good bad'.split()[i % 2]} {f'film{i} ' * 300},{i % 2}" for i in range(60)]
+    (tmp_path / "long.csv").write_text("\n".join(["text,label", *rows]))
+    brief = [*SMALL, "position=learned"] if model != "t5" else SMALL
+    finish(run := runs.start(tmp_path / "run", "sentiment", model, [
+        f"data={tmp_path / 'long.csv'}", "steps=2", *(x for x in brief if "epochs" not in x)
+    ]))  # fmt: skip
+    assert run.left_out(["film " * 300]) == [300 - (256 - MODELS[model].symbols)]
+    short = Config.make("sentiment", model, [f"length={MODELS[model].symbols or 1}"])
+    if model == "t5":
+        assert short.reads == short.data
+    else:
+        with pytest.raises(RegardError, match="symbols about a text, so that none has room; take"):
+            prepare(short)
+
+
 NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+
+
+@pytest.mark.parametrize(("model", "reads"), [
+    ("bert", "[CLS] one two three seven eight nine [SEP]"),
+    ("gpt", "one two three four seven eight nine [CLS]"),
+])  # fmt: skip
+def test_symbols_leave_a_long_text_both_its_ends(model: str, reads: str, tmp_path: Path) -> None:
+    cut = ["length=8", "truncate=ends", "position=learned", "minimum=1"]
+    finish(run := runs.start(tmp_path / "run", "sentiment", model, [*SMALL, *cut]))
+    text = "one two three four five six seven eight nine"
+    assert run.attention(text)[0].tokens == reads.split()
+    room = len([word for word in reads.split() if not word.startswith("[")])
+    assert run.left_out([text, "one two three four five six"]) == [9 - room, 0]
 
 
 @pytest.mark.parametrize("model", NETWORKS)
@@ -377,6 +409,20 @@ def test_forecast_writes_nothing(
     assert told.memory_mb > 50
     if unit == "steps":
         assert told.steps == 4
+
+
+def test_forecast_counts_the_tokens_that_are_read() -> None:
+    given = ["width=8", "heads=2", "layers=1", "feedforward=8", "batch_tokens=2000"]
+    told = runs.forecast("birthplace-pretrain", "gpt", [*given, "tokens=500000"])
+    task = TASKS["birthplace-pretrain"].prepare(TASKS["birthplace-pretrain"].configure({}))
+    epoch = int(task.lengths("train", 0, 0).sum())
+    batches = len(task.batches("train", tokens=2000, seed=0, epoch=0))
+    assert told.steps == round(500_000 / (epoch / batches))
+
+
+def test_forecast_begins_where_the_training_would(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match="none does not exist"):
+        runs.forecast("birthplace", "gpt", [f"init={tmp_path / 'none'}", "steps=3"])
 
 
 def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:

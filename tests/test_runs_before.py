@@ -4,6 +4,7 @@ import pytest
 
 from regard import runs
 from regard.cli.main import app
+from regard.data.sources import load_corpus
 from regard.errors import RegardError
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=30", "threads=1"]
@@ -63,7 +64,9 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path):
 def test_the_command_pretrains_then_fine_tunes(tmp_path):
     from typer.testing import CliRunner
 
-    words = ["train", "sentiment", "--pretrain-on", texts(tmp_path), "--pretrain-budget", "3 steps"]
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(x.text for x in load_corpus("reviews").train[:200]) + "\n")
+    words = ["train", "sentiment", "--pretrain-on", str(many), "--pretrain-budget", "3 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200", *SMALL]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output

@@ -46,6 +46,8 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     assert said[1].text == pretrained.predict("Bela was").text
     (tmp_path / "a.txt").write_text("Ada Balby was born in Arden .\n")
     assert pretrained.evaluate(tmp_path / "a.txt").n < 40
+    with pytest.raises(RegardError, match="there is no label to be named"):
+        pretrained.evaluate(tmp_path / "a.txt", label="verdict")
     looked = pretrained.attention("Ada Balby")
     assert looked[0].tokens == list("Ada Balby")
     assert looked[0].weights.shape == (2, 9, 9)
@@ -53,19 +55,20 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
 
 
 def test_how_a_text_goes_on_is_searched_for_or_drawn(pretrained):
-    texts = ["Ada", "", "Bela was"]
+    texts = ["Ada", "Bela was"]
     greedy = pretrained.predict(texts)
     assert [[text] for text in greedy] == pretrained.best(texts, 1)
     for several, one in zip(pretrained.best(texts, 3), greedy, strict=True):
         assert len({text.text for text in several}) == 3
         assert max(text.log_probability for text in several) >= one.log_probability - 1e-4
     drawing = Search(temperature=2.0, seed=3)
-    drawn = pretrained.best(texts, 1, drawing)
-    assert drawn == pretrained.best(texts, 1, drawing)
-    assert drawn != pretrained.best(texts, 1, Search(temperature=2.0, seed=4))
-    short = pretrained.best(texts, 1, Search(longest=3))
+    drawn = pretrained.best(texts, drawing)
+    assert drawn == pretrained.best(texts, drawing)
+    assert drawn != pretrained.best(texts, Search(temperature=2.0, seed=4))
+    short = pretrained.best(texts, Search(longest=3))
     assert [x.text for (x,) in short] == [text.text[:3] for text in greedy]
-    assert pretrained.best(texts, 1, Search(longest=9_999)) == pretrained.best(texts, 1)
+    assert pretrained.best(texts, Search(longest=9_999)) == pretrained.best(texts, 1)
+    assert [text.text for text in pretrained.best([""], 3)[0]] == [""]
     assert pretrained.left_out(["a" * 20, "a" * 26]) == [0, 6]
     assert pretrained.keeps == "tail"
 
@@ -87,6 +90,8 @@ def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pr
     assert isinstance(judged, Answered)
     assert judged.n == 60
     assert judged.baseline == pytest.approx(4 / 60)
+    with pytest.raises(RegardError, match="a file of questions has no columns"):
+        run.evaluate(tmp_path / "questions.tsv", label="place")
     assert finish(runs.load(tmp_path / "fine")).complete
 
 
@@ -104,6 +109,11 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
         RegardError, match=r"embedding.*is \(\d+, 16\) there and \(\d+, 32\) here; give the"
     ):
         finish(run)
+    with pytest.raises(RegardError, match="tokens of its own, with tokenizer=characters: leave"):
+        Config.make("birthplace", "gpt", [init, "tokenizer=bpe"])
+    assert Config.make("birthplace", "gpt", [init, "tokenizer=characters"]).data.length == 40
+    with pytest.raises(RegardError, match="tfidf counts words and begins from no run"):
+        Config.make("sentiment", "tfidf", [init])
     with pytest.raises(RegardError, match="does not exist"):
         runs.open_or_start(tmp_path / "none", "birthplace", "gpt", [f"init={tmp_path / 'no'}"])
     begun = runs.open_or_start(tmp_path / "begun", "birthplace-pretrain", "gpt", SMALL)
@@ -111,6 +121,17 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
     run = runs.open_or_start(tmp_path / "early", "birthplace", "gpt", again)
     with pytest.raises(RegardError, match="no complete run to begin from"):
         finish(run)
+
+
+def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
+    (tmp_path / "greek.txt").write_text("καλημέρα κόσμε, τι κάνεις\n" * 30)
+    with pytest.raises(RegardError, match=r"8[0-9]% of the tokens of these texts are unknown"):
+        pretrained.evaluate(tmp_path / "greek.txt")
+    lines = [f"{'καλό ΟΧΙ'.split()[i % 2]} έργο {i},{i % 2}" for i in range(60)]
+    (tmp_path / "greek.csv").write_text("\n".join(["text,label", *lines]))
+    given = [f"data={tmp_path / 'greek.csv'}", f"init={pretrained.folder.path}", "steps=1"]
+    with pytest.raises(RegardError, match="of the tokens of these texts are unknown"):
+        finish(runs.open_or_start(tmp_path / "run", "sentiment", "gpt", given))
 
 
 def test_a_model_without_any_of_the_weights_is_refused(pretrained):
@@ -141,6 +162,8 @@ def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     assert {name.split(".")[0] for name in begun["new"]} == {"to_labels"}
     assert run.evaluate().n > 30
     assert run.predict("A charming film").label in ("negative", "positive")
+    seen = {layer.layer.partition(".0.")[0] for layer in first.attention("A charming film")}
+    assert seen == ({"encoder", "decoder"} if model == "t5" else {"blocks"})
     looked = run.attention("A charming film")
     assert "charming" in looked[0].tokens
     assert looked[0].weights.shape[-1] == len(looked[0].tokens)
@@ -157,7 +180,8 @@ def goes_on_or_fills_in(run):
         first, second = run.best(texts, 2)
         assert len({text.text for text in first}) == 2
         assert [first[0]] == [text for (text, *_) in run.best(texts[:1], 2)]
-        assert second[0].text == run.predict("").text or run.config.task == "language-modeling"
+        from_nothing = 2 if run.config.task == "language-modeling" else 1
+        assert len(second) == from_nothing
     room = {"masked-modeling": 38, "language-modeling": 20, "span-corruption": 40}
     long = " ".join(["film"] * 50)
     assert run.left_out(["film", long]) == [0, 50 - room[run.config.task]]
@@ -210,3 +234,12 @@ def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp
     theirs = pretrained.network.state_dict()
     for name, value in runs.load(tmp_path / "stopped").network.state_dict().items():
         assert torch.equal(value, theirs[name]), name
+
+
+def test_words_that_a_task_has_no_place_for(tmp_path):
+    given = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=1", "threads=1"]
+    finish(runs.open_or_start(tmp_path / "t5", "span-corruption", "t5",
+                              [*given, "data=biographies", "length=16"]))  # fmt: skip
+    more = [f"init={tmp_path / 't5'}", "steps=1", "threads=1", "examples=50", "letters=4"]
+    with pytest.raises(RegardError, match=r"has \d+ tokens and symbols, and this task \d+: it has"):
+        finish(runs.open_or_start(tmp_path / "back", "reverse", "t5", more))

@@ -112,3 +112,28 @@ def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) 
         Aligned(*(pytest.approx(value, abs=1e-5) for value in vars(one).values()))
         for one in aligned
     ]
+
+
+def test_heads_are_compared_where_the_alignment_is_known_and_nowhere_else(tmp_path):
+    from types import SimpleNamespace
+
+    from regard.labs.translation.looks import head_table
+
+    given = ["locales=en_US", "examples=64", "width=8", "heads=2", "layers=2", "feedforward=8"]
+    given += ["steps=2", "threads=1"]
+    for name, tokenizer in (("signs", "characters"), ("words", "words")):
+        run = runs.open_or_start(
+            tmp_path / name, "dates", "transformer", [*given, f"tokenizer={tokenizer}"]
+        )
+        for _ in run.train():
+            pass
+        arm = SimpleNamespace(name=name, family="attention", folders=[tmp_path / name])
+        found = head_table([arm])
+        if name == "words":
+            assert found is None
+            continue
+        assert [row[1] for row in found.rows] == [
+            "all",
+            *(f"{layer}, head {head}" for layer in ("layer 1", "layer 2") for head in (1, 2)),
+        ]
+        assert all(0 <= row[2] <= 100 for row in found.rows)

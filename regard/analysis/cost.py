@@ -9,6 +9,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
+from regard.tasks.task import device_of, judging
+
 
 def _recurrent(x: Any, input_weight: Any, state_weight: Any, *rest: Any, **named: Any) -> int:
     time, batch, _ = x
@@ -86,12 +88,7 @@ def flops_per_example(model: nn.Module, length: int) -> int:
     A multiplication and an addition are two. The forward pass only: a training step is about
     three times that. Look-ups and what is done entry by entry are not counted.
     """
-    device = next((parameter.device for parameter in model.parameters()), None)
+    device = device_of(model)
     tokens = torch.ones(1, length, dtype=torch.long, device=device)
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            return operations(lambda: model(tokens, torch.tensor([length], device=device)))
-    finally:
-        model.train(training)
+    with judging(model), torch.no_grad():
+        return operations(lambda: model(tokens, torch.tensor([length], device=device)))

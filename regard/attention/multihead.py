@@ -53,7 +53,11 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         groups = key_value_heads or heads
         if head_width is None and width % heads:
-            raise RegardError(f"width {width} does not divide into {heads} heads; say head_width=")
+            near = width - width % heads or heads
+            raise RegardError(
+                f"width {width} does not divide into {heads} heads; take a width of {near} or "
+                f"{near + heads}, or a layer with head_width="
+            )
         if heads % groups:
             raise RegardError(f"{heads} heads cannot share {groups} heads of keys and values")
         self.width, self.heads, self.groups = width, heads, groups

@@ -90,7 +90,8 @@ class CosineTemperature(Cosine):
         self.temperature = nn.Parameter(torch.full((heads, 1, 1) if heads else (), start))
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        return self.temperature.exp() * super().prepare_queries(queries, where)
+        directions = super().prepare_queries(queries, where)
+        return self.temperature.exp().to(directions.dtype) * directions
 
 
 class Gaussian(Dot):

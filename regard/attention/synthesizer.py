@@ -108,7 +108,7 @@ class DenseSynthesizer(Synthesizer, InnerProduct):
         self.bias = nn.Parameter(self.normal(self.length, 1, spread=0.0))
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        hidden = (queries @ self.query_weight + self.query_bias).relu()
+        hidden = affine(queries, self.query_weight, self.query_bias).relu()
         return torch.cat([hidden, torch.ones_like(hidden[..., :1])], -1)
 
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
@@ -226,7 +226,10 @@ class FactorisedSynthesizer(Synthesizer):
         self.b_bias = nn.Parameter(self.normal(1, self.b, spread=0.0))
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
-        return queries @ self.a_weight + self.a_bias, queries @ self.b_weight + self.b_bias
+        return (
+            affine(queries, self.a_weight, self.a_bias),
+            affine(queries, self.b_weight, self.b_bias),
+        )
 
     def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
         (of_a, of_b), columns = queries, where[1]
@@ -236,6 +239,15 @@ class FactorisedSynthesizer(Synthesizer):
         assert isinstance(keys, Tensor)
         batch = torch.broadcast_shapes(scores.shape[:-2], keys.shape[:-2])
         return scores.expand(*batch, -1, keys.shape[-2])
+
+
+def affine(
+    x: Float[Tensor, "... n width"], weight: Tensor, bias: Float[Tensor, "... 1 out"]
+) -> Float[Tensor, "... n out"]:
+    """x W + b in the precision of the product: under autocast a bias in float32 would bring the
+    scores, and all of attention after them, to float32."""
+    product = x @ weight
+    return product + bias.to(product.dtype)
 
 
 def entries_at(

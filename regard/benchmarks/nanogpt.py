@@ -128,7 +128,11 @@ class NanoGPT(nn.Module):
 
     def to_logits(self, states: Tensor) -> Tensor:
         """Products with the words' own vectors."""
-        return states @ self.words.weight.T
+        return F.linear(*self.logit_parts(states))
+
+    def logit_parts(self, states: Tensor) -> tuple[Tensor, Tensor, None]:
+        """States, matrix and no bias, by which the task that judges reads its words."""
+        return states, self.words.weight, None
 
 
 class NanoBlock(nn.Module):

@@ -34,7 +34,10 @@ def bench(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Measure speed beside peers, interleaved in one run; ratios above 1 are in our favour."""
+    """Measure speed beside peers, interleaved in one run.
+
+    Ratios above 1 are in our favour.
+    """
     if not name:
         if json:
             emit_json({key: row.says for key, row in BENCHMARKS.items()})

@@ -35,7 +35,7 @@ def check(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="[FILE.py:NAME]",
+            metavar="FILE.py:NAME",
             help="A score, mask, normaliser or module in your own file, or a name such as "
             "scaled-dot or torch.nn.MultiheadAttention; left out, the names are listed.",
         ),
@@ -43,7 +43,7 @@ def check(
     quick: Annotated[bool, typer.Option("--quick", help="The laws alone, no timing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Check every law of attention on your own score, then its speed and memory.
+    """Check a score of yours: every law, then its speed and memory.
 
     A ✗ says what was measured and what the law asks for. The file runs in this process, as an
     import would. Exit code 1 if a law fails.

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def compare(
-    task: Annotated[str, typer.Argument(help=f"What to learn: {TASKS_IN_WORDS}.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"What to learn: {TASKS_IN_WORDS}.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Settings for every arm; one of models goes to the arms whose model has it.",
         ),
     ] = None,
@@ -41,8 +41,8 @@ def compare(
     data: Annotated[
         str,
         typer.Option(
-            help="reviews (built in), imdb, multi30k, eng-fra, or your own .csv, .tsv or .jsonl "
-            "file (or .gz of it); of pairs also FILE,FILE."
+            help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
+            "(or .gz of it); of pairs also FILE,FILE."
         ),
     ] = "",
     seeds: Annotated[
@@ -75,16 +75,20 @@ def compare(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Train several models with several seeds under one budget, and say which is better.
+    """Train models with several seeds, and say which is surely better.
 
     The unit is the seed: intervals and p are Student's t on paired differences, the variance of
     the test examples added, Holm's correction over all arms against the reference. Translations
     are compared by BLEU of the whole test; with one seed by a paired bootstrap over its texts. The
     same command again goes on where it was; more --seeds add to what is there.
 
-    Examples: regard compare sentiment --arms mean,transformer,tfidf; regard compare sentiment
-    --data reviews.csv --arms "transformer,transformer:score=additive" --seeds 5 --budget 10m;
-    regard compare translation --data multi30k --arms gru,bahdanau --seeds 1 --budget 30m
+    regard compare sentiment --arms mean,transformer,tfidf
+
+    regard compare sentiment --arms "transformer,transformer:score=additive"
+
+    regard compare sentiment --data reviews.csv --seeds 5 --budget 10m
+
+    regard compare translation --data multi30k --arms gru,bahdanau --seeds 1
     """
     from regard.studies.compare import Study
     from regard.studies.compare import compare as run

@@ -29,7 +29,7 @@ def rows(
         ),
     ],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the task.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the task.")
     ] = None,
     data: Annotated[str, typer.Option(help="A name or a file; else the task's own.")] = "",
     count: Annotated[int, typer.Option(min=1, max=1_000, help="How many rows.")] = 4,
@@ -65,7 +65,7 @@ def rows(
 
 @app.command("list")
 def list_data(data_dir: DataDir = None, json: Json = False) -> None:
-    """Name the data there is, built in and real, and where it lies on this machine."""
+    """Name the data there is, built in and real, and where it lies."""
     from regard.data.fetch import SOURCES, present
     from regard.data.sources import BUILT_IN
 
@@ -109,7 +109,10 @@ def fetch(
     data_dir: Target = None,
     json: Json = False,
 ) -> None:
-    """Download named data, checked against its sha256; what is here already stays."""
+    """Download named data, checked against its sha256.
+
+    What is here already stays.
+    """
     from regard.data.fetch import fetch as bring
 
     with bar(f"fetch {name}") as show:
@@ -134,7 +137,10 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Look for leaks, copies, empty and bad rows, contradictions; say what truncation costs."""
+    """Look for leaks, copies, empty and bad rows and contradictions.
+
+    And say what truncation costs.
+    """
     from regard.data.check import check as look
 
     with bar("words") as show:

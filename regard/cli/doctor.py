@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Look at this machine: what is there, what is missing, and the remedy for each."""
+    """Look at this machine: what is missing, and the remedy for each."""
     findings = []
     for finding in (*quick_findings(), *torch_findings()):
         findings.append(finding)
@@ -129,5 +129,7 @@ def torch_findings() -> Iterator[Finding]:
     yield Finding("vectors", None, torch.backends.cpu.get_cpu_capability())
     precision, why = choose_precision("auto")
     yield Finding("precision", None, f"{precision}: {why}")
-    cuda = torch.cuda.is_available()
-    yield Finding("cuda", None, torch.cuda.get_device_name() if cuda else "none: training on CPU")
+    known = "none: training on CPU"
+    if torch.cuda.is_available():
+        known = f"{torch.cuda.get_device_name()}: `regard train … device=cuda` trains on it"
+    yield Finding("cuda", None, known)

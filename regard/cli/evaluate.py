@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import emit_json, out, say
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.runs import Evaluation, Translations
 
 
+TEST, READ = "the run's test split", "the texts that it has read (validation=0 holds none out)"
+
+
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
     data: Annotated[
         Path | None,
         typer.Option(help="A labelled .csv, .tsv or .jsonl file instead of the run's test split."),
@@ -28,7 +32,7 @@ def evaluate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say how good a run is: accuracy with its interval, log loss, calibration, confusion.
+    """Say how good a run is: accuracy with its interval, calibration.
 
     The test split was answered once, when the run was completed; those answers are judged here.
     With --data the model answers a labelled file of yours now.
@@ -37,14 +41,23 @@ def evaluate(
     """
     from regard import durable, runs
 
-    judged = runs.load(run).evaluate(data, text=text, label=label)
+    if data is None and (text or label):
+        raise RegardError("--text and --label name columns of a file: give it as --data FILE")
+    model = runs.load(run)
+    judged = model.evaluate(data, text=text, label=label)
     if predictions is not None:
         alone = predictions.suffix != ".jsonl" and isinstance(judged, runs.Answered)
         durable.write_bytes(predictions, judged.plain() if alone else judged.rows())
     if json:
-        emit_json({"run": str(run), "data": str(data) if data else "test split", **judged.json()})
+        emit_json(
+            {
+                "run": str(run),
+                "data": str(data) if data else "test split" if model.held_out else "read",
+                **judged.json(),
+            }
+        )
         return
-    show(judged, str(data) if data else "the run's test split")
+    show(judged, str(data) if data else TEST if model.held_out else READ)
     if predictions is not None:
         say(f"answers: {predictions}")
 

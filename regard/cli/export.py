@@ -9,7 +9,7 @@ from regard.cli.console import emit_json, say
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
     to: Annotated[
         Literal["huggingface", "marian", "ctranslate2"],
         typer.Option(help="The program, or the layout, that the folder is for."),
@@ -20,12 +20,12 @@ def export(
     ] = "float32",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Write a run as a folder for transformers or CTranslate2: weights, tokenizer, a model card.
+    """Write a run as a folder for transformers or CTranslate2.
 
-    The same texts give the same logits and translations. A setting that a program has no place
-    for is named, with the one that it takes.
+    Weights, tokenizer, a model card: the same texts give the same logits and translations. A
+    setting that a program has no place for is named, with the one that it takes.
 
-    regard export runs/translation --to ctranslate2 --out exported/de-en --quantization int8
+    regard export runs/translation --to ctranslate2 --quantization int8
     """
     from regard import runs
     from regard.interop.export import export as write

@@ -19,7 +19,7 @@ def lab(
         str, typer.Argument(help="Which lab; without it, a list.", autocompletion=_names)
     ] = "",
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the arms.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the arms.")
     ] = None,
     data: Annotated[str, typer.Option(help="Named data or a file, instead of built-in data.")] = "",
     seeds: Annotated[int, typer.Option(min=0, help="Runs of each arm.", show_default=False)] = 0,
@@ -35,7 +35,7 @@ def lab(
         bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
     ] = False,
 ) -> None:
-    """A question, answered by an experiment: at most a minute on built-in data."""
+    """Answer a question by an experiment: a minute on built-in data."""
     if not name:
         _list(as_json)
         return

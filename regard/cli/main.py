@@ -29,28 +29,29 @@ app = typer.Typer(
     name="regard",
     help="Attention mechanisms to use, change and compare: f(q) = Σ normalize(score(q, kᵢ)) vᵢ",
     no_args_is_help=True,
+    rich_markup_mode=None,  # rich would be a third of what --help takes
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with: regard lab sentiment",
 )
 STOPPED = 130  # as shells say of a program that Ctrl-C ended
-COMMANDS: dict[str, list[Callable[..., None]]] = {
-    "Experiments": [lab.lab, compare.compare, check.check],
-    "One run": [
-        train.train,
-        evaluate.evaluate,
-        predict.predict,
-        show.show,
-        serve.serve,
-        report.report,
-        export.export,
-    ],
-    "This machine": [bench.bench, doctor.doctor],
-}
-for panel, commands in COMMANDS.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.add_typer(data.app, name="data", rich_help_panel="Experiments")
+COMMANDS: list[Callable[..., None]] = [
+    lab.lab,
+    compare.compare,
+    check.check,
+    train.train,
+    evaluate.evaluate,
+    predict.predict,
+    show.show,
+    serve.serve,
+    report.report,
+    export.export,
+    bench.bench,
+    doctor.doctor,
+]
+for command in COMMANDS:
+    app.command()(command)
+app.add_typer(data.app, name="data")
 
 
 def _version(asked: bool) -> None:

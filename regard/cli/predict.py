@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,17 +12,18 @@ from regard.cli.console import emit_json, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.runs import Run, WriterRun
+    from regard.runs import Run, TextRun, WriterRun
+    from regard.tasks.searching import Search
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
 Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; without any, stdin is read."),
+        typer.Argument(metavar="TEXT", help="Texts; without any, stdin is read."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A file with one text a line.")
@@ -53,7 +55,9 @@ def predict(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Answer texts, one line out for each line in: a label and its probability, or a text.
+    """Answer texts, one line out for each line in.
+
+    A line is a label and its probability, or a text.
 
     --best 5: up to five lines for each text, each with the text's number, ln p and what was
     written, tabs between them, best first. --score: ln p, tokens and perplexity of each given
@@ -65,7 +69,7 @@ def predict(
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
-    regard predict runs/language-modeling-gpt --temperature 0.8 --seed 1 'Once there was'
+    regard predict runs/language-modeling-gpt --temperature 0.8 'Once'
     """
     from regard import runs
 
@@ -98,7 +102,7 @@ def _how(
     run: "Run", asked: dict[str, Any], score: bool
 ) -> Callable[[Sequence[str], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
-    from regard.runs import WriterRun
+    from regard.runs import TextRun, WriterRun
 
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
@@ -109,8 +113,14 @@ def _how(
             raise RegardError(f"--score judges texts that are given; --{option} is for writing")
         writer = run
         return lambda texts, name, done: _scored(writer, texts, name, done)
-    if run.search is not None:
-        return lambda texts, name, done: _written(run, asked, texts, name, done)
+    if "temperature" in asked and (unused := {"beam", "penalty"} & asked.keys()):
+        raise RegardError(f"--{min(unused)} is for a beam, and --temperature draws; give one")
+    if isinstance(run, TextRun) and (own := run.search) is not None:
+        author, search = run, replace(own, **asked)
+        if search.longest > (most := run.task.limits.longest):
+            say(f"--longest {search.longest}: this run writes {most} tokens at most", quiet=True)
+        several = "best" in asked
+        return lambda texts, name, done: _written(author, search, several, texts, name, done)
     if asked:
         raise RegardError(f"--{option} is for runs that write texts; this one does not")
 
@@ -123,20 +133,17 @@ def _how(
 
 
 def _written(
-    run: "Run", asked: dict[str, Any], texts: Sequence[str], name: str, done: int
+    run: "TextRun", search: "Search", ranked: bool, texts: Sequence[str], name: str, done: int
 ) -> Iterator[Answer]:
-    """What is written for each text: a line, or one for each of the best."""
-    from dataclasses import replace
-
+    """What is written for each text: a line, or if they are ``ranked`` one for each of the best."""
     _warn(run, texts, name, done)
-    assert run.search is not None
-    found = run.best(texts, 1, replace(run.search, behind=done, **asked))
+    found = run.best(texts, replace(search, behind=done))
     for number, (text, several) in enumerate(zip(texts, found, strict=True), done + 1):
-        if not asked.get("best"):
+        if not ranked:
             yield [several[0].line()], {"text": text, **several[0].json()}
             continue
-        ranked = [one.ranked(number) for one in several]
-        yield ranked, {"text": text, "best": [one.json() for one in several]}
+        lines = [one.ranked(number) for one in several]
+        yield lines, {"text": text, "best": [one.json() for one in several]}
 
 
 def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
@@ -145,9 +152,12 @@ def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Ite
     wrong = ""
     for number, text in enumerate(texts, done + 1):
         source, tab, target = text.partition("\t")
-        if not tab or not source.strip():
-            missing = "no source" if tab else "no tab"
-            wrong = f"{name}:{number}: has {missing}; --score reads SOURCE<tab>TARGET"
+        if not tab:
+            wrong = f"{name}:{number}: has no tab; --score reads SOURCE<tab>TARGET"
+            break
+        (why,) = run.unscorable([(source, target)])
+        if why:
+            wrong = f"{name}:{number}: {why}"
             break
         pairs.append((source, target))
     _warn(run, [source for source, _ in pairs], name, done)
@@ -180,6 +190,8 @@ def lines(file: Path | None) -> Iterator[str]:
     Errors: no such file; a line that is not UTF-8, as file:line.
     """
     name = str(file) if file else "stdin"
+    if not file and sys.stdin is None:
+        raise RegardError("there is no stdin to read; give texts or --file")
     if not file and sys.stdin.isatty():
         say("reading stdin, one text a line; Ctrl-D ends", quiet=True)
     try:

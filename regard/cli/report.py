@@ -9,21 +9,21 @@ from regard.cli.console import emit_json, say
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; without any, some of the test split."),
+        typer.Argument(metavar="TEXT", help="Texts; without any, some of the test split."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file.", show_default="report.html in the run's folder")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Write what a run says to a few texts, and where every head looks, into one HTML file.
+    """Write a run's answers to a few texts into one HTML file.
 
-    It opens anywhere, offline, and is at most 5 MB.
+    It shows where every head looks, opens anywhere, offline, and is at most 5 MB.
 
-    regard report runs/sentiment-transformer 'not a bad film at all' --out film.html
+    regard report runs/sentiment-transformer 'not a bad film' --out film.html
     """
     from regard import runs
     from regard.cli.predict import as_utf8

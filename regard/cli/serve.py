@@ -13,7 +13,7 @@ def serve(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]... [KEY=VALUE]...",
+            metavar="RUN|KEY=VALUE",
             help="Folders of runs, of comparisons, or above them; without any, runs. And limits, "
             "as queue=16 deadline=5; a key that does not exist lists those that do.",
         ),
@@ -26,7 +26,7 @@ def serve(
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Look at models in the browser: what they answer, and what they look at while they do.
+    """Explore models in the browser: their answers and attention.
 
     Everything stays on this machine: it listens at 127.0.0.1, and the page asks nothing outside.
 

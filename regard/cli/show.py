@@ -21,8 +21,8 @@ HUE = (255, 176, 0)  # amber, told apart from the ground by every kind of colour
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
-    text: Annotated[str, typer.Argument(help="A text.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
     layer: Annotated[
         int | None, typer.Option(min=1, help="Only this attention layer, counted from 1.")
     ] = None,
@@ -35,11 +35,12 @@ def show(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Show which words a model looks at in a text: the brighter a word, the more weight it gets.
+    """Show which words a model looks at in a text.
 
-    A pool gives each word one weight. In self-attention each word looks at all others: the colour
-    is then what a word receives on average, and the strongest pairs are listed. Weights of a layer
-    add up to 1 for each word that looks; an even share is 1 / words.
+    The brighter a word, the more weight it gets. A pool gives each word one weight. In
+    self-attention each word looks at all others: the colour is then what a word receives on
+    average, and the strongest pairs are listed. Weights of a layer add up to 1 for each word that
+    looks; an even share is 1 / words.
 
     A model that writes shows its alignment: a row for each word written, with the words of the
     text that it looked at; one that goes on with a text, what it looked at in all of it. --out
@@ -48,7 +49,7 @@ def show(
 
     regard show runs/sentiment-transformer 'not a bad film at all' --layer 3
 
-    regard show runs/translation-transformer 'Ein Hund schläft.' --out alignment.html
+    regard show runs/translation-transformer 'Ein Hund.' --out map.html
     """
     from regard import runs
 

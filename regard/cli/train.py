@@ -15,7 +15,7 @@ MODELS_IN_WORDS = (  # written out, so that help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
     "transformer, gpt, bert, t5, rnn, cnn, tfidf, nb-svm"
 )
-WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer"
+WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
 TASKS_IN_WORDS = (
     "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
     "birthplace-pretrain, birthplace"
@@ -23,11 +23,11 @@ TASKS_IN_WORDS = (
 
 
 def train(
-    task: Annotated[str, typer.Argument(help=f"What to learn: {TASKS_IN_WORDS}.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"What to learn: {TASKS_IN_WORDS}.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Settings of task, model and training, as learning_rate=0.002 heads=2. A key that "
             "does not exist lists those that do.",
         ),
@@ -45,8 +45,9 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="reviews (built in), imdb, multi30k, eng-fra, or your own .csv, .tsv or .jsonl "
-            "file (or .gz of it)."
+            help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
+            "(or .gz of it); of texts alone also .txt or .md, cut where lines are empty, or line "
+            "by line where none is; of pairs also FILE,FILE."
         ),
     ] = "",
     budget: Annotated[
@@ -83,7 +84,7 @@ def train(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Train one model on one task, and judge it on the test split at the end.
+    """Train one model on one task, and judge it on the test split.
 
     The same command again goes on after a stop or a crash, to the very same weights, and says so
     when the run is complete. Nothing is overwritten: other settings need another --out.
@@ -104,6 +105,8 @@ def train(
 
     if init and pretrain_on:
         raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
+    if pretrain_budget and not pretrain_on:
+        raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
     after = "bert" if pretrain_on else runs.model_after(init, task)
     model = model or after or look_up(TASKS, task, "task").model
     overrides = list(settings or [])
@@ -111,6 +114,8 @@ def train(
     overrides += [f"data={data}"] if data else []
     overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
     if dry_run:
+        if pretrain_on:
+            say(f"of the training alone, without the pretraining on {pretrain_on}", quiet=json)
         show_forecast(runs.forecast(task, model, overrides), json)
         return
     keep_freed_memory()
@@ -170,10 +175,15 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         return
     if was_complete:
         say(f"{folder} was complete already; nothing was done")
-    say(f"test {judged.line()}")
+    say(f"{'test' if run.held_out else 'of texts that it has read:'} {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
-    for note in run.folder.environment().get("data", {}).get("notes", []):
+    environment = run.folder.environment()
+    if begun := environment.get("init"):
+        parts = [f"{begun['taken']:,} weights"]
+        parts += [f"{what}: {', '.join(begun[what])}" for what in ("new", "left") if begun[what]]
+        say(f"begun from {begun['run']}: {'; '.join(parts)}")
+    for note in environment.get("data", {}).get("notes", []):
         say(f"data: {note}")
     say(f"run: {folder}")
     say(f"next: regard predict {folder} 'your text'")

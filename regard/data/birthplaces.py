@@ -89,6 +89,11 @@ def load_birthplaces(
     asked = {pair.source for pair in dev}
     every = read_answers(paths["train"])
     train = [pair for pair in every if pair.source not in asked]
+    if not train:
+        raise RegardError(
+            f"{data}: all of its {len(every)} questions are asked in {paths['dev'].name} too, and "
+            "none is left to learn from"
+        )
     notes = (
         [f"{len(every) - len(train)} questions of train are asked in dev too: dropped from train"]
         if len(train) < len(every)
@@ -144,6 +149,7 @@ def _rows(path: Path) -> list[Pair | BadRow]:
                 continue
             elif len(parts) > 2 or not parts[0]:
                 why = f"has {len(parts)} fields where a question, a tab and an answer belong"
+                why = why if parts[0] else "the question is empty"
                 found.append(BadRow(lines.here, why))
             else:
                 found.append(Pair(parts[0], parts[1] if len(parts) > 1 else "", lines.here))

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from regard.data.titles import columns_of, listed
 from regard.errors import RegardError
 
-TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
-LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
 Binary = IO[bytes] | gzip.GzipFile
 LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
 FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
@@ -210,7 +209,7 @@ def _table_rows(
             if isinstance(fields, str) or spoiled:
                 raise RegardError(f"{here}: {spoiled or fields}")
             header = fields
-            columns = _columns(here, header, text, label, group)
+            columns = columns_of(here, header, text, label, group)
             if columns.titled:
                 continue
         if isinstance(fields, str) or spoiled:
@@ -227,11 +226,14 @@ def _table_rows(
 def _csv_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
     """Line number where each row begins, and its fields, or what is wrong with it."""
     csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
-    first = next(lines, "")
+    head: list[str] = []
+    while not (head and head[-1].strip()) and (line := next(lines, "")):
+        head.append(line)
+    first = head[-1] if head else ""
     delimiter = "," if "," in first else next((d for d in ";\t" if d in first), ",")
 
     def again() -> Iterator[str]:
-        yield first
+        yield from head
         yield from lines
 
     reader = csv.reader(again(), delimiter=delimiter, strict=True)
@@ -287,11 +289,11 @@ def _json_rows(
             continue
         if keys is None:
             names = list(row)
-            columns = _columns(here, names, text, label, group, numbers=False)
+            columns = columns_of(here, names, text, label, group, numbers=False)
             keys = [names[place] for place in columns.places]
         missing = [key for key in keys if key not in row]
         if missing:
-            yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
+            yield BadRow(here, f"has no {missing[0]!r}; it has {listed(list(row))}")
             continue
         together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
         yield _json_example(row[keys[0]], row[keys[1]], here, together)
@@ -331,61 +333,3 @@ def _example(text: str, label: str, here: str, group: str) -> Example | BadRow:
     if not label.strip():
         return BadRow(here, "the label is empty", empty=True)
     return Example(text, label.strip(), here, group)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    text: int
-    label: int
-    group: int | None
-    titled: bool
-
-    @property
-    def places(self) -> list[int]:
-        """Where text, label and, if one was named, group stand."""
-        return [self.text, self.label, *([] if self.group is None else [self.group])]
-
-
-def _columns(
-    here: str,
-    header: Sequence[str],
-    text: str | None,
-    label: str | None,
-    group: str | None,
-    numbers: bool = True,
-) -> _Columns:
-    """Which column is which; `titled` says whether the first row is a header."""
-    names = [name.strip().casefold() for name in header]
-    found, by_number = [], []
-    asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
-        ("text", text, TEXT_NAMES),
-        ("label", label, LABEL_NAMES),
-    ]
-    if group:
-        asked_for.append(("group", group, ()))
-    for what, given, usual in asked_for:
-        wanted = usual if given is None else (given.strip().casefold(),)
-        place = next((names.index(name) for name in wanted if name in names), None)
-        if place is None and given and given.strip().isdecimal() and numbers:
-            place = int(given) - 1
-            by_number.append(place)
-            if not 0 <= place < len(header):
-                raise RegardError(f"{here}: has {len(header)} columns, so no column {given}")
-        if place is None:
-            asked = f"no column {given!r}" if given else f"no column looks like the {what}"
-            raise RegardError(
-                f"{here}: {asked}; there are {_list(header)}; name the columns by text=NAME and "
-                "label=NAME (--text, --label for data check and evaluate)"
-                + (", or by number if there is no header: text=1" if numbers else "")
-            )
-        found.append(place)
-    if found[0] == found[1]:
-        raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
-    usual_names = TEXT_NAMES + LABEL_NAMES
-    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number[:2])
-    return _Columns(found[0], found[1], found[2] if group else None, titled)
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:8]]
-    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

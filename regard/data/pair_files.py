@@ -15,6 +15,7 @@ the source; others are given. All but a zip may be .gz as well. Texts are UTF-8,
 around them.
 """
 
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,11 +28,11 @@ from regard.data.files import (
     FILE_LIMIT,
     TOLERATED,
     BadRow,
-    _list,
     open_binary,
 )
 from regard.data.pair_rows import STREAMED, Row, rows_of, side_by_side
 from regard.data.pairs import Pair
+from regard.data.titles import listed
 from regard.errors import RegardError
 
 KINDS = {".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv"} | dict.fromkeys(
@@ -39,8 +40,15 @@ KINDS = {".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv"} | dict.from
 )
 LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
 MOST = 2_000_000  # pairs that are held in memory: some 1 GB
+PACKED = 4  # times that a packed file grows
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 TooLong = Literal["drop", "refuse"]
+
+
+class TooManyError(RegardError):
+    """More pairs than are held in memory."""
 
 
 @dataclass
@@ -57,16 +65,15 @@ class PairStream:
     notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Pair]:
-        good = 0
-        empty: list[str] = []
-        long: list[str] = []
-        first = ""
+        good = empty = long = 0
+        first = first_empty = first_long = ""
         for row in self.scan():
             if isinstance(row, BadRow):
                 if not row.empty:
                     raise RegardError(f"{row.source}: {row.why}")
-                empty.append(row.source)
+                empty += 1
                 first = first or f"{row.source}: {row.why}"
+                first_empty = first_empty or row.source
                 continue
             size = max(len(row.source), len(row.target))
             if 0 < self.longest < size:
@@ -75,26 +82,27 @@ class PairStream:
                         f"{row.place}: a text of {size:,} characters, where {self.longest:,} is "
                         "the limit; cut it or raise longest="
                     )
-                long.append(row.place)
+                long += 1
+                first_long = first_long or row.place
                 continue
             good += 1
             yield row
-        rows = good + len(empty) + len(long)
-        if len(empty) > TOLERATED * rows:
+        rows = good + empty + long
+        if empty > TOLERATED * rows:
             raise RegardError(
-                f"{first}; so have {len(empty):,} of {rows:,} pairs, more than {TOLERATED:.0%}: "
+                f"{first}; so have {empty:,} of {rows:,} pairs, more than {TOLERATED:.0%}: "
                 "mend them, they may be out of step"
             )
         if not good:
-            why = f": all {len(long):,} are longer than {self.longest:,} characters" if long else ""
+            why = f": all {long:,} are longer than {self.longest:,} characters" if long else ""
             raise RegardError(f"{self.name}: holds no pairs of texts{why}")
         self.notes = tuple(
-            f"{_pairs(len(places))} skipped, {why}, first {places[0]}"
-            for places, why in (
-                (empty, "a side of them empty"),
-                (long, f"longer than {self.longest:,} characters"),
+            f"{_pairs(count)} skipped, {why}, first {place}"
+            for count, place, why in (
+                (empty, first_empty, "a side of them empty"),
+                (long, first_long, f"longer than {self.longest:,} characters"),
             )
-            if places
+            if count
         )
 
 
@@ -162,9 +170,9 @@ def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
     for pair in stream:
         pairs.append(pair)
         if len(pairs) > most:
-            raise RegardError(
+            raise TooManyError(
                 f"{stream.name}: holds more than {most:,} pairs, too many to keep in memory; "
-                "keep their tokens on disk (regard.data.stored) or give a smaller file"
+                "give a smaller file"
             )
     return pairs
 
@@ -178,11 +186,12 @@ def files_of(
         return path, Path(target).expanduser()
     if path.is_file() or _member(path) is not None:
         return path, None
-    if "," in data:
+    beside = source_name and target_name and not path.is_dir()
+    sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if beside]
+    if "," in data and not any(sides):
         first, _, second = data.partition(",")
         return Path(first.strip()).expanduser(), Path(second.strip()).expanduser()
-    if source_name and target_name and not path.is_dir():
-        sides = [_plain_or_packed(path, name) for name in (source_name, target_name)]
+    if beside:
         if sides[0] is None and sides[1] is None:
             raise RegardError(
                 f"{path}: there is no such file, nor {path.name}.{source_name} and "
@@ -206,6 +215,33 @@ def holding(path: Path) -> Path:
     """The file that a path names, or the archive that it names a member of."""
     named = _member(path)
     return path if named is None else named[0]
+
+
+def called(path: Path) -> str:
+    """What of a path says how it is read: the member of an archive, else what its name ends in."""
+    named = _member(path)
+    return named[1] if named else "".join(path.suffixes).lower()
+
+
+def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
+    """How many bytes of text a file holds, or two side by side; of a .gz file about."""
+    total = 0
+    for path in files_of(data, target, source_name, target_name):
+        if path is None or not holding(path).is_file():
+            continue
+        if holding(path).suffix.lower() == ".zip":
+            total += _unpacked(path, (source_name, target_name))
+        else:
+            total += path.stat().st_size * (PACKED if path.suffix.lower() == ".gz" else 1)
+    return total
+
+
+def _unpacked(path: Path, names: tuple[str, str]) -> int:
+    """The bytes of those members of an archive that are read."""
+    place, member = _member(path) or (path, "")
+    with _opened(place) as archive:
+        chosen = _members(archive, place, member, names)
+        return sum(archive.getinfo(name).file_size for name in chosen)
 
 
 def _member(path: Path) -> tuple[Path, str] | None:
@@ -251,7 +287,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         try:
             with zipfile.ZipFile(whole) as archive:
                 yield archive
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+        except (*DAMAGED, NotImplementedError, RuntimeError) as error:
             raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None
 
 
@@ -259,15 +295,18 @@ def _members(
     archive: zipfile.ZipFile, path: Path, member: str, names: tuple[str, str]
 ) -> list[str]:
     """The one member that holds pairs, or the two that end in the names of the sides."""
-    files = [name for name in archive.namelist() if not name.endswith("/")]
+    files = [
+        name for name in archive.namelist()
+        if not (name.endswith("/") or name.startswith("__MACOSX/") or f"/{name}".count("/._"))
+    ]  # fmt: skip
     if member:
         if member not in files:
-            raise RegardError(f"{path}: has no member {member!r}; it has {_list(files)}")
-        return [member]
+            raise RegardError(f"{path}: has no member {member!r}; it has {listed(files)}")
+        return [_unpackable(path, member)]
     if all(names):
         sides = [[name for name in files if name.endswith(f".{side}")] for side in names]
         if len(sides[0]) == len(sides[1]) == 1:
-            return sides[0] + sides[1]
+            return [_unpackable(path, name) for name in sides[0] + sides[1]]
     tables = [
         name for name in files
         if _kind(name) and not Path(name).name.lower().startswith(("_", ".", "readme", "license"))
@@ -275,9 +314,16 @@ def _members(
     if len(tables) != 1:
         raise RegardError(
             f"{path}: which member holds the pairs? Write {path}/NAME; there are "
-            f"{_list(tables or files) or 'none'}"
+            f"{listed(tables or files) or 'none'}"
         )
-    return tables
+    return [_unpackable(path, name) for name in tables]
+
+
+def _unpackable(path: Path, member: str) -> str:
+    """The member itself. Errors: one that is packed once more."""
+    if member.lower().endswith((".gz", ".zip")):
+        raise RegardError(f"{path}: {member} is packed once more; unpack it first")
+    return member
 
 
 def _kind(name: str) -> str | None:

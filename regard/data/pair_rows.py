@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from regard.data.files import BadRow, Binary, Lines, _csv_rows, _json_object, _list
+from regard.data.files import BadRow, Binary, Lines, _csv_rows, _json_object
 from regard.data.pairs import Pair
+from regard.data.titles import listed
 from regard.errors import RegardError
 
 PAIRED = (
@@ -41,11 +42,15 @@ def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | 
     if source is None and target is None:
         return
     longer, shorter = sides if source is not None else sides[::-1]
-    ended = longer.number - 1
-    rest = [source or target or "", *longer]
-    if any(line.strip() for line in rest):
+    ended, alone = longer.number - 1, 0
+    if (source or target or "").strip():
+        alone = longer.number
+    for line in longer:
+        if not alone and line.strip():
+            alone = longer.number
+    if alone:
         raise RegardError(
-            f"{longer.name}:{ended + 1}: this line has no partner: {shorter.name} has "
+            f"{longer.name}:{alone}: this line has no partner: {shorter.name} has "
             f"{ended:,} lines, {longer.name} {longer.number:,}; line i of one belongs to line i "
             "of the other"
         )
@@ -62,7 +67,11 @@ def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: in
 
 def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
     for line in lines:
-        yield lines.number, line.rstrip("\r\n").split("\t")
+        row = line.rstrip("\r\n")
+        if "\r" in row:
+            yield lines.number, "a carriage return inside the line; save it with line ends of \\n"
+        else:
+            yield lines.number, row.split("\t")
 
 
 def _table_rows(
@@ -106,7 +115,7 @@ def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
             source, target, _ = _columns(here, found, "jsonl", names)
             keys = found[source], found[target]
         if missing := [key for key in keys if key not in row]:
-            yield BadRow(here, f"has no {missing[0]!r}; it has {_list(list(row))}")
+            yield BadRow(here, f"has no {missing[0]!r}; it has {listed(list(row))}")
             continue
         texts = ["" if row[key] is None else row[key] for key in keys]
         if wrong := [text for text in texts if not isinstance(text, str)]:
@@ -134,12 +143,12 @@ def _columns(
         elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
             places, titled = [int(name) - 1 for name in wanted], _usual(header, kind) is not None
             if not all(0 <= place < len(names) for place in places):
-                raise RegardError(f"{here}: has {len(names)} columns, not {max(wanted)}")
+                raise RegardError(f"{here}: has {len(names)} columns, not {max(map(int, wanted))}")
         else:
             missing = next(
                 name for name, low in zip(asked, wanted, strict=True) if low not in names
             )
-            raise RegardError(f"{here}: no column {missing!r}; there are {_list(header)}")
+            raise RegardError(f"{here}: no column {missing!r}; there are {listed(header)}")
         if places[0] == places[1]:
             raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
         return places[0], places[1], titled
@@ -154,7 +163,7 @@ def _columns(
             f"{here}: has no tab, so no second text; two files side by side are named FILE,FILE"
         )
     raise RegardError(
-        f"{here}: which are source and target? There are {_list(header)}; name them by "
+        f"{here}: which are source and target? There are {listed(header)}; name them by "
         "source_name=NAME and target_name=NAME"
     )
 
@@ -174,7 +183,7 @@ def _usual(header: Sequence[str], kind: str) -> tuple[int, int] | None:
 
 
 def _pair(source: str, target: str, here: str) -> Row:
-    source, target = source.strip(), target.strip()
+    source, target = (text.replace("\ufeff", "").strip() for text in (source, target))
     if source and target:
         return Pair(source, target, here)
     empty = "source" if target else "target" if source else "pair"

@@ -1,7 +1,7 @@
 """From a name or a file to pairs of texts in train, validation and test."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,9 @@ from regard.data.pair_files import (
     MOST,
     PairStream,
     TooLong,
+    TooManyError,
+    bytes_of,
+    called,
     collect,
     files_of,
     holding,
@@ -34,7 +37,6 @@ from regard.data.pair_splits import (
 )
 from regard.data.pairs import Pair, PairCorpus
 from regard.data.sources import BUILT_IN
-from regard.data.streamed import bytes_of
 from regard.data.strings import FIRST, Reversals, reversals
 from regard.errors import RegardError, look_up
 
@@ -108,18 +110,21 @@ def load_pairs(
         if data == "reverse":
             return _reverse(letters, seed, many)
         return _dates(locales, seed, many)
+    reading: Reading = partial(iterate_pairs, longest=longest, too_long=too_long)
     if data in ("multi30k", "eng-fra"):
         if target:
             raise RegardError(f"{data} has both sides; target=FILE goes with a file of your own")
         load = _multi30k if data == "multi30k" else _eng_fra
-        parts, notes, names = load(data_dir, names, test, show)
+        parts, notes, names = load(data_dir, names, test, show, reading)
         shares = SHARE_OF_ENG_FRA, validation or SHARE_OF_ENG_FRA
     else:
         _must_be_pairs(data)
         size = bytes_of(data, target, *names)
-        if size > streamed.LARGE:
-            return _streamed(data, target, test, names, size, validation, seed, examples, longest)
-        parts, notes = _own_files(data, target, test, names, longest, too_long)
+        named = partial(reading, source_name=names[0], target_name=names[1])
+        found = _own_files(data, target, test, named) if size <= streamed.LARGE else None
+        if found is None:
+            return _streamed(data, target, test, names, size, validation, seed, examples, named)
+        parts, notes = found
         shares = TEST_SHARE, validation or VALIDATION_SHARE
     by_target = data == "eng-fra" and names[0] == "fr"
     parts = in_three(data, parts, notes, shares, seed, by_target=by_target)
@@ -212,11 +217,16 @@ def _dates(locales: Sequence[str], seed: int, examples: int) -> PairCorpus:
     return corpus_of("dates", parts, notes, ("", "iso"))
 
 
+Reading = Callable[..., PairStream]  # `iterate_pairs` with all that is the same for every file
 Loaded = tuple[Parts, list[str], tuple[str, str]]
 
 
 def _multi30k(
-    data_dir: Path | str | None, names: tuple[str, str], test: str, show: Show | None
+    data_dir: Path | str | None,
+    names: tuple[str, str],
+    test: str,
+    show: Show | None,
+    reading: Reading,
 ) -> Loaded:
     if any(names) and not all(names):
         raise RegardError("name both languages of multi30k or none: source_name=de target_name=en")
@@ -236,11 +246,12 @@ def _multi30k(
             f"multi30k from {names[0]} to {names[1]}, judged on {test}, needs "
             f"{', '.join(wanted)}; there are {', '.join(there)}"
         )
-    parts: Parts = {
-        side: collect(iterate_pairs(folder / file, source_name=names[0], target_name=names[1]))
+    streams = {
+        side: reading(folder / file, source_name=names[0], target_name=names[1])
         for side, file in files.items()
     }
-    return parts, [], names
+    parts: Parts = {side: collect(stream) for side, stream in streams.items()}
+    return parts, [note for stream in streams.values() for note in stream.notes], names
 
 
 def _all_there(folder: Path, names: Iterable[str]) -> bool:
@@ -248,7 +259,11 @@ def _all_there(folder: Path, names: Iterable[str]) -> bool:
 
 
 def _eng_fra(
-    data_dir: Path | str | None, names: tuple[str, str], test: str, show: Show | None
+    data_dir: Path | str | None,
+    names: tuple[str, str],
+    test: str,
+    show: Show | None,
+    reading: Reading,
 ) -> Loaded:
     languages = {"": "", "en": "en", "eng": "en", "fr": "fr", "fra": "fr"}
     asked = tuple(languages.get(name.strip().lower(), "?") for name in names)
@@ -266,7 +281,7 @@ def _eng_fra(
     path = archive if archive.is_file() else folder / "fra.txt"
     back = asked == ("fr", "en")
     columns = ("2", "1") if back else ("1", "2")
-    stream = iterate_pairs(path, source_name=columns[0], target_name=columns[1])
+    stream = reading(path, source_name=columns[0], target_name=columns[1])
     pairs = collect(stream)
     notes = list(stream.notes)
     if path != archive or hashlib.sha256(path.read_bytes()).hexdigest() != EDITION:
@@ -277,28 +292,18 @@ def _eng_fra(
 
 
 def _own_files(
-    data: str,
-    target: str,
-    test: str,
-    names: tuple[str, str],
-    longest: int,
-    too_long: TooLong,
-) -> tuple[Parts, list[str]]:
-    parts: Parts = {}
-    notes: list[str] = []
-    asked: list[tuple[Side, str, str]] = [("train", data, target)]
+    data: str, target: str, test: str, reading: Reading
+) -> tuple[Parts, list[str]] | None:
+    """What the files hold, and notes; None if that is too much for the memory."""
+    train = reading(data, target or None)
+    try:
+        parts: Parts = {"train": collect(train, MOST)}
+    except TooManyError:
+        return None
+    notes = list(train.notes)
     if test:
-        asked.append(("test", test, ""))
-    for side, file, beside in asked:
-        stream = iterate_pairs(
-            file,
-            beside or None,
-            source_name=names[0],
-            target_name=names[1],
-            longest=longest,
-            too_long=too_long,
-        )
-        parts[side] = collect(stream, MOST)
+        stream = reading(test)
+        parts["test"] = collect(stream, MOST)
         notes += stream.notes
     return parts, notes
 
@@ -312,7 +317,7 @@ def _streamed(
     validation: float | None,
     seed: int,
     examples: int,
-    longest: int,
+    reading: Reading,
 ) -> PairCorpus:
     """A corpus of files too large for the memory; small parts of it are held out."""
     shares = (
@@ -323,20 +328,20 @@ def _streamed(
     def side(unit: str) -> str:
         return side_of(unit, test=shares[0], validation=shares[1], seed=seed)
 
-    reading = partial(iterate_pairs, source_name=names[0], target_name=names[1], longest=longest)
     beside = reading(test) if test else None
     held = collect(beside) if beside is not None else []
-    paths = [holding(path) for path in files_of(data, target, *names) if path is not None]
+    files = [path for path in files_of(data, target, *names) if path is not None]
+    stream = reading(data, target or None)
     return streamed.stream_corpus(
         data,
-        reading(data, target or None),
-        paths,
+        stream,
+        [holding(path) for path in files],
         side_of=side,
         key=key_of,
         test=held,
         examples=examples,
         seed=seed,
         notes=beside.notes if beside is not None else (),
-        says=f"{names} {shares} {longest}",
+        says=f"{names} {shares} {stream.longest} {[called(path) for path in files]}",
         languages=names,
     )

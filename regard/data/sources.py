@@ -1,6 +1,7 @@
 """From a name or a file to labelled texts, split into train and test."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,8 @@ def load_corpus(
     """
     if data in LABELLED and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
+    if data in LABELLED and (text or label or group):
+        raise RegardError(f"{data} has no columns to be named: leave text, label and group out")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
@@ -237,9 +240,12 @@ def _corpus(
 def _in_order(labels: set[str]) -> tuple[str, ...]:
     """The classes by number where all are numbers, by alphabet otherwise."""
     try:
-        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+        numbers = {label: float(label) for label in labels}
     except ValueError:
         return tuple(sorted(labels))
+    if not all(map(math.isfinite, numbers.values())):
+        return tuple(sorted(labels))
+    return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
 
 
 def _fingerprint(*parts: list[Example]) -> str:

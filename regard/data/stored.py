@@ -11,7 +11,9 @@ than 65,536 kinds), ``source.ends`` and ``target.ends``, where each text ends in
 import hashlib
 import json
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,13 +28,14 @@ from numpy.typing import NDArray
 from regard.data.fetch import cache
 from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer
-from regard.durable import beside, sync_folder, told, write_through
+from regard.durable import PARTIAL, remove_folder, sync_folder, told, write_through
 from regard.errors import RegardError
 
 FACTS: Final = "stored.json"
 SIDES: Final = ("source", "target")
 CHUNK = 4_096  # pairs tokenised at once
 BLOCK = 1_000_000  # lengths counted at once
+FORGOTTEN = 86_400  # seconds after which what a killed process left is removed
 
 
 class Rows(Sequence[NDArray[np.integer]]):
@@ -159,15 +162,22 @@ def fingerprint_of(*paths: Path | str) -> str:
 
 
 def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
-    aside = beside(place)
     written = 0
+    with told(place, 0):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside = place.parent / f".{place.name}.{secrets.token_hex(4)}{PARTIAL}"
+        aside.mkdir()
     try:
-        aside.mkdir(parents=True)
+        for old in place.parent.glob(f".*{PARTIAL}"):
+            if time.time() - _touched(old) > FORGOTTEN:
+                shutil.rmtree(old, ignore_errors=True)
         for size in _write_sides(aside, pairs, tokenizer):
             written = size
         if not written:
             raise RegardError(f"{place}: there are no pairs to store")
         sync_folder(aside)
+        if place.is_dir() and not (place / FACTS).is_file():
+            remove_folder(place)  # a part of what was stored
         try:
             aside.rename(place)
         except OSError:
@@ -179,6 +189,14 @@ def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
             raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _touched(folder: Path) -> float:
+    """When something in a folder was last written; now, if another process is removing it."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return time.time()
 
 
 def _write_sides(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[int]:

@@ -10,28 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.pair_files import PairStream, files_of, holding
+from regard.data.pair_files import PairStream
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.stored import fingerprint_of
 from regard.errors import RegardError
 
 LARGE = 200_000_000  # bytes of text above which train is not held in memory
-PACKED = 4  # times that a packed file grows
 HELD = 5_000  # pairs of validation and of test, about
 BYTES = 100  # of a pair, about
 
 Split = Callable[[str], str]
-
-
-def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
-    """How many bytes of text a file holds, or two side by side, about."""
-    files = files_of(data, target, source_name, target_name)
-    paths = [holding(path) for path in files if path is not None]
-    return sum(
-        path.stat().st_size * (PACKED if path.suffix.lower() in (".gz", ".zip") else 1)
-        for path in paths
-        if path.is_file()
-    )
 
 
 def share_of(size: int, usual: float) -> float:
@@ -76,7 +64,12 @@ def stream_corpus(
             held[side].append(pair)
     for side, found in (("train", count), *((side, len(some)) for side, some in held.items())):
         if not found:
-            raise RegardError(f"{name}: no pairs for {side}; give a test file by test=FILE")
+            raise RegardError(
+                f"{name}: no pairs for {side}; "
+                + ("give a larger share, validation=0.1" if side == "validation" else "")
+                + ("give a test file by test=FILE" if side == "test" else "")
+                + ("give more pairs" if side == "train" else "")
+            )
     chosen = _chosen(count, examples, seed)
 
     def read() -> Iterator[Pair]:

@@ -5,23 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.files import (
-    TEXT_NAMES,
     Lines,
     _csv_rows,
     _json_object,
-    _list,
     _tab_rows,
     kind_of,
     open_binary,
 )
+from regard.data.titles import TEXT_NAMES, listed, numbered
 from regard.errors import RegardError
 
 
 def text_rows(path: Path | str, column: str = "") -> Iterator[str]:
     """Every text that is not empty, in order, in a memory of one line.
 
-    The column is `column`, or the one with a usual name (text, review, sentence, …). A .tsv
-    without such a name and with one column has no header: every line is a text.
+    The column is `column`, or the one with a usual name (text, review, sentence, …). A table whose
+    column is given by its number (from 1) has no header, nor has a .tsv of one column without such
+    a name: every line holds a text.
 
     Errors: no such column; a line that cannot be read, by file:line.
     """
@@ -50,6 +50,12 @@ def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
             if len(fields) == 1 and not column and names[0] not in TEXT_NAMES:
                 place = 0
                 yield fields[0]
+                continue
+            given = numbered(column, names)
+            if given is not None and 0 <= given < width:
+                place = given
+                if names[place] not in TEXT_NAMES:
+                    yield fields[place]
                 continue
             place = _place(here, fields, names, column)
             continue
@@ -85,4 +91,4 @@ def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) 
         if name in names:
             return names.index(name)
     asked = f"no column {column!r}" if column else "no column looks like the text"
-    raise RegardError(f"{here}: {asked}; there are {_list(titles)}; name it by text=NAME")
+    raise RegardError(f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME")

@@ -17,6 +17,7 @@ from regard.data.text_rows import text_rows
 from regard.errors import RegardError, look_up
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
+PLAIN: Final = (".txt", ".md")  # files of texts without columns
 REVIEWS = 20_000  # of the built-in grammar, beside those that have labels
 TEST_SHARE = 0.05
 
@@ -116,6 +117,9 @@ def read_texts(
     data: str, column: str = "", data_dir: Path | str | None = None
 ) -> tuple[list[str], list[str]]:
     """All documents by name or of a file, and notes on what was left out."""
+    plain = Path(data).name.lower().removesuffix(".gz").endswith(PLAIN)
+    if column and (plain or data in NAMES):
+        raise RegardError(f"{data} has no columns: leave text={column} out")
     if data == "pydoc":
         return pydoc.documents(), []
     if data == "biographies":
@@ -131,8 +135,7 @@ def read_texts(
     path = Path(data).expanduser()
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         look_up(dict.fromkeys(NAMES), data, "text or file")
-    name = path.name.lower().removesuffix(".gz")
-    found = passages(path) if name.endswith((".txt", ".md")) else list(text_rows(path, column))
+    found = passages(path) if plain else list(text_rows(path, column))
     if not found:
         raise RegardError(f"{path}: holds no text")
     return found, []
@@ -159,6 +162,8 @@ def passages(path: Path) -> list[str]:
             rows.append(line.rstrip("\r\n"))
     while rows and not rows[-1].strip():  # an end of line too many is no empty line between
         rows.pop()
+    first = next((place for place, row in enumerate(rows) if row.strip()), 0)
+    rows = rows[first:]
     if all(row.strip() for row in rows):
         return rows
     groups = groupby(rows, key=lambda row: bool(row.strip()))

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.durable import write_bytes
 from regard.errors import RegardError, look_up
 
@@ -177,6 +180,21 @@ class Tokenizer:
                 except RegardError as error:
                     raise RegardError(f"{path}: {error}") from None
         raise RegardError(f"{path}: is a tokenizer, but none that this version of regard made")
+
+
+def must_be_known(texts: Iterable[NDArray[np.integer]]) -> None:
+    """Errors: two of three tokens of these texts are unknown, so that they are no texts any more.
+
+    A model would learn to say "unknown", and be praised for it.
+    """
+    total = unknown = 0
+    for ids in texts:
+        total, unknown = total + len(ids), unknown + int((ids == UNKNOWN).sum())
+    if unknown > 2 / 3 * total:
+        raise RegardError(
+            f"{unknown / total:.0%} of the tokens of these texts are unknown to the tokenizer: it "
+            "has read other signs; begin without init=, or give texts as it has read"
+        )
 
 
 def train_tokenizer(

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 
 WORDS = 100_000  # different words learned from, the most frequent: the others weigh little
+SIGNS = 1_000_000  # of all of them: a writing without spaces has long ones, and takes some 1 GB
 LONGEST_WORD = 32  # characters; longer ones are cut, so that no probability underflows
 LONGEST_PIECE = 16
 SEEDS = 100_000  # pieces to begin with
@@ -85,7 +86,9 @@ def _shortened(words: Mapping[str, int]) -> dict[str, int]:
     for word, count in words.items():
         for start in range(0, len(word), LONGEST_WORD):
             counts[word[start : start + LONGEST_WORD]] += count
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS])
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
+    signs = np.cumsum([len(word) for word, _ in found])
+    return dict(found[: int(np.searchsorted(signs, SIGNS, "right")) or 1])
 
 
 def _seeds(words: Mapping[str, int], room: int) -> list[str]:

@@ -62,7 +62,7 @@ def nucleus(
     >>> [round(share, 3) for share in shares[0].tolist()], words[0].tolist()
     ([0.667, 0.333, 0.0], [1, 2, 0])
     """
-    sharp = chances.double() / temperature
+    sharp = (chances - chances.amax(-1, keepdim=True)).double() / temperature
     kept = min(top_k, chances.shape[-1]) if top_k else chances.shape[-1]
     best, words = sharp.topk(kept, sorted=True)
     shares = best.softmax(-1)

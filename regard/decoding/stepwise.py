@@ -88,8 +88,11 @@ def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 
 
 
 def without(logits: Tensor, end: int, forbidden: bool) -> Tensor:
-    """Log probabilities in float32; the padding is never written, nor the end while forbidden."""
-    return _allowed(logits.float(), end, forbidden).log_softmax(-1)
+    """Log probabilities in float32; the padding is never written, nor the end while forbidden.
+
+    Errors: logits that are NaN.
+    """
+    return _numbers(_allowed(logits.float(), end, forbidden).log_softmax(-1))
 
 
 def likeliest(
@@ -106,7 +109,7 @@ def likeliest(
     allowed = _allowed(logits.float(), end, forbidden)
     best, words = largest(allowed, count)
     # Of the likeliest: its share is never so small that its logarithm is lost.
-    first = allowed.softmax(-1).gather(-1, words[..., :1]).log()
+    first = _numbers(allowed.softmax(-1).gather(-1, words[..., :1])).log()
     return best - best[..., :1] + first, words
 
 
@@ -132,6 +135,16 @@ def largest(
     places = torch.cat([places, rest], -1)
     best, chosen = x.gather(-1, places).topk(count, -1)
     return best, places.gather(-1, chosen)
+
+
+def _numbers(found: Tensor) -> Tensor:
+    """What was found, if it is numbers: one NaN among a row's logits makes all of the row NaN."""
+    if bool(found[..., -1].isnan().any()):
+        raise RegardError(
+            "the model's probabilities are no numbers (NaN): its training has diverged, or its "
+            "weights are damaged"
+        )
+    return found
 
 
 def _allowed(logits: Tensor, end: int, forbidden: bool) -> Tensor:

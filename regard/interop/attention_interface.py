@@ -60,7 +60,12 @@ class Given(Wrapper):
 
 
 class Borrowed(Attention):
-    """regard's layer in a module of transformers; ``scaled``: by the model's own scale."""
+    """regard's layer in a module of transformers; ``scaled``: by the model's own scale.
+
+    ``named``: the score and normaliser that it was made by; of a layer that `adopt` made none.
+    """
+
+    named: tuple[str, str] | None = None
 
     def __init__(self, score: Score, normalize: str, heads: int, *, scaled: bool) -> None:
         super().__init__(Given(score), normalize, heads=heads)
@@ -78,6 +83,8 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     which would be made too late to be trained: `adopt` makes them beforehand.
     """
     interface, masks = interfaces()
+    # Each name has a layer of its own in a model, and only `NAME` takes what `adopt` put there.
+    place = PLACE if name == NAME else f"{PLACE}:{name}".replace(".", "_")
     layer = make_layer(score, normalize, 8, 1)
     if any(True for _ in layer.parameters()):
         raise RegardError(
@@ -97,10 +104,11 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
         position_bias: Tensor | None = None,
         **given: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        here = getattr(module, PLACE, None)
-        if here is None:
+        here = getattr(module, place, None)
+        if here is None or here.named not in (None, (score, normalize)):
             here = make_layer(score, normalize, query.shape[-1], query.shape[1])
-            module.add_module(PLACE, here.to(query.device).train(module.training))
+            here.named = score, normalize
+            module.add_module(place, here.to(query.device).train(module.training))
         refuse(given)
         if is_causal is None:
             is_causal = bool(getattr(module, "is_causal", True))

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError, look_up
-from regard.interop.card import Card
+from regard.interop.card import USES, Card
 from regard.interop.ctranslate2 import save_ctranslate2
 from regard.interop.huggingface import layout_for, save
 from regard.interop.marian import save_translator
@@ -17,6 +17,9 @@ from regard.layers import marks
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.runs.run import Run
+from regard.tasks.language_modeling import LanguageModeling
+from regard.tasks.searching import Writes
+from regard.tasks.sequences import Sequences
 
 END = "</s>"
 
@@ -49,7 +52,7 @@ def card_of(run: Run) -> Card:
     config = run.config
     trained = {"task": config.task, **config.data.model_dump(mode="json")}
     trained |= {key: _names(trained[key]) for key in FILES if trained.get(key)}
-    kept = {key: value for key, value in trained.items() if value not in ("", 0) and key != HOME}
+    kept = {key: value for key, value in trained.items() if not _unset(value) and key != HOME}
     training = config.training.model_dump(mode="json")
     judged = {key: shown(value) for key, value in run.evaluate().json().items()}
     notes = (f"Trained with seed {training['seed']}, learning rate {training['learning_rate']}.",)
@@ -57,7 +60,12 @@ def card_of(run: Run) -> Card:
 
 
 #: Where a user keeps data is nobody else's business: files by their names alone.
-HOME, FILES = "data_dir", ("data", "test", "target")
+HOME, FILES = "data_dir", ("data", "test", "target", "texts", "without")
+
+
+def _unset(value: object) -> bool:
+    """Whether a setting says nothing: an empty text, or a count that is the data's own choice."""
+    return value == "" or (type(value) is int and value == 0)
 
 
 def shown(value: object) -> object:
@@ -78,21 +86,24 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
         )
     layout = layout_for(settings)
     tokenizer: Tokenizer = run.task.tokenizer
-    names = ends(tokenizer, int(model.embedding.weight.shape[0]))  # type: ignore[union-attr, index]
+    words = int(model.embedding.weight.shape[0])  # type: ignore[union-attr, index]
+    names = ends(tokenizer, words)
     inner = with_ends(tokenizer, names)
     ids = {name: len(tokenizer) + i for i, name in enumerate(names)}
     roles = {"pad_token": tokenizer.vocabulary[0], "unk_token": tokenizer.vocabulary[1]}
-    end = "[SEP]" if "[SEP]" in ids else END
     config: dict[str, Any] = {"pad_token_id": 0}
     if layout.kind == "bert":
         roles |= {"mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
         inner = framed(inner, "[CLS]", "[SEP]", ids)
     else:
-        roles["eos_token"], config["eos_token_id"] = end, ids[end]
-    if layout.kind == "gpt":
-        config["bos_token_id"] = None
+        end = cast(Writes, run.task).end
+        roles["eos_token"], config["eos_token_id"] = names[end - len(tokenizer)], end
+    if layout.kind == "gpt":  # where texts stand one behind the other, one begins behind an end
+        begins = isinstance(run.task, LanguageModeling)
+        config["bos_token_id"] = config["eos_token_id"] if begins else None
     save(model, settings, folder, tokenizer=inner, roles=roles, card=card_of(run), config=config)
-    return Exported(folder, f"AutoModel.from_pretrained({str(folder)!r}) of transformers")
+    loader, _ = USES[layout.config_of(settings, words)["architectures"][0]]
+    return Exported(folder, f"{loader}.from_pretrained({str(folder)!r}) of transformers")
 
 
 def ends(tokenizer: Tokenizer, vocabulary: int) -> list[str]:
@@ -127,10 +138,10 @@ def to_ctranslate2(run: Run, folder: Path, quantization: str) -> Exported:
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
     """The network of a run that translates, and its settings. Errors: it is another model."""
     model: nn.Module = run.network
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer) or not isinstance(run.task, Sequences):
         raise RegardError(
-            f"{run.config.model} on {run.config.task} is no Transformer that writes: Marian's "
-            "layout and CTranslate2 hold those alone"
+            f"{run.config.model} on {run.config.task} is no Transformer that writes one text for "
+            "another: Marian's layout and CTranslate2 hold those alone"
         )
     return model, cast(TransformerSettings, run.config.network)
 

@@ -84,7 +84,10 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / WEIGHTS).exists():
         names = {WEIGHTS}
     elif (folder / INDEX).exists():
-        names = set(map(str, read_json(folder / INDEX).get("weight_map", {}).values()))
+        table = read_json(folder / INDEX).get("weight_map", {})
+        if not isinstance(table, dict):
+            raise RegardError(f"{folder / INDEX} is not whole: weight_map is no table of files")
+        names = set(map(str, table.values()))
     else:
         pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
         if pickles:

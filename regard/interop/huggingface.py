@@ -76,10 +76,12 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
     try:
         settings = layout.settings_of(stored.config, stored.tensors)
         vocabulary = int(stored.config["vocab_size"])
+        if vocabulary < 1:
+            raise ValueError(f"vocab_size is {vocabulary}")
+        theirs = layout.tidy(stored.config, stored.tensors)
     except (KeyError, TypeError, ValueError) as error:
         raise RegardError(f"{stored.folder / folder.CONFIG} is not whole: {error!r}") from None
     model = layout.build(settings, vocabulary)
-    theirs = layout.tidy(stored.config, stored.tensors)
     ours = take(layout.rows(settings), theirs, str(stored.folder))
     drawn = put(model, ours, str(stored.folder))
     tokenizer = read_tokenizer(stored.folder)

@@ -1,5 +1,6 @@
 """One model's weights under two sets of names: what stands where, in both directions."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -26,10 +27,19 @@ class Row:
     factors: tuple[float, ...] = ()
 
 
+#: A tensor of a numbered layer, as GPT-2, BERT and T5 call theirs; what of these is no weight.
+IN_A_LAYER = re.compile(r"(^|\.)(h|layer|block)\.\d+\.")
+BUFFERS = (".attn.bias", ".attn.masked_bias")
+
+
 def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Our tensors, of theirs, in float32. Errors: one is missing that is not optional."""
-    found = {}
+    """Our tensors, of theirs, in float32.
+
+    Errors: one is missing that is not optional; a layer holds one that has no place here.
+    """
+    found, used = {}, set[str]()
     for row in rows:
+        used |= {*row.theirs}
         missing = [name for name in row.theirs if name not in theirs]
         if missing and row.optional:
             continue
@@ -40,6 +50,9 @@ def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict
             parts = [x / factor for x, factor in zip(parts, row.factors, strict=True)]
         whole = parts[0] if len(parts) == 1 else torch.cat(parts)
         found[row.ours] = whole.T.contiguous() if row.turned else whole.clone()
+    for name in theirs:
+        if name not in used and IN_A_LAYER.search(name) and not name.endswith(BUFFERS):
+            raise RegardError(f"{source} holds {name}, for which its config has no place")
     return found
 
 

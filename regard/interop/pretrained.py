@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-import torch
+import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -91,9 +91,13 @@ class Pretrained:
         positions. Errors: those of `sample`; a text with more tokens than there are positions.
         """
         begun = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
-        source, lengths = pad([torch.tensor(ids).numpy() + self.shift for ids in begun])
+        words = int(self.loaded.config["vocab_size"])
+        for token in (token for ids in begun for token in ids):
+            if not 0 <= token < words:
+                raise RegardError(f"{token} is no token of this model: it has 0 to {words - 1}")
+        source, lengths = pad([np.array(ids) + self.shift for ids in begun])
         asked = (self.writer, source, lengths)
-        most = min(most, self.room(int(lengths.max())))
+        most = self.room(int(lengths.max()), most)
         limits = Limits(ratio=0.0, more=most, longest=most)
         found: list[Written]
         if temperature:
@@ -103,18 +107,18 @@ class Pretrained:
             found = greedy(*asked, end=self.end, limits=limits)
         return [[token - self.shift for token in text.tokens] for text in found]
 
-    def room(self, length: int) -> int:
-        """How many tokens a text of this length leaves to write."""
+    def room(self, length: int, most: int) -> int:
+        """How many tokens a text of this length leaves to write, ``most`` at most."""
         settings: Any = self.loaded.settings
         if self.loaded.kind != "gpt":
-            return Limits.longest
+            return most
         if length > settings.length:
             raise RegardError(
                 f"a text of {length} tokens is longer than the {settings.length} positions of this "
                 "model: give its end"
             )
         # The last token that is written is not read.
-        return int(settings.length) - length + 1
+        return min(most, int(settings.length) - length + 1)
 
 
 def special(config: dict[str, Any], name: str) -> int:

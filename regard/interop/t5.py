@@ -18,6 +18,8 @@ from regard.settings import build as build_settings
 HEAD, WORDS = "lm_head.weight", "shared.weight"
 #: "gated-gelu" is T5 1.1's, and means the approximation by tanh.
 SPECIAL = {"gated-gelu": "gated-gelu-tanh"}
+#: What of early files no model reads: the decoder knows no distances in the other text.
+UNUSED = "EncDecAttention.relative_attention_bias.weight"
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Settings:
@@ -152,9 +154,10 @@ def block(ours: str, theirs: str, gated: bool, remembers: bool, scale: float) ->
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Their tensors, the words' vectors and the output's under the names that `rows` knows.
 
-    An output of its own whose states are divided is divided itself.
+    An output of its own whose states are divided is divided itself. A bias by distance between the
+    two texts, which early files hold, was never used.
     """
-    found = dict(tensors)
+    found = {name: x for name, x in tensors.items() if not name.endswith(UNUSED)}
     for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
         if WORDS not in found and name in found:
             found[WORDS] = found[name]

@@ -50,12 +50,17 @@ def text_of(path: Path) -> str:
         raise RegardError(f"{path} is not UTF-8") from None
 
 
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file: they end in \\n alone, for other signs that end lines are words too."""
+    return [line.rstrip("\r") for line in text_of(path).removesuffix("\n").split("\n")]
+
+
 def byte_pairs(folder: Path) -> Any:
     """GPT-2's: byte pairs, merged in the order of the file's lines. Radford et al. 2019, 2.2."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     vocabulary = json.loads(text_of(folder / TABLE))
-    lines = text_of(folder / MERGES).splitlines()
+    lines = lines_of(folder / MERGES)
     pairs: list[tuple[str, str]] = []
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#version"):
@@ -74,7 +79,7 @@ def word_pieces(folder: Path) -> Any:
     """BERT's: the longest pieces from the left, a line each. Devlin et al. 2019, section 3."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    words = text_of(folder / LIST).splitlines()
+    words = lines_of(folder / LIST)
     ids = {word: number for number, word in enumerate(words)}
     settings: dict[str, Any] = {}
     if (folder / SETTINGS).exists():

@@ -1,13 +1,14 @@
 """Cross entropy over a whole vocabulary, its logits never whole in memory."""
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 512  # rows whose logits exist at a time: 8,000 words of them stay in a processor's cache
+NUMBERS = 2**22  # logits that exist at a time: so many stay in a processor's cache
 
 
 def vocabulary_cross_entropy(
@@ -40,6 +41,30 @@ def vocabulary_cross_entropy(
     return loss
 
 
+def word_loss(
+    model: nn.Module,
+    states: Float[Tensor, "rows width"],
+    wanted: Int[Tensor, " rows"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The same of the words that a model (its ``logit_parts``) reads out of its states."""
+    return vocabulary_cross_entropy(*parts_of(model, states), wanted, smoothing)
+
+
+def parts_of(
+    model: nn.Module, states: Float[Tensor, "rows width"]
+) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "words width"], Tensor | None]:
+    """What a model multiplies for its logits, by which matrix, and the bias."""
+    logit_parts = cast(Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]], model.logit_parts)
+    return logit_parts(states)
+
+
+def rows_at_a_time(count: int, words: int) -> Iterator[slice]:
+    """``count`` rows cut so that the logits of so many words stay in a processor's cache."""
+    step = max(NUMBERS // max(words, 1), 1)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
 class _CrossEntropy(torch.autograd.Function):
     """The loss, and its gradients kept from the forward pass."""
 
@@ -67,8 +92,7 @@ class _CrossEntropy(torch.autograd.Function):
         if smoothing:  # the mean of a row's logits is what its state makes of the mean word
             mean = given.sum(0, dtype=sums) @ matrix.mean(0, dtype=sums)
             total -= smoothing * (mean if bias is None else mean + len(given) * bias.mean())
-        for start in range(0, len(given), CHUNK):
-            rows = slice(start, start + CHUNK)
+        for rows in rows_at_a_time(len(given), words):
             h, target = given[rows], wanted[rows, None]
             logits = torch.nn.functional.linear(h, matrix, offsets)
             shares = logits.softmax(-1, dtype=sums)

@@ -38,7 +38,9 @@ def inside(lengths: Int[Tensor, " batch"], time: int) -> Bool[Tensor, "batch tim
 
 
 class WordEmbedding(nn.Module):
-    """One vector a word, all of them trained; the vector of padding is zero and stays so.
+    """One vector a word, all of them trained but that of padding, which begins as zero.
+
+    It stays so unless an output layer shares the vectors.
 
     First values are normal with standard deviation ``spread``, or the given pretrained vectors
     where a word has one, scaled to ``spread`` too: a step of Adam moves them as far as the others
@@ -79,7 +81,7 @@ class WordEmbedding(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time width"]:
-        """Vectors of the words; zeros beyond each text's length, whatever stands there."""
+        """Vectors of the words; that of padding beyond each text's length."""
         tokens = tokens.masked_fill(~inside(lengths, tokens.shape[1]), PAD)
         if self.training and self.word_dropout:
             lost = torch.rand(tokens.shape, device=tokens.device) < self.word_dropout

@@ -38,6 +38,8 @@ class ModelEntry:
     make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     kind: Literal["network", "baseline"] = "network"
+    #: How many symbols the model itself sets about a text: room that its words do not have.
+    symbols: int = 0
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This model's settings: its defaults, then the overrides.
@@ -213,13 +215,14 @@ _ENTRIES = [
         "--init",
         GPTSettings,
         _tuned_gpt,
+        symbols=1,
     ),
     ModelEntry(
         "bert",
-        "an encoder alone, the state of [CLS] before the text; begun from a pretrained one by "
-        "--init",
+        "an encoder alone, the mean of its states; begun from a pretrained one by --init",
         BERTSettings,
         _tuned_bert,
+        symbols=2,
     ),
     ModelEntry(
         "t5",
@@ -264,6 +267,7 @@ _WRITING = [
         "gru",
         "the encoder's last state is all the decoder knows. Sutskever et al. 2014",
         asks="nobody",
+        bidirectional=False,
     ),
     _writer(
         "bahdanau",

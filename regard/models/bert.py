@@ -95,8 +95,14 @@ class BERT(nn.Module):
 
         Devlin et al.'s code, get_masked_lm_output.
         """
+        return F.linear(*self.logit_parts(states))
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch width"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What is transformed, matrix (words, width) and bias: logits = it @ matrixᵀ + bias."""
         transformed = self.head_norm(self.bend(self.head(states)))
-        return F.linear(transformed, self.embedding.weight, self.head_bias)
+        return transformed, self.embedding.weight, self.head_bias
 
     def pooled(self, states: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch width"]:
         """tanh(W h₁ + b): a vector of the text, of its first word's state."""

@@ -3,6 +3,7 @@
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -100,10 +101,15 @@ class GPT(nn.Module):
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
         """Logits of the words; with ``tie`` by the embedding's own rows."""
+        return F.linear(*self.logit_parts(states))
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch width"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
         if self.output is None:
-            return states @ self.embedding.weight.T
-        logits: Tensor = self.output(states)
-        return logits
+            return states, self.embedding.weight, None
+        return states, self.output.weight, self.output.bias
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -19,8 +19,9 @@ from regard.models.settings import Seq2SeqSettings
 class Seq2Seq(nn.Module):
     """Encoder and decoder of one GRU layer each, with attention of any score, or without.
 
-    The encoder's last state (``bidirectional``: s_0 = tanh(W ←h_1), Bahdanau et al. 2015, A.2.2)
-    starts the decoder, which reads the word before and writes the next. Beside that
+    The encoder's last state (``bidirectional``: s_0 = tanh(W ←h_1), Bahdanau et al. 2015, A.2.2;
+    then the other direction serves attention alone) starts the decoder, which reads the word before
+    and writes the next. Beside that
 
     * ``asks="nobody"``: the state is all it knows. Sutskever et al. 2014.
     * ``asks="before"``: c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al.
@@ -28,7 +29,8 @@ class Seq2Seq(nn.Module):
     * ``asks="after"``: h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, part 3.
 
     ``readout``: logits of the "state" alone; "maxout" of state, word before and context (Bahdanau
-    et al. 2015, A.2.2); "joined", of h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation 5).
+    et al. 2015, A.2.2, with s_t, by which p(y_t) is conditioned there, where t̃_t has s_{t−1});
+    "joined", of h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation 5).
 
     >>> settings = Seq2SeqSettings(width=6, hidden=8, asks="before", score="additive")
     >>> model = Seq2Seq(settings, 11, 12)
@@ -110,7 +112,7 @@ class Encoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch time hidden"], Float[Tensor, "batch hidden"]]:
-        """Zeros on padding; a source without words begins with a state of zeros."""
+        """States are zeros on padding; of a source without words all are."""
         if self.both is not None:
             memory: Tensor = self.both(x, lengths)
             backward = memory[:, 0, memory.shape[2] // 2 :]

@@ -44,6 +44,8 @@ class T5(nn.Module):
     def __init__(self, settings: T5Settings, vocabulary: int) -> None:
         super().__init__()
         width = settings.width
+        # What is written may be twice as long as what is read.
+        settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         self.dropout, self.settings = settings.dropout, settings
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=settings.spread)

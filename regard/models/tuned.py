@@ -30,7 +30,6 @@ class Tuned(nn.Module):
     ) -> None:
         super().__init__()
         self.marks, self.dropout = marks.Marks.behind(vocabulary), settings.dropout
-        self.length = settings.length
         self.to_labels = nn.Linear(settings.width, labels)
         nn.init.normal_(self.to_labels.weight, std=0.02)
         nn.init.zeros_(self.to_labels.bias)
@@ -48,15 +47,6 @@ class Tuned(nn.Module):
         """One vector of each text."""
         raise NotImplementedError
 
-    def last(self, tokens: Tensor, lengths: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """The last ``most`` tokens of each text, where symbols leave no room for more."""
-        if tokens.shape[1] > most:
-            places = (
-                torch.arange(most, device=tokens.device) + (lengths - most).clamp(min=0)[:, None]
-            )
-            tokens = tokens.gather(1, places)
-        return tokens, lengths.clamp(max=most)
-
     def framed(self, tokens: Sequence[str]) -> list[str]:
         """What the model reads of these tokens, symbols named."""
         return list(tokens)
@@ -71,7 +61,6 @@ class TunedGPT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The state of [CLS]."""
-        tokens, lengths = self.last(tokens, lengths, self.length - 1)
         rows = torch.arange(len(tokens), device=tokens.device)
         read = tokens.new_zeros(len(tokens), tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
@@ -79,7 +68,7 @@ class TunedGPT(Tuned):
         return cast(Tensor, self.body(read))[rows, lengths]
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        return [*cut(tokens, self.length - 1), "[CLS]"]
+        return [*tokens, "[CLS]"]
 
 
 class TunedBERT(Tuned):
@@ -95,7 +84,6 @@ class TunedBERT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the text's words and symbols."""
-        tokens, lengths = self.last(tokens, lengths, self.length - 2)
         rows = torch.arange(len(tokens), device=tokens.device)
         read = tokens.new_zeros(len(tokens), tokens.shape[1] + 2)
         read[:, 0] = self.marks.classify
@@ -108,7 +96,7 @@ class TunedBERT(Tuned):
         return mean
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        return ["[CLS]", *cut(tokens, self.length - 2), "[SEP]"]
+        return ["[CLS]", *tokens, "[SEP]"]
 
 
 class TunedT5(Tuned):
@@ -120,15 +108,6 @@ class TunedT5(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the words of each text; zeros of a text without words."""
-        tokens, lengths = self.last(tokens, lengths, self.length)
         states = self.body.encode(tokens, lengths)
         real = inside(lengths, tokens.shape[1])[..., None]
         return (states * real).sum(1) / lengths.clamp(min=1)[:, None]
-
-    def framed(self, tokens: Sequence[str]) -> list[str]:
-        return cut(tokens, self.length)
-
-
-def cut(tokens: Sequence[str], most: int) -> list[str]:
-    """What `Tuned.last` leaves of a text."""
-    return list(tokens[max(len(tokens) - most, 0) :])

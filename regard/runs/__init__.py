@@ -15,6 +15,7 @@ from regard.runs.forecast import Forecast, forecast
 from regard.runs.opening import load, model_after, open_or_start, start
 from regard.runs.pretraining import Likelihoods, PretrainedRun
 from regard.runs.run import Looked, Run
+from regard.runs.texts import TextRun
 from regard.runs.translations import Text, Translations
 from regard.runs.writing import WriterRun
 
@@ -31,6 +32,7 @@ __all__ = [
     "PretrainedRun",
     "Run",
     "Text",
+    "TextRun",
     "Translations",
     "WriterRun",
     "forecast",

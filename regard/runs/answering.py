@@ -5,27 +5,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.analysis.cost import count_parameters
-from regard.analysis.record import record
 from regard.data.birthplaces import read_answers
 from regard.data.files import Example
 from regard.data.pairs import Pair
-from regard.data.tokenizers import Tokenizer
-from regard.decoding import Written
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run, looked
+from regard.runs.pieces import at_work
+from regard.runs.run import Looked
+from regard.runs.texts import TextRun, written
 from regard.runs.translations import Text
 from regard.tasks.birthplace import Answers
 from regard.tasks.metrics import wilson
-from regard.tasks.searching import Search
-from regard.tasks.settings import AnswersSettings
 
 
 @dataclass(frozen=True)
@@ -161,7 +156,7 @@ class Answered:
         return cls.judge(pairs, written, commonest)
 
 
-class AnswererRun(Run):
+class AnswererRun(TextRun):
     """A run whose answers are short texts that a decoder writes behind a question."""
 
     def evaluate(
@@ -170,45 +165,18 @@ class AnswererRun(Run):
         """How many answers are right: on the test questions, as answered at the end, or a file's.
 
         A file has a question on each line and, behind a tab, its answer; of bare questions the
-        answers are written and not judged. Errors: the run is not complete; a bad line.
+        answers are written and not judged. Errors: the run is not complete; a bad line; a column's
+        name, which these files do not have.
         """
         self.must_be_complete()
+        if text or label:
+            raise RegardError("a file of questions has no columns; a line is QUESTION, tab, ANSWER")
         commonest = str(self._environment["data"]["commonest"])
         if data is None:
             written = self.folder.read(self.folder.predictions)
             return Answered.parse(written, commonest, str(self.folder.predictions))
         pairs = read_answers(data, answered=False)
         return Answered.judge(pairs, self.predict([pair.source for pair in pairs]), commonest)
-
-    @overload
-    def predict(self, texts: str) -> Text: ...
-    @overload
-    def predict(self, texts: list[str]) -> list[Text]: ...
-    def predict(self, texts: str | list[str]) -> Text | list[Text]:
-        """The answer to a question, or to each of many, written greedily."""
-        if isinstance(texts, str):
-            return self.predict([texts])[0]
-        return [found[0] for found in self.best(texts, 1)]
-
-    @property
-    def search(self) -> Search:
-        """Greedily."""
-        return Search()
-
-    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
-        task = cast(Answers, self.task)
-        found = task.write(self.network, texts, search)
-        return [[_text(task, x) for x in several] for several in found]
-
-    def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each question are not read, so that there is room for an answer."""
-        task = cast(Answers, self.task)
-        return [max(0, len(ids) - task.room) for ids in task.tokenizer.encode(texts)]
-
-    @property
-    def keeps(self) -> str:
-        """The end of a question."""
-        return "tail"
 
     def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
         """The probability that the model gives each of some answers to one question."""
@@ -220,37 +188,16 @@ class AnswererRun(Run):
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at: rows are question and answer, each token asking in its turn."""
         self.must_be_complete()
-        task, network = cast(Answers, self.task), self.network
-        with self.computing():
-            ((written,),) = task.write(network, [text])
-            ids = [*task.encode([text])[0].tolist(), *written.tokens]
-            with record(network) as recording:
-                network(torch.tensor([ids]), torch.tensor([len(ids)]))
-                return looked(recording, [self._name(i) for i in ids])
+        return at_work(self, text)[0]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a question that the model reads, and the symbol behind it."""
-        return [self._name(i) for i in self.task.encode([text])[0].tolist()]
-
-    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
-        """Parameters; how many operations an answer takes depends on what is written."""
-        return count_parameters(self.network), None
+        task = cast(Answers, self.task)
+        return task.names(task.prompts([text])[0].tolist())
 
     def answer_test(self, task: Answers, model: nn.Module) -> bytes:
         """What the network answers to the test questions, judged."""
         pairs = task.split("test").pairs
-        found = task.write(model, [pair.source for pair in pairs])
-        said = [_text(task, best) for (best,) in found]
+        found = written(task, model, [pair.source for pair in pairs])
+        said = [best for (best,) in found]
         return Answered.judge(pairs, said, task.commonest).rows()
-
-    def restore_task(self, tokenizer: Tokenizer) -> Answers:
-        """The task with the run's own tokenizer."""
-        return Answers(cast(AnswersSettings, self.config.data), tokenizer)
-
-    def _name(self, token: int) -> str:
-        tokenizer = self.task.tokenizer
-        return str(tokenizer.tokens([token])[0]) if token < len(tokenizer) else "⁇"
-
-
-def _text(task: Answers, written: Written) -> Text:
-    return Text(task.decode(written), written.log_probability, written.ended)

@@ -11,6 +11,7 @@ from torch import nn
 from regard.errors import RegardError
 from regard.runs.config import Config
 from regard.runs.folder import Folder
+from regard.tasks import TASKS
 from regard.training.loop import seeded
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ def complete(folder: Path) -> Folder:
     return found
 
 
+def prepare(config: Config, *own: Any) -> Any:
+    """The task, its data still unread: with what a run has of its ``own``, first its tokenizer,
+    or with the tokens of the run that it begins from."""
+    task = TASKS[config.task].prepare(config.reads)
+    if not own and (init := config.training.init):
+        own = (complete(Path(init)).read_tokenizer(),)
+    return type(task)(config.reads, *own) if own else task
+
+
 def begin_from(
     network: nn.Module, folder: Path, model: str, labels: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -65,10 +75,16 @@ def begin_from(
     if not taken:
         raise RegardError(f"init={folder}: no weight of that run has a place in this model")
     for there, name in taken.items():
-        if tensors[there].shape != here[name].shape:
+        was, now = tuple(tensors[there].shape), tuple(here[name].shape)
+        if name.endswith("embedding.weight") and was[0] != now[0] and was[1:] == now[1:]:
             raise RegardError(
-                f"init={folder}: {there} is {tuple(tensors[there].shape)} there and "
-                f"{tuple(here[name].shape)} here; give the settings of that run, or none"
+                f"init={folder}: {Config.read(folder).task} has {was[0]} tokens and symbols, and "
+                f"this task {now[0]}: it has no place for that run's words"
+            )
+        if was != now:
+            raise RegardError(
+                f"init={folder}: {there} is {was} there and {now} here; give the settings of that "
+                "run, or none"
             )
         with torch.no_grad():
             here[name].copy_(tensors[there])

@@ -17,9 +17,9 @@ from regard.analysis.cost import count_parameters, flops_per_example
 from regard.analysis.record import record
 from regard.data.batches import pad
 from regard.data.files import read_examples
-from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.models.tuned import Tuned
+from regard.runs.build import prepare
 from regard.runs.evaluation import Evaluation, Prediction, predictions
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run import Looked, Run, looked
@@ -124,9 +124,10 @@ class ClassifierRun(Run):
         said = task.predict(model, "test")
         return Evaluation.judge(task.labels, task.test.examples, said).rows()
 
-    def restore_task(self, tokenizer: Tokenizer) -> Classification:
-        """The task with the run's own tokenizer and labels."""
-        return Classification(self._data_settings, tokenizer, self.labels)
+    @cached_property
+    def task(self) -> Classification:
+        """The task with the run's own tokenizer and labels; data are read only if asked for."""
+        return cast(Classification, prepare(self.config, self.folder.read_tokenizer(), self.labels))
 
     def _work(self, task: Classification) -> Iterator[Progress]:
         if self.config.entry.kind == "baseline":
@@ -146,7 +147,7 @@ class ClassifierRun(Run):
 
     @property
     def _data_settings(self) -> ClassificationSettings:
-        return cast(ClassificationSettings, self.config.data)
+        return cast(ClassificationSettings, self.config.reads)
 
     def _fit(self, task: Classification) -> Progress:
         """Fit the baseline, then write it and its answers on the test split."""
@@ -196,7 +197,8 @@ class ClassifierRun(Run):
         """How many tokens of each text the run does not read; a baseline counts them all."""
         if self.config.entry.kind == "baseline":
             return [0 for _ in texts]
-        return super().left_out(texts)
+        most = self._data_settings.length
+        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees, as its writer would recognise them."""

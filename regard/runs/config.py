@@ -1,7 +1,7 @@
 """What a run is: a task, a model and their settings; as a file, and compared with another."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,17 @@ class Config:
 
         A key that task and model both have (the `length` of a text) goes to both. With ``init=RUN``
         what is not given is as in that run: the network's settings, and how texts are cut into
-        tokens. Errors: a task, model or key that does not exist, with the nearest spellings.
+        tokens. Errors: a task, model or key that does not exist, with the nearest spellings; other
+        tokens than those of the run that is begun from; a baseline, which begins from none.
         """
         asked = look_up(TASKS, task, "task")
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
         if init := training.get("init"):
+            if entry.kind == "baseline":
+                raise RegardError(f"{model} counts words and begins from no run: leave init out")
             before = cls.read(Path(init))
+            _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
             data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
             network = {**shared(before.network, entry.settings), **network}
         return cls(
@@ -67,6 +71,11 @@ class Config:
             task, model = str(values["task"]), str(values["model"])
             sections: list[Mapping[str, Any]] = [values[name] for name in SECTIONS]
         except (FileNotFoundError, NotADirectoryError):
+            if (folder / "config.json").is_file():
+                raise RegardError(
+                    f"{folder} holds no run but a model in Hugging Face's layout, which `regard "
+                    "serve` and regard.interop.huggingface.load read"
+                ) from None
             what = "holds no run" if folder.exists() else "does not exist"
             raise RegardError(
                 f"{folder} {what}; `regard train TASK --out {folder}` would make one"
@@ -83,6 +92,23 @@ class Config:
     def entry(self) -> ModelEntry:
         """The model's row in the table."""
         return MODELS_FOR[TASKS[self.task].kind][self.model]
+
+    @property
+    def reads(self) -> Settings:
+        """The task's settings as the model has them: a text leaves room for its symbols.
+
+        Errors: no text has room.
+        """
+        data, network = self.data.model_dump(), self.network.model_dump()
+        if "length" not in data or "length" not in network:
+            return self.data
+        room = min(data["length"], network["length"]) - self.entry.symbols
+        if room < 1:
+            raise RegardError(
+                f"length={data['length']}: {self.model} sets symbols about a text, so that "
+                f"none has room; take length={self.entry.symbols + 1} or more"
+            )
+        return self.data.model_copy(update={"length": room})
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Every setting by section: data, network, training."""
@@ -117,6 +143,16 @@ class Config:
             for key, value in values.items()
             if key not in FREE and theirs[section].get(key) != value
         ]
+
+
+def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:
+    """Tokens come with the weights that know them: settings that ask for others would be lies."""
+    asked, theirs = data.model_dump(), before.data.model_dump()
+    for key in sorted({*CUTTING} & {*given} - {"length"}):
+        if key in theirs and asked[key] != theirs[key]:
+            raise RegardError(
+                f"init={init} has tokens of its own, with {key}={theirs[key]}: leave {key}= out"
+            )
 
 
 def shared(

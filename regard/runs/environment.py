@@ -10,7 +10,7 @@ import torch
 
 from regard.attention.kernels.choose import constants
 from regard.attention.kernels.compiled import can_compile
-from regard.training.precision import choose_precision
+from regard.training.precision import choose_device, choose_precision
 from regard.training.settings import TrainingSettings
 
 PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn", "pydantic")
@@ -18,9 +18,12 @@ PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-lea
 
 def environment(training: TrainingSettings) -> dict[str, Any]:
     """This machine and these versions, and what was decided on them for a training."""
-    precision = choose_precision(training.precision)
+    device = choose_device(training.device)
+    precision = choose_precision(training.precision, device.type)
+    gpu = {"gpu": torch.cuda.get_device_name()} if device.type == "cuda" else {}
     return {
         **machine(),
+        **gpu,
         "threads": training.threads or torch.get_num_threads(),
         "seed": training.seed,
         "precision": {"name": precision.name, "reason": precision.reason},

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.runs.build import build_network, pretrained
+from regard.runs.build import begin_from, build_network, prepare, pretrained
 from regard.runs.config import Config
-from regard.tasks import TASKS
 from regard.tasks.classification import Classification
+from regard.tasks.corruption import SPLITS
+from regard.tasks.task import beside
 from regard.training.loop import Training, seeded, using_threads
 from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
@@ -56,7 +58,7 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
     Errors: as `open_or_start` and `Run.train` would have at their beginning.
     """
     config = Config.make(task, model, overrides)
-    prepared = TASKS[task].prepare(config.data)
+    prepared = prepare(config)
     forget_peak()  # the memory of an arm is its own
     if config.entry.kind == "baseline":
         return _of_baseline(config, prepared)
@@ -64,16 +66,21 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
 
 
 def _of_network(config: Config, task: Any) -> Forecast:
-    settings, precision = config.training, choose_precision(config.training.precision)
+    settings = config.training
+    precision = choose_precision(settings.precision, settings.device)
     vectors = pretrained(config, task.tokenizer.vocabulary)
     network = build_network(config, **task.sizes, vectors=vectors)
+    if settings.init:
+        begin_from(network, Path(settings.init), config.model, getattr(task, "labels", ()))
     training = Training(network, task, settings, precision)
     plan = training.plan()
     with using_threads(settings.threads):
-        with seeded(0), precision.autocast():  # pays for what every process pays once
-            task.loss(network, task.batch("train", plan[0])).backward()
+        # Pays for what every process pays once.
+        with seeded(0, training.device), precision.autocast(settings.device):
+            task.loss(network, beside(network, task.batch("train", plan[0]))).backward()
         pace = min(_pace(training, indexes) for indexes in plan[:2])
-    mean = int(task.split("train").lengths.sum()) / len(plan)
+    tokens = {side: int(task.lengths(side, settings.seed, 0).sum()) for side in SPLITS}
+    mean = tokens["train"] / len(plan)
     unit, amount = settings.budget
     steps = {
         "epochs": amount * len(plan),
@@ -82,9 +89,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
         "minutes": amount * 60 / (pace * mean),
     }[unit]
     validations = 1 + steps / (settings.evaluate_every or max(len(plan) / 2, 1))
-    judged = validations * int(task.split("validation").lengths.sum()) + int(
-        task.split("test").lengths.sum()
-    )
+    judged = validations * tokens["validation"] + tokens["test"]
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(
         task=config.task,

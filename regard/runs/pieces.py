@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,14 +21,9 @@ from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
 from regard.runs.run import Looked, Run, heads, looked
-from regard.runs.writing import WriterRun
-from regard.tasks.birthplace import Answers
-from regard.tasks.language_modeling import NextToken
-from regard.tasks.sequences import Sequences
-from regard.tasks.span_corruption import SpanCorruption
+from regard.tasks.searching import Writes
 
 END, FIRST = "[END]", "[BEGIN]"
-MASK = "⁇"  # what the symbol about an answer is shown as
 LONGEST = 10_000  # tokens: as many as a model writes
 
 
@@ -112,35 +108,12 @@ def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
 
 def asking(task: Any, text: str, most: int) -> Asked | None:
     """What a task's model is asked to write for a text; None where it writes nothing stepwise."""
-    words: Any = getattr(task, "tokenizer", None)
-    if isinstance(task, Sequences):
-        lengths = Lengths(longest=min(2 * task.settings.length, most))
-        source, decode = task.encode([text.strip()])[0], task.tokenizer.decode
-        return Asked(source, task.end, task.end + 1, lengths, task.tokenizer.tokens, decode)
-    if isinstance(task, NextToken):
-        (source,), size = task.prompts([text]), task.sizes["vocabulary"]
-        lengths = _at_most(min(task.room, most))
-        return Asked(source, task.end, size, lengths, task.names, task.decode, True)
-    if isinstance(task, Answers):
-        source, size = task.prompts([text])[0], task.sizes["vocabulary"]
-        lengths = _at_most(min(task.longest, most))
-
-        def named(ids: Sequence[int]) -> list[str]:
-            return [words.tokens([i])[0] if i < len(words) else MASK for i in ids]
-
-        def said(ids: Sequence[int]) -> str:
-            return str(words.decode([i for i in ids if i < len(words)]))
-
-        return Asked(source, task.mask, size, lengths, named, said, True)
-    if isinstance(task, SpanCorruption):
-        lengths = Lengths(longest=min(task.settings.length, most))
-        source, size = task.read(text), task.sizes["vocabulary"]
-        return Asked(source, task.end, size, lengths, task.names, task.wording)
-    return None
-
-
-def _at_most(count: int) -> Lengths:
-    return Lengths(ratio=0.0, more=count, longest=count)
+    if not isinstance(task, Writes):
+        return None
+    (source,) = task.prompts([text])
+    lengths = replace(task.limits, longest=min(task.limits.longest, most))
+    size = task.sizes["vocabulary"]
+    return Asked(source, task.end, size, lengths, task.names, task.decode, task.behind)
 
 
 def write(
@@ -178,20 +151,15 @@ def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tenso
 def at_work(run: Run, text: str) -> tuple[list[Looked], int | None]:
     """What every layer looks at while a run answers a text, as `Reread` has it.
 
-    Of a run that writes another text by the search that it is judged by. Where nothing is written
-    token by token it is what `Run.attention` tells, and ``read`` is None.
+    It is written by the search that the run is judged by. Where nothing is written token by token
+    it is what `Run.attention` tells, and ``read`` is None.
     """
     asked = asking(run.task, text, LONGEST)
     if asked is None or not len(asked.source):
         return run.attention(text), None
-    if isinstance(run, WriterRun):
-        with run.computing():
-            (best,), *_ = run.task.write(run.network, [text.strip()])
-        written = [*best.tokens, *([asked.end] if best.ended else [])]
-    else:
-        pieces = write(cast(Writer, run.network), asked, Drawing(LONGEST), run.computing)
-        written = [piece.id for piece in pieces if piece.id is not None]
     with run.computing():
+        ((best,),) = run.task.write(run.network, [text])
+        written = [*best.tokens, *([asked.end] if best.ended else [])]
         found = reread(run.network, asked, written)
     return found.layers, found.read
 

@@ -1,27 +1,25 @@
 """A run that is pretrained on texts: the next token, the hidden ones, the spans left out."""
 
 import json
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.analysis.cost import count_parameters
 from regard.analysis.record import record
 from regard.data.files import Example
-from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run, looked
+from regard.runs.run import Looked, looked
+from regard.runs.texts import TextRun
 from regard.runs.translations import Text
-from regard.tasks import TASKS
-from regard.tasks.pretraining import Pretraining, Writes
-from regard.tasks.searching import Search
+from regard.tasks.masked_modeling import MaskedModeling
+from regard.tasks.pretraining import Pretraining
 
 RESAMPLES = 1_000
 SEED = 12_345
@@ -164,20 +162,27 @@ class Likelihoods:
     @cached_property
     def _interval(self) -> tuple[float, float]:
         random = np.random.Generator(np.random.PCG64(SEED))
-        drawn = random.integers(0, len(self.nats), (RESAMPLES, len(self.nats)))
-        losses = self._sums[drawn].sum(1) / self._counts[drawn].sum(1)
+        losses = np.empty(RESAMPLES)
+        for i in range(RESAMPLES):  # one after the other, for the memory of one
+            drawn = random.integers(0, len(self.nats), len(self.nats))
+            losses[i] = self._sums[drawn].sum() / self._counts[drawn].sum()
         low, high = np.exp(-np.quantile(losses, [0.975, 0.025]))
         return float(low), float(high)
 
 
-class PretrainedRun(Run):
+class PretrainedRun(TextRun):
     """A run that fine-tuning begins from (``--init``), or that goes on with a text."""
 
     def evaluate(
         self, data: Path | None = None, *, text: str | None = None, label: str | None = None
     ) -> Likelihoods:
-        """How likely the model thinks the test texts, or those of a file (`text` its column)."""
+        """How likely the model thinks the test texts, or those of a file (`text` its column).
+
+        Errors: the run is not complete; a column of labels, which no text here has.
+        """
         self.must_be_complete()
+        if label:
+            raise RegardError("texts are judged as they are: there is no label to be named")
         if data is None:
             said = self.folder.read(self.folder.predictions)
             return Likelihoods.parse(said, str(self.folder.predictions))
@@ -195,34 +200,12 @@ class PretrainedRun(Run):
         """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
         if isinstance(texts, str):
             return self.predict([texts])[0]
+        if not isinstance(self.task, MaskedModeling):
+            return super().predict(texts)
         self.must_be_complete()
         with self.computing():
-            return [
-                Text(said, log_probability, ended)
-                for said, log_probability, ended in self.task.complete(self.network, texts)
-            ]
-
-    @property
-    def search(self) -> Search | None:
-        """Greedily; None where what is missing is filled in at once."""
-        return Search() if isinstance(self.task, Writes) else None
-
-    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
-        task = cast(Writes[Any], self.task)
-        return [
-            [Text(task.wording(x.tokens), x.log_probability, x.ended) for x in several]
-            for several in task.write(self.network, texts, search)
-        ]
-
-    def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each text are beyond those that the run answers."""
-        task = cast(Pretraining[Any], self.task)
-        return [max(0, len(task.whole(text)) - task.room) for text in texts]
-
-    @property
-    def keeps(self) -> str:
-        """The end of a text that it goes on with, else the beginning."""
-        return cast(Pretraining[Any], self.task).keeps
+            filled = self.task.fill(self.network, texts)
+        return [Text(*found) for found in filled]
 
     def attention(self, text: str) -> list[Looked]:
         """What each layer looks at in a text, each token asking in its turn."""
@@ -233,25 +216,17 @@ class PretrainedRun(Run):
         with self.computing(), record(self.network) as recording:
             self.task.states(self.network, torch.from_numpy(ids)[None].long())
             found = looked(recording, self.task.names(ids))
-        return [each for each in found if each.weights.shape[-1] == len(ids)]
+        in_text = (each for each in found if not re.match(r"decoder\.\d+\.attention\.", each.layer))
+        return [each for each in in_text if each.weights.shape[-1] == len(ids)]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model reads."""
         found: list[str] = self.task.names(self.task.read(text))
         return found
 
-    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
-        """Parameters; operations are not counted."""
-        return count_parameters(self.network), None
-
     def answer_test(self, task: Any, model: nn.Module) -> bytes:
         """How likely the network thinks the test texts."""
         return judged(task, model).rows()
-
-    def restore_task(self, tokenizer: Tokenizer) -> Pretraining[Any]:
-        """The task with the run's own tokenizer."""
-        prepared = TASKS[self.config.task].prepare(self.config.data)
-        return cast(Pretraining[Any], type(prepared)(self.config.data, tokenizer))
 
 
 def judged(task: Pretraining[Any], model: nn.Module) -> Likelihoods:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +16,13 @@ from torch import Tensor, nn
 from regard import durable
 from regard.analysis.record import Recording, table
 from regard.attention.kernels.choose import Constants, constants_from, using
-from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.parts import changed, digests
-from regard.runs.build import begin_from, build_network, complete, facts, pretrained
+from regard.runs.build import begin_from, build_network, facts, prepare, pretrained
 from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
-from regard.runs.translations import Text
-from regard.tasks import TASKS
-from regard.tasks.searching import Search
 from regard.training.checkpoints import load_weights, weights
 from regard.training.loop import Progress, train, using_threads
 from regard.training.precision import Precision
@@ -89,15 +84,8 @@ class Run(ABC):
             return
         with self.folder.locked():
             durable.remove_leftovers(self.folder.path)
-            yield from self._work(self.prepare())
+            yield from self._work(prepare(self.config))
             self.folder.seal()
-
-    def prepare(self) -> Any:
-        """The task, its data still unread; with the tokens of the run that it begins from."""
-        prepared = TASKS[self.config.task].prepare(self.config.data)
-        if not (init := self.config.training.init):
-            return prepared
-        return type(prepared)(self.config.data, complete(Path(init)).read_tokenizer())
 
     @abstractmethod
     def evaluate(
@@ -109,29 +97,6 @@ class Run(ABC):
     def predict(self, texts: Any) -> Any:
         """The run's answer to a text, or to each of many."""
 
-    @property
-    def search(self) -> Search | None:
-        """How it looks for texts if nothing else is said; None where it writes none."""
-        return None
-
-    def best(
-        self, texts: Sequence[str], count: int, search: Search | None = None
-    ) -> list[list[Text]]:
-        """The `count` best texts for each, best first.
-
-        By the search that the run was trained to be judged by, or by one of another kind, whose
-        `best` then counts. Errors: a run that writes no texts.
-        """
-        self.must_be_complete()
-        if self.search is None:
-            raise RegardError(f"the run in {self.folder.path} writes no texts to choose from")
-        with self.computing():
-            return self._written(texts, search or replace(self.search, best=count))
-
-    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
-        """What a search finds for each text."""
-        raise NotImplementedError
-
     @abstractmethod
     def attention(self, text: str) -> list[Looked]:
         """What each attention layer looks at in a text."""
@@ -140,15 +105,19 @@ class Run(ABC):
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees, as its writer would recognise them."""
 
+    @abstractmethod
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """How many tokens of each text are beyond those that the run reads."""
-        most = self.task.settings.length
-        return [max(0, len(ids) - most) for ids in self.task.tokenizer.encode(texts)]
 
     @property
     def keeps(self) -> str:
         """Which tokens of a longer text it reads: head, tail or ends."""
         return str(getattr(self.config.data, "truncate", "head"))
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the run has not read what it is judged by; ``validation=0`` holds nothing out."""
+        return getattr(self.config.data, "validation", None) != 0
 
     @abstractmethod
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
@@ -165,10 +134,6 @@ class Run(ABC):
     def answer_test(self, task: Any, model: nn.Module) -> bytes:
         """``predictions.jsonl``: what the trained network says to the test split."""
 
-    @abstractmethod
-    def restore_task(self, tokenizer: Tokenizer) -> Any:
-        """The task with the run's own tokenizer; data are read only if asked for."""
-
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of ``metrics.jsonl``: fields of `Progress`, some steps left out."""
         return MetricsLog(self.folder.metrics).rows()
@@ -176,7 +141,7 @@ class Run(ABC):
     @cached_property
     def task(self) -> Any:
         """The task with the run's own tokenizer; the data are read only if asked for."""
-        return self.restore_task(self.folder.read_tokenizer())
+        return prepare(self.config, self.folder.read_tokenizer())
 
     @cached_property
     def network(self) -> nn.Module:
@@ -236,7 +201,11 @@ class Run(ABC):
                 break
             log.add(progress)
             yield progress
-        with using_threads(settings.threads), precision.autocast(), using(self._kernels):
+        with (
+            using_threads(settings.threads),
+            precision.autocast(settings.device),
+            using(self._kernels),
+        ):
             answers = self.answer_test(task, model)
         durable.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         durable.write_bytes(folder.predictions, answers)

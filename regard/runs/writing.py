@@ -1,29 +1,31 @@
-"""A run that writes texts."""
+"""A run that writes one text for another: turned around, made uniform, translated."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast, overload
+from typing import cast
 
 import numpy as np
-import torch
+from jaxtyping import Bool, Float
 from torch import nn
 
 from regard.analysis.alignment import source_weights
-from regard.analysis.cost import count_parameters
 from regard.data.pairs import Pair
 from regard.data.parallel import read_pairs
-from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run
-from regard.runs.translations import Scored, Text, Translations
-from regard.tasks.searching import Search
+from regard.runs.run import Looked
+from regard.runs.texts import TextRun, written
+from regard.runs.translations import Scored, Translations
 from regard.tasks.sequence_metrics import Aligned, alignment_error
 from regard.tasks.sequences import Sequences
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.task import beside
+
+Weights = Float[np.ndarray, "heads target source"]
+Truth = Bool[np.ndarray, "target source"]
 
 
-class WriterRun(Run):
-    """A run whose answers are texts."""
+class WriterRun(TextRun):
+    """A run that writes one text for another."""
 
     def evaluate(
         self, data: Path | None = None, *, text: str | None = None, label: str | None = None
@@ -53,40 +55,30 @@ class WriterRun(Run):
             self.task.metric, pairs, said, language=label or settings.target_name
         )
 
-    @overload
-    def predict(self, texts: str) -> Text: ...
-    @overload
-    def predict(self, texts: list[str]) -> list[Text]: ...
-    def predict(self, texts: str | list[str]) -> Text | list[Text]:
-        """What the run writes for a text, or for each of many."""
-        if isinstance(texts, str):
-            return self.predict([texts])[0]
-        return [found[0] for found in self.best(texts, 1)]
-
-    @property
-    def search(self) -> Search:
-        """A beam, as in its settings."""
-        found: Search = self.task.search
-        return found
-
-    def _written(self, texts: Sequence[str], search: Search) -> list[list[Text]]:
-        """A text without tokens gets an empty one."""
-        return _texts(self.task, self.network, texts, search)
-
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """How likely the run thinks each target, given its source.
 
-        Errors: a source without tokens.
+        Errors: those of `unscorable`.
         """
         self.must_be_complete()
-        task = self.task
-        sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
-        for number, ids in enumerate(task.encode(sources), 1):
-            if not len(ids):
-                raise RegardError(f"pair {number}: the source is empty, so nothing can be scored")
+        task = cast(Sequences, self.task)
+        for number, why in enumerate(self.unscorable(pairs), 1):
+            if why:
+                raise RegardError(f"pair {number}: {why}")
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         with self.computing():
             found = task.score(self.network, sources, targets)
         return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
+
+    def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Of each pair what keeps it from being scored; nothing of those that can be."""
+        task, found = cast(Sequences, self.task), []
+        for source, target in pairs:
+            size, most = len(task.whole(target)), task.limits.longest
+            long = f"the target has {size:,} tokens, and the model writes {most:,} at most"
+            empty = "the source has no token"
+            found.append(empty if not len(task.whole(source)) else long if size > most else "")
+        return found
 
     def attention(self, text: str) -> list[Looked]:
         """What each attention to the source looks at while the text's best answer is written.
@@ -95,26 +87,22 @@ class WriterRun(Run):
         """
         self.must_be_complete()
         task, network = cast(Sequences, self.task), self.network
-        source = task.encode([text.strip()])
+        source = task.encode([text])
         if not len(source[0]):
             raise RegardError("there is no token to look at in this text")
         with self.computing():
-            (written,), *_ = task.write(network, [text.strip()])
-            batch = task.tensors(source, [np.array(written.tokens, np.int64)])
+            ((best,),) = task.write(network, [text])
+            batch = task.tensors(source, [np.array(best.tokens, np.int64)])
             layers = source_weights(network, batch.source, batch.source_lengths, batch.given)
-        asking = [*task.tokenizer.tokens(written.tokens), *(["[END]"] if written.ended else [])]
-        reads = task.tokenizer.tokens(source[0].tolist())
+        asking = [*task.names(best.tokens), *(["[END]"] if best.ended else [])]
+        reads = task.names(source[0].tolist())
         weights = {name: seen[0].numpy()[:, : len(asking)] for name, seen in layers.items()}
         return [Looked(name, reads, seen, asking) for name, seen in weights.items()]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model reads."""
-        names: list[str] = self.task.tokenizer.tokens(self.task.encode([text])[0].tolist())
-        return names
-
-    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
-        """Parameters; how many operations a text takes depends on what is written."""
-        return count_parameters(self.network), None
+        task = cast(Sequences, self.task)
+        return task.names(task.encode([text])[0].tolist())
 
     def answer_test(self, task: Sequences, model: nn.Module) -> bytes:
         """What the network writes for the test split, judged, and where it looked if that is known.
@@ -124,64 +112,55 @@ class WriterRun(Run):
         """
         pairs, settings = task.split("test").pairs, self._data_settings
         sources = [pair.source for pair in pairs]
-        said = [found[0] for found in _texts(task, model, sources, task.search)]
+        said = [best for (best,) in written(task, model, sources)]
         aligned = align(task, model, pairs)
         return Translations.judge(
             task.metric, pairs, said, language=settings.target_name, aligned=aligned
         ).rows()
-
-    def restore_task(self, tokenizer: Tokenizer) -> Sequences:
-        """The task with the run's own tokenizer."""
-        return Sequences(self._data_settings, tokenizer)
 
     @property
     def _data_settings(self) -> SequencesSettings:
         return cast(SequencesSettings, self.config.data)
 
 
-def _texts(
-    task: Sequences, model: nn.Module, texts: Sequence[str], search: Search
-) -> list[list[Text]]:
-    """Best texts of each; those without tokens are answered without being asked.
-
-    Spaces around a text are no part of it, as in training.
-    """
-    texts = [text.strip() for text in texts]
-    asked = [i for i, ids in enumerate(task.encode(texts)) if len(ids)]
-    found = [[Text("", 0.0, True)] for _ in texts]
-    written = task.write(model, [texts[i] for i in asked], search=search)
-    for place, several in zip(asked, written, strict=True):
-        found[place] = [Text(task.decode(x), x.log_probability, x.ended) for x in several]
-    return found
-
-
-def align(
-    task: Sequences, model: nn.Module, pairs: Sequence[Pair], rows: int = 64
-) -> list[Aligned | None]:
+def align(task: Sequences, model: nn.Module, pairs: Sequence[Pair]) -> list[Aligned | None]:
     """How far each pair's target, read by the model, looks at its true sources.
 
     The weights are the mean over all heads of all layers that look at the source. None where a
     pair knows no alignment, or is not cut into its characters. Nothing at all where no pair does,
     or the model does not look.
     """
-    found: list[Aligned | None] = [None] * len(pairs)
+    found = {
+        place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
+        for place, layers, truth in weighed(task, model, pairs)
+    }
+    return [found.get(place) for place in range(len(pairs))] if found else []
+
+
+def weighed(
+    task: Sequences, model: nn.Module, pairs: Sequence[Pair], rows: int = 64
+) -> Iterator[tuple[int, dict[str, Weights], Truth]]:
+    """Of each pair whose alignment is known: its place, what each layer looks at, and the truth.
+
+    Weights are (heads, target, source), while the model reads the target. Nothing of pairs that
+    are not cut into their characters, nor of a model that does not look at its source.
+    """
     truths = [pair.alignment() for pair in pairs]
     source, target = (task.encode([getattr(pair, side) for pair in pairs])
                       for side in ("source", "target"))  # fmt: skip
     asked = [
-        i
+        (i, truth)
         for i, truth in enumerate(truths)
         if truth is not None and truth.any() and truth.shape == (len(target[i]), len(source[i]))
     ]
     for start in range(0, len(asked), rows):
         chosen = asked[start : start + rows]
-        batch = task.tensors([source[i] for i in chosen], [target[i] for i in chosen])
+        batch = task.tensors([source[i] for i, _ in chosen], [target[i] for i, _ in chosen])
+        batch = beside(model, batch)
         layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
         if not layers:
-            return []
-        mean = torch.stack([seen.mean(1) for seen in layers.values()]).mean(0).numpy()
-        for i, weights in zip(chosen, mean, strict=True):
-            truth = truths[i]
-            assert truth is not None
-            found[i] = alignment_error([weights[: truth.shape[0], : truth.shape[1]]], [truth])
-    return found if asked else []
+            return
+        for row, (i, truth) in enumerate(chosen):
+            n, m = truth.shape
+            tables = {name: seen[row, :, :n, :m].cpu().numpy() for name, seen in layers.items()}
+            yield i, tables, truth

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from regard.runs import Config
 
 CONFIG = "config.toml"  # of a run's folder
-OWN_CHOICE = {"tokenizer", "vocabulary", "minimum", "length", "truncate", "validation"}
+CUTTING = {"tokenizer", "vocabulary", "minimum", "length", "truncate"}  # of texts into tokens
+WRITING = {"smoothing", "beam", "penalty", "judged"}
+OWN_CHOICE = {*CUTTING, *WRITING, "validation", "examples"}
 WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
 
 
@@ -26,6 +28,11 @@ def check_folder(place: Path, config: "Config") -> None:
             f"{place} holds another run: {', '.join(differences)}; give another --out, "
             "or the same settings to go on"
         )
+
+
+def read_alike(data: Any) -> str:
+    """What of a task's settings says which texts are read and how they are split."""
+    return str(data.model_dump_json(exclude={*CUTTING, *WRITING}))
 
 
 def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -47,7 +54,10 @@ def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_same_test(configs: Mapping[str, "Config"]) -> None:
-    """No arm has other test examples; how texts are cut into tokens is an arm's own choice."""
+    """No arm has other test examples.
+
+    How texts are cut into tokens, how many are learned from and how is an arm's own choice.
+    """
     from regard.tasks import TASKS
 
     first: tuple[str, dict[str, Any]] | None = None

@@ -10,7 +10,13 @@ from regard.errors import RegardError, look_up
 from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import unknown_key
 from regard.studies import worth
-from regard.studies.alike import check_folder, check_paired, check_same_test, must_be_alike
+from regard.studies.alike import (
+    check_folder,
+    check_paired,
+    check_same_test,
+    must_be_alike,
+    read_alike,
+)
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
 from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
@@ -60,9 +66,9 @@ def compare(
             on_event(replace(event, total=len(jobs)))
 
     missing = [job for job in jobs if job not in kept]
-    facts = study.read_data() if missing else {}
+    facts = study.read_data({job.arm for job in kept}) if missing else {}
     for job in kept:
-        must_be_alike(Path(job.task.folder), facts)
+        must_be_alike(Path(job.task.folder), facts.get(job.arm, {}))
         tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
     outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
     comparison = study.result(outcomes, rungs)
@@ -144,19 +150,27 @@ class Study:
                 check_folder(Path(run.folder), configs[arm.name])
         check_same_test(configs)
 
-    def read_data(self) -> dict[str, Any]:
+    def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
         """Read the data once here, so that they are fetched once and their errors are said once.
 
-        What a run remembers of them.
+        What a run remembers of them, for the first arm and for each of these.
         """
         from regard.runs import Config
         from regard.tasks import TASKS
 
-        run = self._run(self.arms[0], 0)
-        config = Config.make(run.task, run.model, run.overrides)
-        # A task of its own: the files as they are now, not as this process may have read them once.
-        facts: dict[str, Any] = type(TASKS[self.task].prepare(config.data))(config.data).facts()
-        return facts
+        known: dict[str, dict[str, Any]] = {}
+        found = {}
+        for arm in self.arms:
+            if arm.name not in arms and arm is not self.arms[0]:
+                continue
+            run = self._run(arm, 0)
+            data = Config.make(run.task, run.model, run.overrides).data
+            key = read_alike(data)
+            if key not in known:
+                # A task of its own: the files as they are now, not as they may have been read once.
+                known[key] = type(TASKS[self.task].prepare(data))(data).facts()
+            found[arm.name] = known[key]
+        return found
 
     def jobs(self) -> list[Job]:
         """A job for every arm and seed; those with layers are guessed to take longest."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +22,16 @@ from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER, Birthplaces, 
 from regard.data.pairs import Pair
 from regard.data.sources import leaves, likeness
 from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.decoding import Limits, Written
+from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers import marks
+from regard.layers.cross_entropy import word_loss
 from regard.tasks.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.language_modeling import NextToken, NextTokens
-from regard.tasks.pretraining import Rows, said
-from regard.tasks.searching import Search, score, write
+from regard.tasks.pretraining import Rows
+from regard.tasks.searching import Writes, score
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.tasks.task import Split, Task, judging
+from regard.tasks.task import Split, Task, beside, judging
 
 
 class BirthplacePretraining(NextToken):
@@ -94,7 +95,7 @@ class BirthplacePretraining(NextToken):
 
 
 class Asked(NamedTuple):
-    """A question, where it stands, and its tokens with the symbol behind it."""
+    """A question, where it stands, its tokens with the symbol behind it; the answer's, and that."""
 
     pair: Pair
     prompt: NDArray[np.int32]
@@ -113,7 +114,7 @@ class Questions:
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens that are read of each: question, symbol, answer."""
-        return np.array([len(x.prompt) + len(x.answer) for x in self.asked], dtype=np.int64)
+        return np.array([len(x.prompt) + len(x.answer) - 1 for x in self.asked], dtype=np.int64)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -132,16 +133,12 @@ class QuestionBatch(NextTokens):
         """Where a token of the answer, or the symbol before or behind it, comes next."""
         return self.answers
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
-        moved = (x.to(device) for x in (self.tokens, self.wanted, self.lengths, self.answers))
-        return type(self)(*moved)
 
-
-class Answers(Task[QuestionBatch]):
+class Answers(Task[QuestionBatch], Writes):
     """Questions answered by a decoder: exact match of what it writes, letter by letter."""
 
     metric = "exact match"
+    keeps, behind = "tail", True
 
     def __init__(self, settings: AnswersSettings, tokenizer: Tokenizer | None = None) -> None:
         self.settings = settings
@@ -176,9 +173,14 @@ class Answers(Task[QuestionBatch]):
         return max(self.settings.length - self.longest - 1, 1)
 
     @property
-    def mask(self) -> int:
-        """The symbol before and behind an answer."""
+    def end(self) -> int:
+        """The symbol behind an answer, which stands before it too."""
         return marks.Marks.behind(len(self.tokenizer)).mask
+
+    @property
+    def limits(self) -> Limits:
+        """The same for every question."""
+        return Limits(ratio=0.0, more=self.longest, longest=self.longest)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -221,15 +223,32 @@ class Answers(Task[QuestionBatch]):
         return self.splits[name]
 
     def questions(self, pairs: Sequence[Pair], *, cut: bool = False) -> Questions:
-        """Questions as token ids; those that do not fit are left out of training (`cut`)."""
-        prompts = self.prompts([pair.source for pair in pairs])
+        """Questions as token ids; those that do not fit are left out of training (`cut`).
+
+        Elsewhere the loss asks for as much of an answer as fits. Errors, in training: none fits;
+        tokens that do not give an answer back to the letter, as those of words.
+        """
+        if cut and (said := self.decode(self.whole(self.commonest))) != self.commonest:
+            raise RegardError(
+                f"these tokens give the answer {self.commonest!r} back as {said!r}, so that none "
+                "could be right: take tokenizer=characters, bpe or unigram, and "
+                "with init= a run that has read such names"
+            )
+        prompts, most = self.prompts([pair.source for pair in pairs]), self.settings.length
         answers = self.tokenizer.encode([pair.target for pair in pairs])
-        found = [
-            Asked(pair, prompt, np.array(answer, np.int32))
-            for pair, prompt, answer in zip(pairs, prompts, answers, strict=True)
-        ]
-        fitting = [x for x in found if len(x.prompt) + len(x.answer) <= self.settings.length]
-        return Questions(fitting if cut else found)
+        found = []
+        for pair, prompt, answer in zip(pairs, prompts, answers, strict=True):
+            room = most - len(prompt)
+            if not cut or len(answer) <= room:
+                ids = np.array([*answer, self.end][: room + 1], np.int32)
+                found.append(Asked(pair, prompt, ids))
+        if not found:
+            raise RegardError(f"no question and answer have at most {most} tokens; raise length=")
+        return Questions(found)
+
+    def whole(self, text: str) -> list[int]:
+        """All tokens of a question."""
+        return self.tokenizer.encode([text])[0]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens that are read of each question and answer: the same in every epoch."""
@@ -244,18 +263,23 @@ class Answers(Task[QuestionBatch]):
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each question and the symbol behind it; the end of one that is too long."""
         return [
-            np.array([*ids[-self.room :], self.mask], np.int32)
+            np.array([*ids[-self.room :], self.end], np.int32)
             for ids in self.tokenizer.encode(list(questions))
         ]
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """What the model reads of each question."""
-        return self.prompts(texts)
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The readable token of each id; ⁇ for the symbol about an answer."""
+        words = self.tokenizer
+        return [words.tokens([i])[0] if i < len(words) else MASK_CHARACTER for i in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """A text again; symbols that no text holds are left out."""
+        return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
         """These questions with their answers."""
         chosen = [self.split(split).asked[i] for i in indexes]
-        rows = [np.concatenate([x.prompt, x.answer, [self.mask]]) for x in chosen]
+        rows = [np.concatenate([x.prompt, x.answer]) for x in chosen]
         tokens, lengths = pad([row[:-1] for row in rows])
         wanted, _ = pad([row[1:] for row in rows])
         places = torch.arange(tokens.shape[1])
@@ -268,7 +292,7 @@ class Answers(Task[QuestionBatch]):
     def loss(self, model: nn.Module, batch: QuestionBatch) -> Float[Tensor, ""]:
         """Mean cross entropy of the answers and the symbols about them, in nats."""
         states = model(batch.tokens, batch.lengths)
-        return said(model, states[batch.real], batch.wanted[batch.real]).nats.mean()
+        return word_loss(model, states[batch.real], batch.wanted[batch.real])
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
@@ -277,22 +301,14 @@ class Answers(Task[QuestionBatch]):
             total = count = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = self.batch(split, indexes)
+                batch = beside(model, self.batch(split, indexes))
                 asked = int(batch.real.sum())
                 total += float(self.loss(model, batch)) * asked
                 count += asked
             pairs = self.split(split).pairs
             written = self.write(model, [pair.source for pair in pairs])
-        right = [self.decode(a) == b.target for (a,), b in zip(written, pairs, strict=True)]
+        right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
         return float(np.mean(right)), total / max(count, 1)
-
-    def write(
-        self, model: nn.Module, questions: Sequence[str], search: Search | None = None
-    ) -> list[list[Written]]:
-        """Answers to each question, best first: written greedily, or by a search."""
-        limits = Limits(ratio=0.0, more=self.longest, longest=self.longest)
-        found = self.prompts(questions)
-        return write(model, found, search or Search(), end=self.mask, limits=limits)
 
     @torch.no_grad()
     def chances(
@@ -301,13 +317,9 @@ class Answers(Task[QuestionBatch]):
         """The probability that the model gives each of some answers to one question."""
         targets = [np.array(ids, np.int32) for ids in self.tokenizer.encode(list(answers))]
         asked = self.prompts([question] * len(targets))
-        texts = score(model, asked, targets, end=self.mask)
+        texts = score(model, asked, targets, end=self.end)
         chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])
         return chances
-
-    def decode(self, written: Written) -> str:
-        """A text again; symbols that no text holds are left out."""
-        return self.tokenizer.decode([i for i in written.tokens if i < len(self.tokenizer)])
 
 
 def question_rows(

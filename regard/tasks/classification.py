@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from regard.data.batches import pad, plan_batches
 from regard.data.files import Example
 from regard.data.sources import Corpus, hold_out, load_corpus
-from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.settings import ClassificationSettings
-from regard.tasks.task import Split, Task
+from regard.tasks.task import Split, Task, device_of, judging
 
 T = TypeVar("T")
 CHUNK = 1_000  # texts tokenised at once, so that Python's integers never fill the memory
@@ -49,10 +49,6 @@ class Batch:
     tokens: Int[Tensor, "batch time"]
     lengths: Int[Tensor, " batch"]
     labels: Int[Tensor, " batch"]
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
-        return Batch(self.tokens.to(device), self.lengths.to(device), self.labels.to(device))
 
 
 class Classification(Task[Batch]):
@@ -122,8 +118,10 @@ class Classification(Task[Batch]):
 
     @cached_property
     def train(self) -> Encoded:
-        """What is learned from."""
-        return self._encoded(self._split_examples[0])
+        """What is learned from. Errors: hardly a token of it is known."""
+        found = self._encoded(self._split_examples[0])
+        must_be_known(found.ids)
+        return found
 
     @cached_property
     def validation(self) -> Encoded:
@@ -175,17 +173,12 @@ class Classification(Task[Batch]):
         ids = self.split(what).ids if isinstance(what, str) else self.encode(what)
         lengths = [len(text) for text in ids]
         probabilities = np.zeros((len(ids), len(self.labels)), dtype=np.float32)
-        device = next((parameter.device for parameter in model.parameters()), None)
-        training = model.training
-        model.eval()
-        try:
-            budget = max([tokens, *lengths])
+        device, budget = device_of(model), max([tokens, *lengths])
+        with judging(model):
             for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
                 padded, sizes = pad([ids[index] for index in indexes])
                 logits = model(padded.to(device), sizes.to(device))
                 probabilities[indexes] = logits.float().softmax(-1).cpu().numpy()
-        finally:
-            model.train(training)
         return probabilities
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Self
 
 import numpy as np
 import torch
@@ -15,7 +14,8 @@ from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.decoding import Limits
 from regard.tasks.corruption import generator
-from regard.tasks.pretraining import Documents, Rows, Said, Writes, said
+from regard.tasks.pretraining import Asking, Documents, Pretraining, Rows
+from regard.tasks.searching import Writes
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import Split
 
@@ -35,23 +35,18 @@ class NextTokens:
             torch.arange(self.tokens.shape[1], device=self.lengths.device) < self.lengths[:, None]
         )
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
-        moved = (x.to(device) for x in (self.tokens, self.wanted, self.lengths))
-        return type(self)(*moved)
 
-
-class NextToken(Writes[NextTokens]):
+class NextToken(Pretraining[NextTokens], Writes):
     """What follows each token of a batch, padding behind a row if there is any."""
 
-    keeps = "tail"
+    keeps, behind = "tail", True
 
-    def say(self, model: nn.Module, batch: NextTokens) -> Said:
-        """What the model says follows each token, from those before it and itself."""
+    def asked(self, model: nn.Module, batch: NextTokens) -> Asking:
+        """What follows each token is read out of its state."""
         states = model(batch.tokens, batch.lengths)
         if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: nothing to choose
-            return said(model, states.flatten(0, 1), batch.wanted.flatten())
-        return said(model, states[batch.real], batch.wanted[batch.real])
+            return Asking(states.flatten(0, 1), batch.wanted.flatten())
+        return Asking(states[batch.real], batch.wanted[batch.real])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Tokens read and tokens said, place by place; ⁇ is the mask symbol, □ padding."""
@@ -109,6 +104,11 @@ class LanguageModeling(NextToken):
     So no row has padding. In training the cuts move from epoch to epoch, and with them what stands
     at a piece's beginning.
     """
+
+    def read(self, text: str) -> NDArray[np.int32]:
+        """The last tokens of a text; of one without tokens the symbol behind which one begins."""
+        ids = super().read(text)
+        return ids if len(ids) else np.array([self.end], np.int32)
 
     def stream(self, split: Split) -> NDArray[np.int32]:
         """All documents of a split in a row, a separator behind each."""

@@ -1,9 +1,9 @@
 """Saying which words were hidden, and whether one piece follows another: BERT. Devlin et al."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
-from typing import NamedTuple, Self, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad
+from regard.layers.cross_entropy import word_loss
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.corruption import generator, masked
-from regard.tasks.pretraining import Completed, Pretraining, Rows, Said, chunks, said
+from regard.tasks.pretraining import Asking, FromPieces, Rows
 from regard.tasks.settings import MaskedModelingSettings
 from regard.tasks.task import Split
 
@@ -43,10 +44,6 @@ class MaskedBatch:
         """The places whose word is to be said."""
         return self.asked
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
-        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
-
 
 class Example(NamedTuple):
     """One row before it is padded."""
@@ -58,7 +55,16 @@ class Example(NamedTuple):
     elsewhere: bool
 
 
-class MaskedModeling(Pretraining[MaskedBatch]):
+class Filled(NamedTuple):
+    """A text whose hidden words were filled in, the sum of their log probabilities, and whether
+    all of them were."""
+
+    text: str
+    log_probability: float
+    all: bool
+
+
+class MaskedModeling(FromPieces[MaskedBatch]):
     """Masked words of pieces of text, and next sentence if asked for.
 
     A document is cut into pieces. Each is divided in two at a place drawn evenly, [CLS] A [SEP] B
@@ -70,7 +76,7 @@ class MaskedModeling(Pretraining[MaskedBatch]):
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens of each piece with its symbols, at most."""
-        pieces = self._pieces(split)
+        pieces = self.pieces(split)
         sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + self._symbols
         return sizes
 
@@ -87,7 +93,7 @@ class MaskedModeling(Pretraining[MaskedBatch]):
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Example:
         """One piece as an epoch has it."""
         random = generator(seed, epoch, split, index)
-        pieces, documents = self._pieces(split), self.split(split).ids
+        pieces, documents = self.pieces(split), self.split(split).ids
         document, start, stop = pieces[index]
         ids = documents[document][start:stop].astype(np.int64)
         mark, elsewhere = self.marks, False
@@ -97,7 +103,7 @@ class MaskedModeling(Pretraining[MaskedBatch]):
         else:
             cut = int(random.integers(1, max(len(ids), 2)))
             first, second = ids[:cut], ids[cut:]
-            elsewhere = bool(random.random() < 0.5) and len(documents) > 1
+            elsewhere = bool(random.random() < 0.5) and len(documents) > 1 and len(second) > 0
             if elsewhere:
                 other = int(random.integers(len(documents) - 1))
                 other += other >= document
@@ -117,23 +123,18 @@ class MaskedModeling(Pretraining[MaskedBatch]):
         )
         return Example(read, row, types, asked, elsewhere)
 
-    def say(self, model: nn.Module, batch: MaskedBatch) -> Said:
-        """What the model says stood at the places that are asked."""
-        return self._said(model, batch, self._states(model, batch))
+    def asked(self, model: nn.Module, batch: MaskedBatch) -> Asking:
+        """What stood at the places that are asked."""
+        return self._asking(batch, self._states(model, batch))
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         """Cross entropy of the words asked, and of which pieces follow, each a mean. Ibid., A.2."""
         states = self._states(model, batch)
-        loss = self._said(model, batch, states).nats.mean()
+        loss = word_loss(model, *self._asking(batch, states))
         if not self.settings.next_sentence:
             return loss
         follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
         return loss + F.cross_entropy(follows.float(), batch.elsewhere)
-
-    def piece(self, split: Split, index: int) -> str:
-        """The text of a piece."""
-        document, start, stop = self._pieces(split)[index]
-        return self.decode(self.split(split).ids[document][start:stop].tolist())
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What is read, and the words that are asked for in their order."""
@@ -163,46 +164,45 @@ class MaskedModeling(Pretraining[MaskedBatch]):
         found: Tensor = model(tokens)
         return found
 
-    def complete(self, model: nn.Module, texts: Sequence[str]) -> list[Completed]:
-        """Each text with the likeliest word in place of every "[MASK]", one by itself each."""
-        found = []
-        for text in texts:
-            ids = self.read(text)
-            hidden = np.flatnonzero(ids == self.marks.mask)
-            if not len(hidden):
-                found.append(Completed(text, 0.0, True))
-                continue
-            states = self.states(model, torch.from_numpy(ids)[None].long())[0, hidden]
-            logits = model.to_logits(states).float()  # type: ignore[operator]
-            chances = logits[:, : len(self.tokenizer)].detach().log_softmax(-1)
-            chances[:, : UNKNOWN + 1] = -torch.inf
-            best = chances.max(-1)
-            filled = ids.copy()
-            filled[hidden] = best.indices.numpy()
-            found.append(Completed(self.decode(filled.tolist()), float(best.values.sum()), True))
-        return found
+    @torch.no_grad()
+    def fill(self, model: nn.Module, texts: Sequence[str]) -> list[Filled]:
+        """Each text with the likeliest word in place of every "[MASK]", one by itself each.
+
+        Those that stand beyond what the model reads are left as they are.
+        """
+        return [self._filled(model, text) for text in texts]
+
+    def _filled(self, model: nn.Module, text: str) -> Filled:
+        ids, parts = self.read(text), text.split(MASK)
+        hidden = np.flatnonzero(ids == self.marks.mask)
+        if not len(hidden):
+            return Filled(text, 0.0, len(parts) == 1)
+        states = self.states(model, torch.from_numpy(ids)[None].long())[0, hidden]
+        logits = cast(Callable[[Tensor], Tensor], model.to_logits)(states).float()
+        chances = logits[:, : len(self.tokenizer)].log_softmax(-1)
+        chances[:, : UNKNOWN + 1] = -torch.inf
+        best = chances.max(-1)
+        words = [self.decode([i]) for i in best.indices.tolist()]
+        words += [MASK] * (len(parts) - 1 - len(words))
+        whole = parts[0] + "".join(w + part for w, part in zip(words, parts[1:], strict=True))
+        return Filled(whole, float(best.values.sum()), len(hidden) == len(parts) - 1)
 
     def _states(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
         padded = int(batch.lengths.min()) < batch.tokens.shape[1]
         types = batch.types if self.settings.next_sentence else None
         return cast(Tensor, model(batch.tokens, batch.lengths if padded else None, types))
 
-    def _said(self, model: nn.Module, batch: MaskedBatch, states: Tensor) -> Said:
-        return said(model, states[batch.asked], batch.wanted[batch.asked])
+    def _asking(self, batch: MaskedBatch, states: Tensor) -> Asking:
+        return Asking(states[batch.asked], batch.wanted[batch.asked])
 
     @property
     def _symbols(self) -> int:
         return SYMBOLS if self.settings.next_sentence else 2
 
-    def _pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
-        if split not in self._cuts:
-            most = self.settings.length - self._symbols
-            self._cuts[split] = chunks(self.split(split).lengths, most)
-        return self._cuts[split]
-
-    @cached_property
-    def _cuts(self) -> dict[str, NDArray[np.int64]]:
-        return {}
+    @property
+    def most(self) -> int:
+        """Symbols stand about a piece."""
+        return self.settings.length - self._symbols
 
 
 @lru_cache(maxsize=4)

@@ -1,10 +1,10 @@
 """What all ways to pretrain share: texts cut into pieces, a loss at the places that are asked."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.texts import TextCorpus, load_texts
-from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.decoding import Limits, Written
+from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers import marks
+from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
 from regard.tasks.corruption import SPLITS
-from regard.tasks.searching import Search, write
 from regard.tasks.settings import PretrainingSettings
-from regard.tasks.task import Split, Task, judging
+from regard.tasks.task import Split, Task, beside, judging
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
 CHUNK = 1_000  # texts tokenised at once
@@ -38,9 +37,6 @@ class Asked(Protocol):
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
         """The places whose token is to be said."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
 
 
 B = TypeVar("B", bound=Asked)
@@ -62,19 +58,11 @@ class Documents:
         return np.array([len(ids) for ids in self.ids], dtype=np.int64)
 
 
-class Said(NamedTuple):
-    """What a model says at the places that were asked: nats of the truth, whether it came first."""
+class Asking(NamedTuple):
+    """The places that are asked about: what their words are read out of, and the true words."""
 
-    nats: Float[Tensor, " asked"]
-    right: Bool[Tensor, " asked"]
-
-
-class Completed(NamedTuple):
-    """A text that was written, the logarithm of its probability, and whether its end was."""
-
-    text: str
-    log_probability: float
-    ended: bool
+    states: Float[Tensor, "asked width"]
+    wanted: Int[Tensor, " asked"]
 
 
 class Pretraining(Task[B], Generic[B]):
@@ -86,8 +74,6 @@ class Pretraining(Task[B], Generic[B]):
     """
 
     metric = "likelihood"
-    #: Which tokens of a longer text are answered.
-    keeps: ClassVar[Literal["head", "tail"]] = "head"
 
     def __init__(self, settings: PretrainingSettings, tokenizer: Tokenizer | None = None) -> None:
         self.settings = settings
@@ -145,10 +131,11 @@ class Pretraining(Task[B], Generic[B]):
         return self.splits[name]
 
     def documents(self, texts: Sequence[str]) -> Documents:
-        """Texts as token ids, those without tokens left out."""
+        """Texts as token ids, those without tokens left out. Errors: hardly a token is known."""
         pairs = [
             (ids, text) for ids, text in zip(self.encode(texts), texts, strict=True) if len(ids)
         ]
+        must_be_known(ids for ids, _ in pairs)
         return Documents([ids for ids, _ in pairs], [text for _, text in pairs])
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
@@ -201,10 +188,6 @@ class Pretraining(Task[B], Generic[B]):
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
         """A pass over rows without padding."""
 
-    @abstractmethod
-    def complete(self, model: nn.Module, texts: Sequence[str]) -> list["Completed"]:
-        """What the model says where a text is not complete."""
-
     def with_texts(self, texts: Sequence[str]) -> Self:
         """The same task whose test split is these texts."""
         other = type(self)(self.settings, self.tokenizer)
@@ -218,8 +201,8 @@ class Pretraining(Task[B], Generic[B]):
         """The examples of rows (seed, epoch, index) as tensors."""
 
     @abstractmethod
-    def say(self, model: nn.Module, batch: B) -> Said:
-        """What the model says at each place that is asked, row by row."""
+    def asked(self, model: nn.Module, batch: B) -> Asking:
+        """The states and the words of all places that are asked about, row by row."""
 
     def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> Rows:
         """Rows (seed, epoch, index): an example is not the same in every epoch."""
@@ -227,7 +210,7 @@ class Pretraining(Task[B], Generic[B]):
 
     def loss(self, model: nn.Module, batch: B) -> Float[Tensor, ""]:
         """Mean cross entropy of what is asked, in nats."""
-        return self.say(model, batch).nats.mean()
+        return word_loss(model, *self.asked(model, batch))
 
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
@@ -237,9 +220,10 @@ class Pretraining(Task[B], Generic[B]):
             for rows in self.batches(
                 split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
             ):
-                batch = self.batch(split, rows)
-                said, counts = self.say(model, batch), batch.real.sum(1).tolist()
-                parts = zip(said.nats.split(counts), said.right.split(counts), strict=True)
+                batch = beside(model, self.batch(split, rows))
+                nats, right = said(model, *self.asked(model, batch))
+                counts = batch.real.sum(1).tolist()
+                parts = zip(nats.split(counts), right.split(counts), strict=True)
                 for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
                     yield Piece(index, nats.double().cpu().numpy(), right.cpu().numpy())
 
@@ -252,40 +236,28 @@ class Pretraining(Task[B], Generic[B]):
         return float(np.exp(-loss)), loss
 
 
-class Writes(Pretraining[B]):
-    """A pretraining whose model goes on from a text, or writes what a text lacks."""
+class FromPieces(Pretraining[B]):
+    """Examples made of one piece of a document each: long documents are cut (`chunks`)."""
 
     @property
-    @abstractmethod
-    def end(self) -> int:
-        """The symbol at which what is written ends."""
+    def most(self) -> int:
+        """Tokens of a piece at most."""
+        return self.settings.length
 
-    @property
-    @abstractmethod
-    def limits(self) -> Limits:
-        """How much is written."""
+    def pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
+        """Document, first token and one past the last of each piece of a split."""
+        if split not in self._cuts:
+            self._cuts[split] = chunks(self.split(split).lengths, self.most)
+        return self._cuts[split]
 
-    @abstractmethod
-    def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """What is read of each text before anything is written."""
+    def piece(self, split: Split, index: int) -> str:
+        """The text of a piece."""
+        document, start, stop = self.pieces(split)[index]
+        return self.decode(self.split(split).ids[document][start:stop].tolist())
 
-    def wording(self, tokens: Sequence[int]) -> str:
-        """What was written, as a text."""
-        return self.decode(tokens)
-
-    def write(
-        self, model: nn.Module, texts: Sequence[str], search: Search | None = None
-    ) -> list[list[Written]]:
-        """What the model writes for each text, best first: greedily, or by a search."""
-        found = self.prompts(texts)
-        return write(model, found, search or Search(), end=self.end, limits=self.limits)
-
-    def complete(self, model: nn.Module, texts: Sequence[str]) -> list["Completed"]:
-        """What the model writes for each text, greedily, to its end or as far as it can count."""
-        return [
-            Completed(self.wording(best.tokens), best.log_probability, best.ended)
-            for best, *_ in self.write(model, texts)
-        ]
+    @cached_property
+    def _cuts(self) -> dict[str, NDArray[np.int64]]:
+        return {}
 
 
 class Piece(NamedTuple):
@@ -315,9 +287,12 @@ def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.nd
 
 def said(
     model: nn.Module, states: Float[Tensor, "asked width"], wanted: Int[Tensor, " asked"]
-) -> Said:
-    """Cross entropy at the places asked alone: elsewhere no word's logit is ever computed."""
-    to_logits = cast(Callable[[Tensor], Tensor], model.to_logits)
-    logits = to_logits(states).float()
-    nats = F.cross_entropy(logits, wanted, reduction="none")
-    return Said(nats, logits.detach().argmax(-1) == wanted)
+) -> tuple[Float[Tensor, " asked"], Bool[Tensor, " asked"]]:
+    """Nats of each word that was asked about, and whether it came first: some at a time."""
+    x, matrix, bias = parts_of(model, states)
+    nats, right = torch.empty(len(wanted), device=states.device), torch.empty_like(wanted).bool()
+    for rows in rows_at_a_time(len(wanted), len(matrix)):
+        logits = F.linear(x[rows], matrix, bias).float()
+        nats[rows] = F.cross_entropy(logits, wanted[rows], reduction="none")
+        right[rows] = logits.argmax(-1) == wanted[rows]
+    return nats, right

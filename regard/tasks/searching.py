@@ -1,10 +1,11 @@
 """How texts are looked for once a model can write: greedily, by beam, by drawing, or given."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 from regard.data.batches import pad
 from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample, side_by_side
 from regard.errors import RegardError
-from regard.tasks.task import judging
+from regard.tasks.task import device_of, judging
 
 ROWS = 64  # texts that are written side by side
 
@@ -47,13 +48,70 @@ class Search:
 
     def __post_init__(self) -> None:
         least = {"beam": 1, "best": 1, "longest": 0, "temperature": 0, "penalty": 0, "top_k": 0}
-        for name, low in least.items():
+        for name, low in {**least, "seed": 0, "behind": 0}.items():
             if not low <= (given := getattr(self, name)) < math.inf:
                 raise RegardError(f"{name} is a number of {low} or more, not {given:g}")
+            if name not in ("temperature", "penalty") and not isinstance(given, int):
+                raise RegardError(f"{name} is a whole number, not {given:g}")
         if not 0 < self.top_p <= 1:
             raise RegardError(f"top_p is a share above 0 and at most 1, not {self.top_p:g}")
         if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
             raise RegardError("top_k, top_p and seed go with a temperature: temperature=1 draws")
+
+
+class Writes(ABC):
+    """What a task has whose model writes texts: a part of it, beside what it is trained by."""
+
+    #: Whether what is written stands behind what is read, in one text; else it is another text.
+    behind: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """What a network is built for; its ``vocabulary`` is what it writes."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """The symbol at which what is written ends."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """How much is written."""
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """Tokens that are read of a text."""
+
+    @abstractmethod
+    def whole(self, text: str) -> Sequence[int] | Ids:
+        """All tokens of a text, whether they are read or not."""
+
+    @property
+    def search(self) -> Search:
+        """How texts are looked for if nothing else is said: greedily."""
+        return Search()
+
+    @abstractmethod
+    def prompts(self, texts: Sequence[str]) -> Sequence[Ids]:
+        """What is read of each text before anything is written."""
+
+    @abstractmethod
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The readable token of each id."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """What was written, as a text."""
+
+    def write(
+        self, model: nn.Module, texts: Sequence[str], search: Search | None = None
+    ) -> list[list[Written]]:
+        """What the model writes for each text, best first; nothing for one without tokens."""
+        found = self.prompts(texts)
+        return write(model, found, search or self.search, end=self.end, limits=self.limits)
 
 
 @torch.no_grad()
@@ -62,14 +120,16 @@ def write(
 ) -> list[list[Written]]:
     """The ``best`` texts of each source, best first: batches of like length, longest first.
 
-    Answers come in the order of the sources. A search by beam gives the same texts alone or among
-    others; what is drawn depends on the sources beside it.
+    Answers come in the order of the sources; of one without tokens the model is not asked. A search
+    by beam gives the same texts alone or among others; what is drawn depends on the sources beside
+    it.
     """
     if search.longest:
         limits = replace(limits, longest=min(search.longest, limits.longest))
-    order = np.argsort([-len(ids) for ids in sources], kind="stable")
-    found: list[list[Written]] = [[] for _ in sources]
-    writer, device = cast(Writer, model), next(model.parameters()).device
+    sizes = np.array([len(ids) for ids in sources])
+    order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
+    found = [[Written((), 0.0, 0.0, True)] for _ in sources]
+    writer, device = cast(Writer, model), device_of(model)
 
     def batch(start: int) -> list[list[Written]]:
         tokens, lengths = pad([sources[i] for i in order[start : start + ROWS]])
@@ -133,7 +193,7 @@ def score(
     """How likely the model thinks each target, its end included, in the order of the pairs."""
     order = np.argsort([-len(ids) for ids in targets], kind="stable")
     found: dict[int, Written] = {}
-    writer, device = cast(Writer, model), next(model.parameters()).device
+    writer, device = cast(Writer, model), device_of(model)
     with judging(model):
         for start in range(0, len(order), ROWS):
             chosen = order[start : start + ROWS].tolist()

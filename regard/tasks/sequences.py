@@ -1,10 +1,10 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,17 +19,17 @@ from regard.data.strings import FIRST, Reversals
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.decoding import Limits, Written
 from regard.errors import RegardError
-from regard.layers.cross_entropy import vocabulary_cross_entropy
+from regard.layers.cross_entropy import word_loss
 from regard.tasks.encoded import Encoded
-from regard.tasks.searching import Search, score, write
+from regard.tasks.searching import Search, Writes, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import Split, Task, judging
+from regard.tasks.task import Split, Task, beside, judging
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 CHUNK = 1_000  # texts tokenised at once
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
-TEACHING = 50_000  # pairs that a tokenizer learns from, at most: of the first
+TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PairBatch:
         return self.source_lengths + self.real.sum(1)
 
 
-class Sequences(Task[PairBatch]):
+class Sequences(Task[PairBatch], Writes):
     """Pairs of texts, tokenised once by one tokenizer; the words' end is its last number and one.
 
     Data are read when a split is first asked for. With a saved tokenizer texts can be written
@@ -68,10 +68,14 @@ class Sequences(Task[PairBatch]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Learned from both sides of what is trained on; of a large file from all its parts."""
+        """Learned from both sides of what is trained on; of many pairs from all parts of them."""
         train = self.corpus.train
-        far = max(1, len(train) // TEACHING) if isinstance(train, StreamedPairs) else 1
-        pairs = islice(train, 0, far * TEACHING, far)
+        far = max(1, len(train) // TEACHING)
+        pairs: Iterable[Pair]
+        if isinstance(train, StreamedPairs):
+            pairs = islice(train, 0, far * TEACHING, far)
+        else:
+            pairs = (train[i] for i in range(0, min(len(train), far * TEACHING), far))
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         asked = self.settings
         return train_tokenizer(
@@ -107,9 +111,18 @@ class Sequences(Task[PairBatch]):
             self.splits[name] = self._encoded(pairs, cut=name == "train")
         return self.splits[name]
 
+    @property
+    def room(self) -> int:
+        """Tokens that are read of a text."""
+        return self.settings.length
+
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
-        """Token ids of each text, at most `length` of them."""
-        return [ids[: self.settings.length] for ids in self._arrays(texts)]
+        """Token ids of each text, at most `length` of them; spaces around it are no part of it."""
+        return [ids[: self.room] for ids in self._arrays(text.strip() for text in texts)]
+
+    def whole(self, text: str) -> NDArray[np.integer]:
+        """All tokens of a text."""
+        return self._arrays([text.strip()])[0]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
         """Tokens of each pair, both sides and the end: the same in every epoch."""
@@ -142,12 +155,11 @@ class Sequences(Task[PairBatch]):
     def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
         # Of real words alone: padding costs nothing.
         states = model(batch.source, batch.source_lengths, batch.given, batch.real.sum(1))
-        parts = cast(Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]], model.logit_parts)
-        return vocabulary_cross_entropy(*parts(states), batch.wanted[batch.real], smoothing)
+        return word_loss(model, states, batch.wanted[batch.real], smoothing)
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric of what is written greedily for the first `judged` pairs, and the loss of all.
+        """The metric of what is written greedily for `judged` of the pairs, and the loss of all.
 
         The loss is per word, without smoothing.
         """
@@ -155,14 +167,15 @@ class Sequences(Task[PairBatch]):
             total = words = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = self.batch(split, indexes)
+                batch = beside(model, self.batch(split, indexes))
                 count = int(batch.real.sum())
                 total += float(self._loss(model, batch, 0.0)) * count
                 words += count
             encoded = self.split(split)
-            chosen = range(min(self.settings.judged, len(encoded)))
-            said = self._write(model, [encoded.source[i] for i in chosen], Search())
-        texts = [self.decode(text[0]) for text in said]
+            chosen = spread(len(encoded), self.settings.judged)
+            sources = [encoded.source[i] for i in chosen]
+            said = write(model, sources, Search(), end=self.end, limits=self.limits)
+        texts = [self.decode(best.tokens) for (best,) in said]
         wanted = [encoded.pairs[i].target for i in chosen]
         return self._measure(texts, wanted), total / max(words, 1)
 
@@ -178,36 +191,29 @@ class Sequences(Task[PairBatch]):
         """How texts are looked for if nothing else is said."""
         return Search(beam=self.settings.beam, penalty=self.settings.penalty)
 
-    def write(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        *,
-        best: int = 1,
-        search: Search | None = None,
-    ) -> list[list[Written]]:
-        """What the model writes for each text, best first: by a search, or by the settings' beam.
+    @property
+    def limits(self) -> Limits:
+        """Twice what was read and ten tokens, at most what a model can count: twice `length`."""
+        return Limits(longest=2 * self.settings.length)
 
-        `best`: so many texts of the settings' search.
-        """
-        search = search or replace(self.search, best=best)
-        return self._write(model, self.encode(texts), search)
+    def prompts(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
+        """What the encoder reads: all that is read of a text."""
+        return self.encode(texts)
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The readable token of each id."""
+        return self.tokenizer.tokens(ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """A text again."""
+        return self.tokenizer.decode(ids)
 
     def score(
         self, model: nn.Module, sources: Sequence[str], targets: Sequence[str]
     ) -> list[Written]:
         """How likely the model thinks each target of its source, end included. None is cut."""
-        return score(model, self.encode(sources), self._arrays(targets), end=self.end)
-
-    def decode(self, written: Written) -> str:
-        """A text again."""
-        return self.tokenizer.decode(written.tokens)
-
-    def _write(
-        self, model: nn.Module, sources: Sequence[NDArray[np.integer]], search: Search
-    ) -> list[list[Written]]:
-        limits = Limits(longest=2 * self.settings.length)
-        return write(model, sources, search, end=self.end, limits=limits)
+        wanted = self._arrays(text.strip() for text in targets)
+        return score(model, self.encode(sources), wanted, end=self.end)
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
         if isinstance(pairs, StreamedPairs):
@@ -249,6 +255,15 @@ class Sequences(Task[PairBatch]):
         yield from self.tokenizer.encode(waiting)
 
 
+def spread(count: int, most: int) -> list[int]:
+    """Places of at most so many of ``count`` things, evenly: files may be sorted by length.
+
+    >>> spread(3, 5), spread(10, 4)
+    ([0, 1, 2], [0, 3, 6, 9])
+    """
+    return [int(place) for place in np.linspace(0, count - 1, min(most, count))]
+
+
 def load(asked: SequencesSettings) -> PairCorpus:
     """Pairs by name, made or read, or from files."""
     return load_pairs(
@@ -263,6 +278,7 @@ def load(asked: SequencesSettings) -> PairCorpus:
         validation=asked.validation or None,
         seed=asked.split_seed,
         examples=asked.examples,
+        longest=asked.longest,
     )
 
 

@@ -30,7 +30,7 @@ class ClassificationSettings(Settings):
     length: int = Field(400, ge=1)
     truncate: Literal["head", "tail", "ends"] = "tail"
     validation: float = Field(0.1, gt=0, lt=1)
-    split_seed: int = 0
+    split_seed: int = Field(0, ge=0, lt=2**63)
     examples: int = Field(0, ge=0)
 
 
@@ -40,12 +40,13 @@ class SequencesSettings(Settings):
     ``data``: "reverse" (random strings of ``letters`` letters), "dates" (of all ``locales``, or of
     some: "en_US,de,fr"), "multi30k", "eng-fra" or a file of pairs; ``target``: a second file, line
     by line beside the first; ``source_name`` and ``target_name``: languages or column names.
-    ``tokenizer``: one for both sides. A pair with more than ``length`` tokens on a side is left out
-    of training. ``metric``: what a validation and the test are judged by, "exact" or "bleu";
-    ``beam``: texts that a search goes on with (1: greedy), ``penalty`` its length penalty;
-    ``smoothing``: the share of the loss spread over all words; ``validation``: the share of train
-    held out where the data has none of its own (0: regard's choice); ``judged``: how many of these
-    each validation writes; ``examples``: pairs to train on (0: all, or so many that nobody sees one
+    ``tokenizer``: one for both sides. A pair with more than ``longest`` characters on a side is
+    left out everywhere (0: none is), one with more than ``length`` tokens out of training.
+    ``metric``: what a validation and the test are judged by, "exact" or "bleu"; ``beam``: texts
+    that a search goes on with (1: greedy), ``penalty`` its length penalty; ``smoothing``: the share
+    of the loss spread over all words; ``validation``: the share of train held out where the data
+    has none of its own (0: regard's choice); ``judged``: how many of these each validation writes,
+    from all parts of them; ``examples``: pairs to train on (0: all, or so many that nobody sees one
     twice).
     """
 
@@ -60,13 +61,14 @@ class SequencesSettings(Settings):
     tokenizer: str = "characters"
     vocabulary: int = Field(8_000, ge=3)
     minimum: int = Field(2, ge=1)
+    longest: int = Field(2_000, ge=0)
     length: int = Field(256, ge=1)
     metric: Literal["exact", "bleu"] = "exact"
     beam: int = Field(1, ge=1)
     penalty: float = Field(0.6, ge=0)
     smoothing: float = Field(0.0, ge=0, lt=1)
     validation: float = Field(0.0, ge=0, lt=1)
-    split_seed: int = 0
+    split_seed: int = Field(0, ge=0, lt=2**63)
     judged: int = Field(500, ge=1)
     examples: int = Field(0, ge=0)
 
@@ -90,7 +92,7 @@ class PretrainingSettings(Settings):
     minimum: int = Field(2, ge=1)
     length: int = Field(128, ge=8)
     validation: float = Field(0.05, ge=0, lt=1)
-    split_seed: int = Field(0, ge=0)
+    split_seed: int = Field(0, ge=0, lt=2**63)
     examples: int = Field(0, ge=0)
     without: str = ""
     without_text: str = ""
@@ -140,4 +142,4 @@ class AnswersSettings(Settings):
     length: int = Field(128, ge=8)
     longest: int = Field(32, ge=1)
     validation: float = Field(0.1, gt=0, lt=1)
-    split_seed: int = Field(0, ge=0)
+    split_seed: int = Field(0, ge=0, lt=2**63)

@@ -1,11 +1,11 @@
 """Writing the spans that a text lacks, or how it goes on: T5. Raffel et al. 2020."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
-from typing import Self, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad
-from regard.decoding import Limits, Written
+from regard.decoding import Limits
 from regard.layers import marks
 from regard.tasks.corruption import Halves, generator, halves, spans
-from regard.tasks.pretraining import Rows, Said, Writes, chunks, said
-from regard.tasks.searching import Search
+from regard.tasks.pretraining import Asking, FromPieces, Rows
+from regard.tasks.searching import Writes
 from regard.tasks.settings import SpanCorruptionSettings
 from regard.tasks.task import Split
 
-_sentinel = re.compile(r"<extra_id_(\d{1,2})>")
+_sentinel = re.compile(r"<extra_id_([0-9]{1,2})>")
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,8 @@ class SpanBatch:
         """Tokens of each example, both sides."""
         return self.source_lengths + self.real.sum(1)
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
-        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
 
-
-class SpanCorruption(Writes[SpanBatch]):
+class SpanCorruption(FromPieces[SpanBatch], Writes):
     """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
 
     ``objective=spans``: `regard.tasks.corruption.spans`, the separator ends what is written;
@@ -61,7 +57,7 @@ class SpanCorruption(Writes[SpanBatch]):
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens of each piece and its sentinels on both sides, and the end: an upper bound."""
-        pieces = self._pieces(split)
+        pieces = self.pieces(split)
         sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + 1
         if self.settings.objective == "spans":
             most = np.ceil(sizes * self.settings.share / self.settings.mean).astype(np.int64)
@@ -81,7 +77,7 @@ class SpanCorruption(Writes[SpanBatch]):
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Halves:
         """One piece as an epoch has it."""
         random = generator(seed, epoch, split, index)
-        document, start, stop = self._pieces(split)[index]
+        document, start, stop = self.pieces(split)[index]
         ids, asked = self.split(split).ids[document][start:stop], self.settings
         if asked.objective == "prefix":
             return halves(ids, random)
@@ -94,15 +90,10 @@ class SpanCorruption(Writes[SpanBatch]):
             mean=asked.mean,
         )
 
-    def say(self, model: nn.Module, batch: SpanBatch) -> Said:
-        """What the model writes at each place, given the true tokens before it."""
+    def asked(self, model: nn.Module, batch: SpanBatch) -> Asking:
+        """What is written at each place, given the true tokens before it."""
         states = model(batch.source, batch.source_lengths, batch.given)
-        return said(model, states[batch.real], batch.wanted[batch.real])
-
-    def piece(self, split: Split, index: int) -> str:
-        """The text of a piece."""
-        document, start, stop = self._pieces(split)[index]
-        return self.decode(self.split(split).ids[document][start:stop].tolist())
+        return Asking(states[batch.real], batch.wanted[batch.real])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What is read and what is written."""
@@ -148,33 +139,13 @@ class SpanCorruption(Writes[SpanBatch]):
         """What the encoder reads."""
         return [self.read(text) for text in texts]
 
-    def wording(self, tokens: Sequence[int]) -> str:
-        """What was written, sentinels by name."""
-        parts = groupby(tokens, lambda i: i < len(self.tokenizer))
+    def decode(self, ids: Iterable[int]) -> str:
+        """A text again, sentinels by name."""
+        parts = groupby(ids, lambda i: i < len(self.tokenizer))
         return "".join(
-            self.decode(several) if known else "".join(self.names(several))
+            super(SpanCorruption, self).decode(several) if known else "".join(self.names(several))
             for known, several in parts
         )
-
-    def write(
-        self, model: nn.Module, texts: Sequence[str], search: Search | None = None
-    ) -> list[list[Written]]:
-        """What the model writes for each text, best first; nothing for one without tokens."""
-        asked = [i for i, ids in enumerate(self.prompts(texts)) if len(ids)]
-        found = [[Written((), 0.0, 0.0, True)] for _ in texts]
-        written = super().write(model, [texts[i] for i in asked], search)
-        for place, several in zip(asked, written, strict=True):
-            found[place] = several
-        return found
-
-    def _pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
-        if split not in self._cuts:
-            self._cuts[split] = chunks(self.split(split).lengths, self.settings.length)
-        return self._cuts[split]
-
-    @cached_property
-    def _cuts(self) -> dict[str, NDArray[np.int64]]:
-        return {}
 
 
 @lru_cache(maxsize=4)

@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, Literal, TypeVar
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -23,6 +25,8 @@ class Task(ABC, Generic[B]):
     """
 
     metric: str
+    #: Which tokens of a longer text are read.
+    keeps: ClassVar[Literal["head", "tail"]] = "head"
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
@@ -70,6 +74,23 @@ class Task(ABC, Generic[B]):
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric (the larger the better) and the loss of a split, in evaluation mode."""
+
+
+def beside(model: nn.Module, batch: B) -> B:
+    """A batch, a dataclass of tensors, on the device of the model's parameters."""
+    device = device_of(model)
+    if device.type == "cpu":
+        return batch
+    value: Any = batch
+    moved = {x.name: getattr(value, x.name).to(device) for x in fields(value)}
+    found: B = replace(value, **moved)
+    return found
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters are; the processor for a model without any."""
+    parameter = next(model.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
 
 
 @contextmanager

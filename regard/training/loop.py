@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.errors import RegardError
-from regard.tasks.task import Task
+from regard.tasks.task import Task, beside
 from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -28,7 +28,7 @@ from regard.training.checkpoints import (
 )
 from regard.training.memory import peak_mb, trim
 from regard.training.optimizer import AdamW
-from regard.training.precision import Precision, choose_precision
+from regard.training.precision import Precision, choose_device, choose_precision
 from regard.training.schedules import factor
 from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
@@ -94,11 +94,12 @@ def train(
     Best is judged on the validation split; the test split is never touched. With `checkpoints` the
     training goes on from the newest that can be read, to weights that are bit-identical to those
     of a training that was never stopped (same machine kind and threads; a budget in minutes
-    excepted, where the learning rate follows the clock).
+    excepted, where the learning rate follows the clock, and GPUs). The model is moved to the
+    settings' device and stays there.
 
-    Errors: no space for a checkpoint; a loss that is not finite.
+    Errors: no space for a checkpoint; a loss that is not finite; a GPU that is not there.
     """
-    precision = precision or choose_precision(settings.precision)
+    precision = precision or choose_precision(settings.precision, settings.device)
     with using_threads(settings.threads):
         yield from Training(model, task, settings, precision).run(checkpoints)
 
@@ -110,6 +111,8 @@ class Training:
         self, model: nn.Module, task: Task[Any], settings: TrainingSettings, precision: Precision
     ) -> None:
         self.model, self.task, self.settings, self.precision = model, task, settings, precision
+        self.device = choose_device(settings.device)
+        model.to(self.device)
         self.optimizer = AdamW(model, settings.weight_decay)
         self.state = State()
         self.best: Tensors = {}
@@ -164,9 +167,9 @@ class Training:
         rate = settings.learning_rate * factor(settings.schedule, self.done(), settings.warmup)
         self.model.train()
         self.optimizer.zero()
-        with seeded(step_seed(settings.seed, state.step)):
-            with self.precision.autocast():
-                loss = self.task.loss(self.model, batch)
+        with seeded(step_seed(settings.seed, state.step), self.device):
+            with self.precision.autocast(self.device.type):
+                loss = self.task.loss(self.model, beside(self.model, batch))
             loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
         value = loss.item()
@@ -210,8 +213,13 @@ class Training:
     def validate(self) -> tuple[float, float]:
         """Metric and loss on the validation split; keeps the weights if they are the best yet."""
         state = self.state
-        with self.judged_weights(), self.precision.autocast():
+        with self.judged_weights(), self.precision.autocast(self.device.type):
             metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
+            if not (math.isfinite(metric) and math.isfinite(loss)):
+                raise RegardError(
+                    f"the loss of the validation is {loss} at step {state.step}; try a smaller "
+                    "learning_rate="
+                )
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
                 state.best, state.best_loss, state.worse = metric, loss, 0
                 state.best_step = state.step
@@ -279,7 +287,8 @@ class Training:
             return f"{says} It begins anew." if says else ""
         self.state = State(**found.state)
         self.best = dict(found.tensors["best"])
-        self.mean = dict(found.tensors.get("mean", {}))
+        mean = found.tensors.get("mean", {})
+        self.mean = {name: value.to(self.device) for name, value in mean.items()}
         load_weights(self.model, found.tensors["model"])
         self.optimizer.load(dict(found.tensors["optimizer"]))
         return f"{says} Resumed from step {found.step}.".strip()
@@ -320,13 +329,17 @@ def fitting_batch(task: Task[Any]) -> int:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Inside, torch draws from this seed; afterwards the caller's random numbers go on.
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Inside, torch draws from this seed, on a GPU too if one is named; afterwards the caller's
+    random numbers go on.
 
     Not `torch.manual_seed`: without CUDA it keeps a stack trace for every call, for ever.
     """
-    with torch.random.fork_rng(devices=[]):
+    gpus = [torch.cuda.current_device()] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
+        if gpus:
+            torch.cuda.manual_seed(seed)
         yield
 
 

@@ -1,4 +1,4 @@
-"""In which numbers a model computes: bf16 where the processor multiplies them in hardware."""
+"""Where a model is trained, and in which numbers: bf16 where the hardware multiplies them."""
 
 from typing import NamedTuple
 
@@ -13,16 +13,30 @@ class Precision(NamedTuple):
     name: str
     reason: str
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self, device: str = "cpu") -> torch.autocast:
         """The context in which a forward pass runs."""
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.name == "bf16")
+        return torch.autocast(device, torch.bfloat16, enabled=self.name == "bf16")
 
 
-def choose_precision(asked: str = "auto") -> Precision:
-    """Decide how to compute on this processor: `auto`, or what was asked.
+def choose_device(asked: str = "cpu") -> torch.device:
+    """What was asked for: the processor ("cpu") or a GPU ("cuda").
 
-    bf16 pays (1.6× over a training step) where the processor has AMX or AVX512-BF16; elsewhere it
-    is emulated and slower. Errors: a name that is neither auto, fp32 nor bf16.
+    Errors: "cuda" where torch sees no GPU, with the reason.
+    """
+    if asked == "cuda" and not torch.cuda.is_available():
+        why = "has no CUDA in it" if torch.version.cuda is None else "finds no GPU here"
+        raise RegardError(
+            f"device=cuda: this torch ({torch.__version__}) {why}; without it the processor trains"
+        )
+    return torch.device(asked)
+
+
+def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
+    """Decide how to compute on this processor or GPU: `auto`, or what was asked.
+
+    bf16 pays (1.6× over a training step) where the processor has AMX or AVX512-BF16, and on GPUs
+    from Ampere on; elsewhere it is emulated and slower. Errors: a name that is neither auto, fp32
+    nor bf16; a GPU that is not there.
     """
     if asked == "fp32":
         return Precision("fp32", "asked for")
@@ -30,6 +44,10 @@ def choose_precision(asked: str = "auto") -> Precision:
         return Precision("bf16", "asked for")
     if asked != "auto":
         raise RegardError(f"precision is auto, fp32 or bf16, not {asked!r}")
+    if choose_device(device).type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return Precision("bf16", "this GPU multiplies it")
+        return Precision("fp32", "this GPU only emulates bf16")
     if torch.cpu._is_amx_tile_supported():
         return Precision("bf16", "this processor has AMX")
     if torch.cpu._is_avx512_bf16_supported():

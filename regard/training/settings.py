@@ -12,6 +12,7 @@ DEFAULT_EPOCHS = 5.0
 MOST_TOKENS = 8192
 LEAST_STEPS = 50
 Asked = Literal["auto", "fp32", "bf16"]
+Device = Literal["cpu", "cuda"]
 
 
 class Budget(NamedTuple):
@@ -24,12 +25,14 @@ class Budget(NamedTuple):
 class TrainingSettings(Settings):
     """How a model is trained. Of epochs, steps, tokens and minutes one at most is given.
 
-    A budget in minutes lets the learning rate follow the clock, so two such runs differ in their
-    bits; with every other budget the same settings make the same weights.
+    A budget in minutes lets the learning rate follow the clock, and a GPU adds in no fixed order,
+    so two such runs differ in their bits; else the same settings make the same weights.
     """
 
     init: str = Field("", description="begin from the weights and the tokens of this run")
-    seed: int = Field(0, ge=0, description="decides first weights, order of data, dropout")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="decides first weights, order of data, dropout"
+    )
     epochs: float = Field(
         0.0,
         ge=0,
@@ -65,6 +68,9 @@ class TrainingSettings(Settings):
         0, ge=0, description="stop after so many validations without gain; 0: never"
     )
     precision: Asked = Field("auto", description="auto, fp32 or bf16")
+    device: Device = Field(
+        "cpu", description="cpu, or cuda: a GPU, on which no training is the same twice to the bit"
+    )
     threads: int = Field(0, ge=0, description="of this training; 0: as torch has them")
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0: by time alone")
     save_seconds: float = Field(30.0, gt=0, description="most seconds between checkpoints")

@@ -82,7 +82,11 @@ class PretrainedSubject:
         assert self.writer is not None
         ids = self._ids(text)
         if self.loaded.kind == "gpt":  # all that is written can be read again
-            most = min(most, max(self.writer.room(len(ids)) - 1, 1))
+            most = self.writer.room(len(ids), most + 1) - 1
+            if most < 1:
+                raise RegardError(
+                    f"a text of {len(ids)} tokens fills all positions of this model: give its end"
+                )
         return Asked(
             np.array(ids, dtype=np.int64),
             special(self.loaded.config, "eos_token_id"),

@@ -151,12 +151,19 @@ class Queue:
                 for job in jobs:
                     self._answer([job])
                 return
+            self._free(jobs[0])
             jobs[0].answer.set_exception(error)
             return
         self.batches += 1
         for job, answer in zip(jobs, found, strict=True):
             self.served += 1
+            self._free(job)
             job.answer.set_result(answer)
+
+    def _free(self, job: Job) -> None:
+        """Give up a job's place, before it is answered: who has an answer waits no longer."""
+        with self._change:
+            self._at_work.discard(job)
 
     def _advance(self, jobs: list[Job]) -> None:
         """One more piece of a job that is told piece by piece; then it stands last in the line."""
@@ -168,8 +175,10 @@ class Queue:
             piece = next(job.pieces)
         except StopIteration:
             self.served += 1
+            self._free(job)
             job.answer.set_result(None)
         except Exception as error:
+            self._free(job)
             job.answer.set_exception(error)
         else:
             job.told(piece)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from regard.decoding import Writer
 from regard.errors import RegardError
-from regard.runs import ClassifierRun, Looked, Run
+from regard.runs import ClassifierRun, Looked, Run, TextRun
 from regard.runs.pieces import (
     LONGEST,
     Asked,
@@ -58,13 +58,25 @@ class RunSubject:
         """Tokens of a text, before any is cut off; of a baseline its words."""
         if self.run.config.entry.kind == "baseline":
             return len(text.split())
+        if isinstance(self.run, TextRun):
+            return len(self.run.task.whole(text))
         return len(self.run.task.tokenizer.encode([text])[0])
 
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
-        """An answer to each text, as plain values; of a writer with ``best`` further ones."""
+        """An answer to each text, as plain values; of a writer with ``best`` further ones.
+
+        ``left_out``: how many tokens of a text were not read, where any were not.
+        """
+        answers = self._answers(texts, best)
+        for answer, left in zip(answers, self.run.left_out(texts), strict=True):
+            if left:
+                answer["left_out"] = left
+        return answers
+
+    def _answers(self, texts: list[str], best: int) -> list[dict[str, Any]]:
         if best == 1:
             return [answer.json() for answer in self.run.predict(texts)]
-        if self.run.search is None:
+        if not isinstance(self.run, TextRun) or self.run.search is None:
             raise RegardError(f"{self.name} gives one answer to a text; ask without best")
         found = self.run.best(texts, best)
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]
@@ -76,7 +88,7 @@ class RunSubject:
         look at in themselves.
         """
         if self.run.config.entry.kind == "baseline" or not self.run.tokens(text):
-            return []
+            return []  # a language model has a token to begin behind
         asked = asking(self.run.task, text, LONGEST)
         if asked is not None and asked.behind:
             return self.run.attention(text)

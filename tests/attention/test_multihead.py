@@ -242,7 +242,7 @@ def test_dropout_in_training_alone():
 
 
 def test_errors():
-    with pytest.raises(RegardError, match="width 10 does not divide into 3 heads; say head_width="):
+    with pytest.raises(RegardError, match="into 3 heads; take a width of 9 or 12, or a layer"):
         MultiHeadAttention(10, 3)
     with pytest.raises(RegardError, match="4 heads cannot share 3 heads of keys and values"):
         MultiHeadAttention(12, 4, key_value_heads=3)

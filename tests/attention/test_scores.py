@@ -12,6 +12,8 @@ from regard.errors import RegardError
 from tests.attention.parts import KEYLESS
 
 WINDOWS = ["epanechnikov", "boxcar"]
+#: Differences and sums of what is large beside them: computed in float32 on purpose.
+FINER = [*WINDOWS, "gaussian", "additive"]
 
 
 def dot(score, q, k):
@@ -130,6 +132,16 @@ def test_heads_have_their_own_parameters(name):
         )
         part = x[:, head]
         assert_close(attend(part, part, part, one).output, whole[:, head])
+
+
+@pytest.mark.parametrize("name", [n for n in SCORES if n not in FINER])
+def test_scores_keep_the_precision_of_their_queries(name):
+    score = make_score(name, query_width=8, key_width=8, heads=2, length=5)
+    queries, keys, where = *torch.randn(2, 3, 2, 5, 8, dtype=torch.bfloat16), torch.arange(5)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = score.prepare_queries(queries, where), score.prepare_keys(keys, where)
+    kinds = {x.dtype for one in found for x in ([one] if torch.is_tensor(one) else one)}
+    assert kinds == {torch.bfloat16}
 
 
 def test_additive_takes_hidden_units():

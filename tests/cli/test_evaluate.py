@@ -39,6 +39,7 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
         (["evaluate", tmp_path / "none"], "does not exist"),
         (["evaluate", tmp_path], "holds no run"),
         (["evaluate", trained, "--data", data], "odd.csv:3"),
+        (["evaluate", trained, "--label", "verdict"], "give it as --data FILE"),
         (["evaluate", trained, "--predictions", tmp_path / "no" / "x.jsonl"], "cannot write"),
     ):
         said = regard(*words)

@@ -29,6 +29,13 @@ def test_help_is_quick_and_names_every_command() -> None:
     assert min(taken) <= 0.3, f"regard --help took {min(taken):.2f} s of CPU"
 
 
+@pytest.mark.parametrize("words", [["--help"], ["data", "--help"]])
+def test_help_says_what_each_command_is_in_one_whole_line(words: list[str]) -> None:
+    listed = run(*words).stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    assert len(listed) >= 4
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize(
     "words", [["--help"], ["lab", "--help"], ["lab"], ["data", "list"], ["bench"], ["train", "-h"]]
 )

@@ -57,8 +57,10 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     regard: Command, tmp_path: Path
 ) -> None:
     run = tmp_path / "goes"
-    regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
-           "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
+    said = regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
+                  "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
+    assert said.out.startswith("of texts that it has read: loss "), "nothing is held out"
+    assert "validation=0 holds none out" in regard("evaluate", run).out
     once = ["predict", run, "--temperature", 1.5, "--seed"]
     drawn = [regard(*once, seed, "Ada").out for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -67,6 +69,8 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     said = regard("predict", run, "Ada Balby")
     assert (said.status, said.out.count("\n")) == (0, 1)
     assert "text:1: too long: its first 1 tokens are not read\n" in said.err
+    said = regard("predict", run, "--longest", 200, "Ada")
+    assert said.err == "--longest 200: this run writes 8 tokens at most\n"
     said = regard("predict", run, "--score", "a\tb")
     assert (said.status, said.out) == (2, "")
     assert "--score is for runs that write one text for another" in said.err

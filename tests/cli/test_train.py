@@ -57,6 +57,10 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
         (["train", "sentiment", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
         (["train", "sentiment", "--data", "nowhere.csv"], "nowhere.csv"),
         (["train", "sentiment", "schedule=cosin"], "did you mean cosine"),
+        (["train", "sentiment", "lenght=3"], "did you mean length or learning_rate? There"),
+        (["train", "sentiment", "--pretrain-budget", "5 steps"], "goes with --pretrain-on"),
+        (["train", "sentiment", "text=review", "steps=1"], "reviews has no columns to be named"),
+        (["train", "language-modeling", "text=x", "steps=1"], "pydoc has no columns: leave text=x"),
     ],
 )
 def test_mistakes_are_one_line_with_exit_code_2(
@@ -124,7 +128,8 @@ def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_help_names_every_model(regard: Command) -> None:
-    from regard.cli.train import MODELS_IN_WORDS
-    from regard.models import MODELS
+    from regard.cli.train import MODELS_IN_WORDS, WRITERS_IN_WORDS
+    from regard.models import MODELS, WRITERS
 
     assert MODELS_IN_WORDS.split(", ") == list(MODELS)
+    assert WRITERS_IN_WORDS.split(", ") == list(WRITERS)

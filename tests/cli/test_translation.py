@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from regard.studies.launch import Outcome
 
@@ -118,7 +119,7 @@ def test_answers_stay_in_line_with_empty_long_and_unknown_texts(
     assert len(lines) == 6
     assert (lines[1], lines[4]) == ("", "")
     assert lines[0] == regard("predict", trained, "ein hund").out.strip("\n")
-    told = "stdin:3: too long: its last 12,460 tokens are not read; cut it into sentences"
+    told = "stdin:3: too long: its last 12,459 tokens are not read; cut it into sentences"
     assert [line for line in said.err.splitlines() if "too long" in line] == [told]
 
 
@@ -172,22 +173,32 @@ def test_a_given_pair_is_scored(
     written = run.predict("ein hund")
     said = regard("predict", trained, "--score", f"ein hund\t{written.text}", "ein hund\tzzz")
     first, second = (line.split("\t") for line in said.out.splitlines())
-    if written.ended:
-        assert float(first[0]) == pytest.approx(written.log_probability, abs=1e-3)
+    with torch.no_grad():
+        source, (target,) = run.task.encode(["ein hund"]), run.task.encode([written.text])
+        batch = run.task.tensors(source, [target])
+        logits = run.network.to_logits(run.network(batch.source, batch.source_lengths, batch.given))
+    logits[..., 0] = -torch.inf  # padding is never written
+    wanted = logits.log_softmax(-1)[0].gather(1, batch.wanted[0][:, None]).sum().item()
+    assert float(first[0]) == pytest.approx(wanted, abs=1e-3)
     assert int(second[1]) == 4
     assert float(second[2]) > 1
     feed(monkeypatch, b"ein hund\ta\nkatze\tb\nno tab\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 2), "what stands before it is answered"
     assert "stdin:3: has no tab" in said.err
+    feed(monkeypatch, b"ein hund\ta\nkatze\t" + b"x" * 2_000 + b"\nkatze\tb\n")
+    said = regard("predict", trained, "--score")
+    assert (said.status, said.out.count("\n")) == (2, 1)
+    assert "stdin:2: the target has 2,000 tokens, and the model writes" in said.err
 
 
 def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> None:
     for words, hint in (
         (["--score", "no tab"], "text:1: has no tab; --score reads SOURCE<tab>TARGET"),
-        (["--score", "\tno source"], "text:1: has no source"),
+        (["--score", "\tno source"], "text:1: the source has no token"),
         (["--score", "--best", 2, "a\tb"], "--best is for writing"),
         (["--top-k", 2, "a"], "go with a temperature"),
+        (["--temperature", 1, "--beam", 3, "a"], "--beam is for a beam, and --temperature draws"),
         (["--temperature", 1, "--top-p", 2, "a"], "top_p is a share"),
         (["--temperature", 1, "--top-p", 0, "a"], "top_p is a share above 0 and at most 1, not 0"),
         (["--temperature", "inf", "a"], "temperature is a number of 0 or more, not inf"),

@@ -50,6 +50,17 @@ def test_the_answers_of_dev_stand_in_the_texts_and_its_questions_not_in_train():
     )
 
 
+def test_questions_that_are_all_asked_in_the_test_too(tmp_path):
+    for name, line in (
+        ("q.tsv", "Where was A B born?\tRome\n"),
+        ("t.txt", "A B of Rome.\n"),
+    ):
+        (tmp_path / name).write_text(line)
+    questions = str(tmp_path / "q.tsv")
+    with pytest.raises(RegardError, match=r"all of its 1 questions are asked in q\.tsv too"):
+        load_birthplaces(questions, texts=str(tmp_path / "t.txt"), test=questions)
+
+
 def test_namedata_counts_as_the_assignment_prints(folder):
     found = load_birthplaces("birthplaces", data_dir=folder)
     assert found.counted == "data has 418352 characters, 256 unique."

@@ -67,6 +67,10 @@ def test_columns_by_name_and_by_number(tmp_path):
     ]
     titled = write(tmp_path, "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
     assert len(read_examples(titled, text="1", label="2")) == 2
+    ones = write(tmp_path, "ones.csv", "good,1\nbad,0\n")
+    assert [x.label for x in read_examples(ones, text="1", label="2")] == ["1", "0"]
+    pandas = write(tmp_path, "pandas.csv", "0,1\npos,good\nneg,bad\n")
+    assert [x.text for x in read_examples(pandas, text="1", label="0")] == ["good", "bad"]
 
 
 def test_usual_name_that_comes_first_in_the_list_wins(tmp_path):

@@ -238,3 +238,48 @@ def test_json_round_trip_keeps_every_character(tmp_path):
     rows = [json.dumps({"source": text, "target": text[::-1]}) for text in odd]
     path = write(tmp_path, "x.jsonl", "\n".join(rows))
     assert [pair.source for pair in read_pairs(path)] == [text.strip() for text in odd]
+
+
+def test_the_lone_line_that_is_named_is_the_first_with_a_text(tmp_path):
+    write(tmp_path, "a.de", "eins\nzwei\n")
+    write(tmp_path, "a.en", "one\ntwo\n\n\nthree\n\n")
+    message = refused(tmp_path / "a", source_name="de", target_name="en")
+    assert "a.en:5: this line has no partner: a.de has 2 lines, a.en 6" in message
+
+
+def test_what_else_stands_in_a_zip_is_no_pair(tmp_path):
+    lines = {"B.de": "Ein Hund.\nZwei Hunde.\n", "B.en": "A dog.\nTwo dogs.\n"}
+    beside = {"__MACOSX/._B.de": "x", "deep/._B.en": "y"}
+    path = archive(tmp_path, "a.zip", {**lines, **beside})
+    assert texts(read_pairs(path, source_name="de", target_name="en")) == TEXTS
+    packed = archive(tmp_path, "b.zip", {"x.tsv.gz": gzip.compress(b"a\tb\n")})
+    assert "x.tsv.gz is packed once more; unpack it first" in refused(packed)
+
+
+def test_a_damaged_member_is_an_error_in_a_line(tmp_path):
+    path = tmp_path / "l.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as inside:
+        inside.writestr("x.tsv", "ein Hund\ta dog\n" * 2_000)
+    whole = bytearray(path.read_bytes())
+    whole[60:90] = bytes(30)
+    path.write_bytes(whole)
+    assert "is cut off or no zip archive" in refused(path)
+
+
+def test_names_with_commas_and_columns_by_large_numbers(tmp_path):
+    folder = tmp_path / "x,y"
+    folder.mkdir()
+    write(folder, "t.de", "Ein Hund.\nZwei Hunde.\n")
+    write(folder, "t.en", "A dog.\nTwo dogs.\n")
+    assert texts(read_pairs(folder / "t", source_name="de", target_name="en")) == TEXTS
+    two = write(tmp_path, "two.tsv", "a\tb\n")
+    assert "has 2 columns, not 10" in refused(two, source_name="10", target_name="9")
+
+
+def test_marks_and_line_ends_of_other_systems(tmp_path):
+    joined = write(tmp_path, "j.tsv", "Ein Hund.\tA dog.\n\ufeffZwei Hunde.\tTwo dogs.\n")
+    assert texts(read_pairs(joined)) == TEXTS
+    old = write(tmp_path, "old.tsv", "Ein Hund.\tA dog.\rZwei Hunde.\tTwo dogs.\r")
+    assert "old.tsv:1: a carriage return inside the line" in refused(old)
+    blank = write(tmp_path, "b.csv", "\n\nde;en\nEin Hund.;A dog.\nZwei Hunde.;Two dogs.\n")
+    assert texts(read_pairs(blank)) == TEXTS

@@ -194,6 +194,9 @@ def test_multi30k_has_its_own_splits(tmp_path):
         "1 pair of train dropped, with a source that stands in validation or test",
     )
     assert (corpus.languages, corpus.test[1].source) == (("de", "en"), "de test_2016_flickr 1")
+    short = load_pairs("multi30k", data_dir=tmp_path, longest=len("de test_2016_flickr 2"))
+    assert len(short.train) == 39
+    assert "no pairs" in refused("multi30k", data_dir=tmp_path, longest=len("de train 9"))
     other = load_pairs(
         "multi30k",
         data_dir=tmp_path,

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -50,6 +51,30 @@ def test_written_once_by_texts_and_tokenizer(tokenizer, tmp_path):
     words = train_tokenizer("words", [p.source for p in PAIRS] * 2)
     assert store_pairs(PAIRS, words, fingerprint="f", folder=tmp_path).folder != first.folder
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_was_left_of_a_folder_is_replaced_and_what_others_write_is_left(
+    tokenizer, tmp_path, monkeypatch
+):
+    first = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
+    (first.folder / "stored.json").unlink()
+    theirs = (
+        tmp_path / f".{first.folder.name}.{os.getpid()}.partial"
+    )  # of another machine's process
+    theirs.mkdir()
+    old = tmp_path / ".x.1.partial"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    slow = tmp_path / ".y.2.partial"  # its files grow, and its own time stands still
+    slow.mkdir()
+    (slow / "source.ids").write_bytes(b"1")
+    os.utime(slow, (0, 0))
+    again = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
+    assert again.folder.stat().st_mode == theirs.stat().st_mode, "as private as any folder"
+    assert again.source[49].tolist() == tokenizer.encode([PAIRS[49].source])[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [theirs.name, slow.name, first.folder.name]
+    )
 
 
 def test_cache_is_where_it_goes_by_default(tokenizer, tmp_path, monkeypatch):

@@ -125,5 +125,48 @@ def test_a_run_on_a_large_file_is_trained_and_resumed(large, tmp_path):
 
 def test_too_few_pairs_for_a_side(large, monkeypatch):
     monkeypatch.setattr(streamed, "HELD", 0)
-    with pytest.raises(RegardError, match="no pairs for validation; give a test file"):
+    with pytest.raises(RegardError, match="no pairs for validation; give a larger share"):
         load_pairs(str(large))
+
+
+def zipped(folder, **members):
+    import zipfile
+
+    path = folder / "many.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, text in members.items():
+            packed.writestr(f"{name}.tsv", text)
+    return path
+
+
+def rows(first, second, count=400):
+    return "".join(f"{first} {i}\t{second} {i}\n" for i in range(count))
+
+
+def test_two_members_of_an_archive_are_two_data_sets(large, tmp_path):
+    path = zipped(tmp_path, a=rows("satz", "sentence"), b=rows("wort", "word"))
+    one, other = (load_pairs(f"{path}/{name}.tsv") for name in "ab")
+    assert one.fingerprint != other.fingerprint
+    assert {pair.source.split()[0] for pair in other.train} == {"wort"}
+
+
+def test_a_small_member_of_a_large_archive_is_held_in_memory(large, tmp_path, monkeypatch):
+    path = zipped(tmp_path, small=rows("satz", "sentence"), other="x\ty\n" * 100_000)
+    monkeypatch.setattr(streamed, "LARGE", 50_000)
+    assert isinstance(load_pairs(f"{path}/small.tsv").train, list)
+    with pytest.raises(RegardError, match="no pairs for validation; give a larger share"):
+        load_pairs(f"{path}/other.tsv", test=str(large))  # streamed: one text again and again
+
+
+def test_more_pairs_than_are_held_are_streamed_whatever_their_bytes(large, monkeypatch):
+    monkeypatch.setattr(streamed, "LARGE", 10**9)
+    monkeypatch.setattr("regard.data.parallel.MOST", 100)
+    corpus = load_pairs(str(large))
+    assert isinstance(corpus.train, StreamedPairs)
+    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 400
+
+
+def test_a_text_that_is_too_long_can_be_refused_in_a_large_file(large):
+    large.write_text(large.read_text() + f"{'lang ' * 500}\tlong\n")
+    with pytest.raises(RegardError, match=r"pairs\.tsv:401: a text of 2,499 characters"):
+        load_pairs(str(large), too_long="refuse")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.data import biographies, pydoc
-from regard.data.texts import load_texts, passages, read_texts
+from regard.data.texts import labelled_texts, load_texts, passages, read_texts
 from regard.errors import RegardError
 
 
@@ -24,6 +24,22 @@ def test_a_text_file_is_cut_at_empty_lines_or_else_at_every_line(tmp_path):
     ]
     assert passages(Path(write(tmp_path / "b.txt.gz", "one\r\ntwo\n"))) == ["one", "two"]
     assert passages(Path(write(tmp_path / "c.txt", "one\ntwo\n\n \n"))) == ["one", "two"]
+
+
+def test_empty_lines_at_the_ends_are_none_between(tmp_path):
+    assert passages(Path(write(tmp_path / "d.txt", "\n \none\ntwo\n\n"))) == ["one", "two"]
+
+
+def test_a_column_by_its_number_is_of_a_table_without_a_header(tmp_path):
+    bare = write(tmp_path / "n.csv", '"a film, good",1\nbad,0\n')
+    assert read_texts(bare, "1")[0] == ["a film, good", "bad"]
+    assert labelled_texts(bare, "1") == {"a film, good", "bad"}
+    with pytest.raises(RegardError, match="no column '3'"):
+        read_texts(bare, "3")
+    titled = write(tmp_path / "t.csv", "0,1\npos,a good film\nneg,a bad one\n")
+    assert read_texts(titled, "1")[0] == ["a good film", "a bad one"], "a name before a number"
+    usual = write(tmp_path / "u.csv", "id,text,verdict\n1,a good film,pos\n")
+    assert read_texts(usual, "2")[0] == ["a good film"], "what is always called text is a name"
 
 
 def test_one_column_of_a_table_or_of_json_lines(tmp_path):

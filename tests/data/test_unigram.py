@@ -111,3 +111,10 @@ def test_only_the_most_frequent_words_are_learned_from(monkeypatch):
     found = learn_pieces({"cdcd": 1, "abab": 9, "ab": 8}, "abcd", 6)
     assert "ab" in found
     assert "cd" not in found
+
+
+def test_words_are_learned_from_up_to_a_number_of_signs(monkeypatch):
+    monkeypatch.setattr(unigram, "SIGNS", 9)
+    assert list(unigram._shortened({"abcd": 9, "efgh": 8, "ij": 7, "k": 6})) == ["abcd", "efgh"]
+    monkeypatch.setattr(unigram, "SIGNS", 2)
+    assert list(unigram._shortened({"abcd": 9})) == ["abcd"], "one at least"

@@ -152,6 +152,28 @@ def test_another_normaliser_by_name():
     assert torch.allclose(weights[0].sum(-1), torch.ones(4, 9))
 
 
+def test_names_do_not_take_each_others_layers():
+    register()
+    register("regard-entmax15", normalize="entmax15")
+    model = make("LlamaForCausalLM")
+    asked = question(model)
+
+    def said(name):
+        model.set_attn_implementation(name)
+        return model(**asked).logits
+
+    softmax, sparse = said("regard"), said("regard-entmax15")
+    assert (softmax - sparse).abs().max() > 1e-3
+    assert torch.equal(said("regard"), softmax)
+    adopt(model, score="additive")
+    own = model(**asked).logits
+    assert (own - softmax).abs().max() > 1e-3
+    assert torch.equal(said("regard-entmax15"), sparse)
+    assert torch.equal(said("regard"), own), "what was adopted stays"
+    register("regard-entmax15", normalize="sparsemax")
+    assert (said("regard-entmax15") - sparse).abs().max() > 1e-4
+
+
 def test_a_score_that_is_trained():
     model = make("GPT2LMHeadModel")
     before = set(dict(model.named_parameters()))

@@ -23,6 +23,7 @@ RUNS = {
     "pre": ("reverse", "transformer", ["letters=2", "examples=300", "judged=5"]),
     "post": ("reverse", "transformer", ["letters=2", "examples=300", "judged=5", "norm=post"]),
     "gru": ("reverse", "lab-6", ["letters=2", "examples=300", "judged=5"]),
+    "born": ("birthplace-pretrain", "gpt", ["length=64", "examples=60", "batch_tokens=240"]),
     "rotary": ("language-modeling", "gpt", [*TEXTS, "position=rotary"]),
 }
 
@@ -64,6 +65,7 @@ def exported(command, run, to, folder, *more):
     status, out, err = command("export", run.folder.path, "--to", to, "--out", folder, *more)
     assert (status, err) == (0, "")
     assert "load it with " in out
+    assert "AutoModel.from" not in out, "that would leave out what makes words of states"
     return folder
 
 
@@ -97,6 +99,10 @@ def test_pretrained_models_say_the_same_there(name, made, command, tmp_path):
             said = there(input_ids=tokens, decoder_input_ids=given).logits
             gap = said - model.to_logits(model(tokens, lengths, given))
     assert gap.abs().max() < 1e-5
+    if name != "bert":
+        assert there.config.eos_token_id == words.eos_token_id == run.task.end
+    if name == "gpt":
+        assert there.config.bos_token_id == run.task.end, "where a text begins in training"
     card = (folder / "README.md").read_text()
     assert f"# {name} on {run.config.task}" in card
     assert "| data | pydoc |" in card
@@ -131,14 +137,40 @@ def test_ctranslate2_writes_the_same(name, made, command, tmp_path):
     names = json.loads((folder / "shared_vocabulary.json").read_text())
     texts = ["ABC", "QQZ", "M"]
     pieces = [[names[i] for i in ids] for ids in run.task.tokenizer.encode(texts)]
-    likely = run.best(texts, 1)
-    said = run.task.tokenizer.encode([best.text for (best,) in likely])
+    given = ["CBA", "Q", "MMM"]
+    said = run.task.tokenizer.encode(given)
     scored = there.score_batch(pieces, [[names[i] for i in ids] for ids in said])
-    for (best,), score in zip(likely, scored, strict=True):
-        if best.ended:
-            assert sum(score.log_probs) == pytest.approx(best.log_probability, abs=1e-4)
+    for here, score in zip(run.score(list(zip(texts, given, strict=True))), scored, strict=True):
+        assert sum(score.log_probs) == pytest.approx(here.log_probability, abs=1e-4)
     eight = exported(command, run, "ctranslate2", tmp_path / "8", "--quantization", "int8")
     assert (eight / "model.bin").stat().st_size < (folder / "model.bin").stat().st_size
+
+
+def test_a_text_ends_there_by_the_symbol_that_ends_it_here(made, command, tmp_path):
+    run = made("born")
+    folder = exported(command, run, "huggingface", tmp_path / "born")
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    assert config.eos_token_id == run.task.end == words.convert_tokens_to_ids("[MASK]")
+    assert words.eos_token == "[MASK]"
+    assert config.bos_token_id is None
+
+
+def test_no_card_tells_where_files_lie(command, tmp_path):
+    texts, few = tmp_path / "private" / "t.txt", tmp_path / "private" / "few.csv"
+    texts.parent.mkdir()
+    texts.write_text("".join(f"the film {i} was good\n" for i in range(80)))
+    few.write_text("text,label\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
+    given = [*SMALL, "length=24", f"data={texts}", f"without={few}", "validation=0.0"]
+    run = runs.open_or_start(tmp_path / "run", "masked-modeling", "bert",
+                             [*given, "next_sentence=false"])  # fmt: skip
+    for _ in run.train():
+        pass
+    card = (exported(command, run, "huggingface", tmp_path / "x") / "README.md").read_text()
+    assert "private" not in card
+    assert "| without | few.csv |" in card
+    assert "| next\\_sentence | False |" in card
+    assert "| validation | 0 |" in card or "| validation | 0.0 |" in card
 
 
 def test_what_is_told(made, command, tmp_path):
@@ -149,7 +181,10 @@ def test_what_is_told(made, command, tmp_path):
     assert told["bytes"] == sum(x.stat().st_size for x in (tmp_path / "x").iterdir())
     for words, says in (
         ((tmp_path / "x", "--to", "huggingface"), "x is there already; give another folder"),
-        ((tmp_path / "y", "--to", "marian"), "is no Transformer that writes: Marian's layout"),
+        (
+            (tmp_path / "y", "--to", "marian"),
+            "is no Transformer that writes one text for another: Marian's",
+        ),
         ((tmp_path / "y", "--to", "ctranslate2"), "is no Transformer that writes"),
         ((tmp_path / "y", "--to", "huggingface", "--quantization", "int8"), "is CTranslate2's"),
     ):

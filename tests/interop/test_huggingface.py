@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("transformers")
 
 import transformers
 
+from regard import runs
 from regard.attention.positions import t5_bucket
 from regard.errors import RegardError
 from regard.interop.card import Card
@@ -157,9 +159,37 @@ def pickle_instead(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
+def test_what_early_files_hold_and_nobody_reads_is_left_out(tmp_path):
+    there = random_model("t5", 0)
+    there.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    unused = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    tensors = {**safetensors.torch.load_file(file), unused: torch.zeros(32, 2)}
+    safetensors.torch.save_file(tensors, file)
+    assert load(tmp_path).kind == "t5"
+    with pytest.raises(RegardError, match=r"holds no run but a model in Hugging Face's layout"):
+        runs.load(tmp_path)
+
+
 def index_outside(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b"}}')
+
+
+def index_of_a_list(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+
+
+def fewer_layers(folder):
+    """A layer more in the file than in the config."""
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    more = {
+        re.sub(r"layer\.0\.", "layer.07.", name): x.clone()
+        for name, x in tensors.items()
+        if ".layer.0." in name
+    }
+    safetensors.torch.save_file({**tensors, **more}, folder / "model.safetensors")
 
 
 def cut(folder):
@@ -185,6 +215,11 @@ def not_json(folder):
         ("gpt2", break_config(n_embd="x"), "is not whole"),
         ("gpt2", break_config(n_layer=9), "has no tensor transformer.h.1.ln_1.weight"),
         ("gpt2", break_config(vocab_size=3), "embedding.weight is"),
+        ("gpt2", break_config(vocab_size=-1), "is not whole: .*vocab_size is -1"),
+        ("gpt2", break_config(n_layer=0), r"n_layer|layers=0|holds transformer.h.0"),
+        ("gpt2", break_config(n_layer=9, scale_attn_by_inverse_layer_idx=True), "is not whole"),
+        ("bert", fewer_layers, "holds bert.encoder.layer.07.*its config has no place"),
+        ("gpt2", index_of_a_list, "weight_map is no table of files"),
         ("bert", break_config(position_embedding_type="relative_key"), "another kind, 'relative"),
         ("bert", break_config(tie_word_embeddings=False), "other vectors"),
         ("bert", break_config(is_decoder=True), "is a decoder"),

@@ -66,7 +66,18 @@ def test_a_gpt_writes_as_far_as_its_positions_go(tmp_path):
         Pretrained(mine).go_on([[5] * (most + 1)])
 
 
+def test_a_t5_writes_as_much_as_is_asked_for(tmp_path):
+    _, mine = loaded("t5", 1, tmp_path / "t5")
+    mine.config["eos_token_id"] = None  # the last word: hardly ever the likeliest
+    (said,) = Pretrained(mine).go_on([[5, 6]], most=300)
+    assert len(said) == 300
+
+
 def test_errors_and_special_tokens(tmp_path):
+    _, gpt = loaded("gpt2", 1, tmp_path / "gpt")
+    for token in (-3, gpt.config["vocab_size"]):
+        with pytest.raises(RegardError, match=f"{token} is no token of this model: it has 0 to"):
+            Pretrained(gpt).go_on([[1], [2, token]])
     _, bert = loaded("bert", 1, tmp_path / "bert")
     with pytest.raises(RegardError, match="writes no text"):
         Pretrained(bert)

@@ -54,6 +54,13 @@ def test_bert_reads_as_transformers_does(settings, tmp_path):
     assert (pair.ids, pair.type_ids) == (said.input_ids, said.token_type_ids)
 
 
+def test_signs_that_end_lines_elsewhere_are_words_of_bert(tmp_path):
+    folder = bert(tmp_path / "bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "\u0085", "cat", "dog"]
+    (folder / "vocab.txt").write_bytes("\r\n".join(words).encode() + b"\r\n")
+    assert read_tokenizer(folder).encode("cat dog").ids == [2, 7, 8, 3]
+
+
 @pytest.mark.parametrize("kind", ["words", "characters", "bpe", "unigram"])
 def test_regard_s_own_goes_there_with_ends(kind, tmp_path):
     mine = train_tokenizer(kind, [TEXT] * 3, vocabulary=300)

@@ -25,17 +25,17 @@ def texts(count: int = 4, time: int = 7) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_padding_never_changes_an_output(name: str) -> None:
-    model = stir(make(name)).eval()
+    model = stir(make(name)).double().eval()
     tokens = texts()
     logits = model(tokens, LENGTHS)
     assert logits.shape == (4, LABELS)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = model(tokens[row : row + 1, : max(length, 1)], LENGTHS[row : row + 1])
-        assert_close(logits[row : row + 1], alone, atol=1e-6, rtol=1e-6)
+        assert_close(logits[row : row + 1], alone, atol=1e-9, rtol=1e-9)
         tokens[row, length:] = 9
-    assert_close(model(tokens, LENGTHS), logits, atol=1e-6, rtol=1e-6)
+    assert_close(model(tokens, LENGTHS), logits, atol=1e-9, rtol=1e-9)
     wider = torch.cat([tokens, torch.zeros(4, 6, dtype=torch.long)], 1)
-    assert_close(model(wider, LENGTHS), logits, atol=1e-6, rtol=1e-6)
+    assert_close(model(wider, LENGTHS), logits, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -57,6 +57,17 @@ def test_steps_are_the_full_pass_and_no_word_looks_ahead(name):
     assert_close(model.to_logits(model(wide, lengths, target))[:, :4], full[:, :4])
 
 
+@pytest.mark.parametrize("changes", [{"position": "learned"}, {"score": "synthesizer"}])
+def test_what_is_written_may_be_twice_as_long_as_what_is_read(changes):
+    settings = T5Settings(width=8, heads=2, layers=1, feedforward=8, length=5, **changes)
+    model = T5(settings, 11)
+    source, target = torch.tensor([[4, 5, 6, 7, 8]]), torch.full((1, 11), 3)
+    states = model(source, torch.tensor([5]), target)
+    assert states.shape == (1, 11, 8)
+    with pytest.raises(RegardError, match="11"):
+        model(source, torch.tensor([5]), torch.full((1, 12), 3))
+
+
 @pytest.mark.parametrize("name", ["t5-bias", "first", "rotary", "synthesizer"])
 def test_searches_agree(name):
     model, (source, lengths) = make(name), texts()
@@ -110,7 +121,7 @@ def test_it_learns_to_turn_around(name):
     given_words = torch.cat([torch.zeros(200, 1, dtype=torch.long), target[:, :-1]], 1)
     lengths = torch.full((200,), 3)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    for _ in range(80):
+    for _ in range(140):
         logits = model.to_logits(model(source, lengths, given_words))
         loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
         optimizer.zero_grad()

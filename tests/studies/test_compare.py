@@ -185,6 +185,21 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
         compare("sentiment", arms, seeds=2, out=tmp_path / "c", overrides=given)
 
 
+def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
+    inline: Inline, tmp_path: Path
+) -> None:
+    rows = [f"ein Satz {i}\ta sentence {i}" for i in range(300)]
+    (tmp_path / "p.tsv").write_text("\n".join(rows) + "\n")
+    given = [f"data={tmp_path / 'p.tsv'}", "width=4", "hidden=4", "steps=1", "threads=1"]
+    given += ["batch_tokens=300", "judged=3"]
+    arms = "gru;gru:validation=0.2;gru:smoothing=0.1;gru:examples=50;gru:beam=2"
+    for seeds in (1, 2):  # the second time the first seed's runs are kept
+        found = compare("dates", arms, seeds=seeds, out=tmp_path / "c", overrides=given)
+        assert [row.seeds for row in found.arms] == [seeds] * 5
+    with pytest.raises(RegardError, match="arms are compared on the same test: split_seed is 0"):
+        compare("dates", "gru;gru:split_seed=1", seeds=1, out=tmp_path / "d", overrides=given)
+
+
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
     found = compare("sentiment", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)

@@ -197,7 +197,7 @@ def test_two_pieces_are_framed_and_typed():
         whole = np.concatenate(
             [found.wanted[1 : separators[0]], found.wanted[separators[0] + 1 : -1]]
         )
-        document, start, stop = task._pieces("train")[index]
+        document, start, stop = task.pieces("train")[index]
         same = np.array_equal(whole, task.split("train").ids[document][start:stop])
         assert same == (not found.elsewhere)
         followed += same
@@ -258,23 +258,37 @@ def test_names_and_numbers_of_symbols():
 def test_what_t5_writes_is_decoded_whole_between_its_sentinels(tokenizer):
     task = spanning(tokenizer=tokenizer)
     ids = task.whole("was born<extra_id_0>was born").tolist()
-    assert task.wording(ids) == "was born<extra_id_0>was born"
+    assert task.decode(ids) == "was born<extra_id_0>was born"
 
 
-def test_completing_texts():
+def test_how_texts_go_on():
     task = language()
     model = network("language-modeling", task).eval()
-    first, second = task.complete(model, ["Ada", "Bela was"])
-    assert task.complete(model, ["Bela was"])[0].text == second.text
+    (first,), (second,) = task.write(model, ["Ada", "Bela was"])
+    assert task.write(model, ["Bela was"])[0][0].tokens == second.tokens
     assert first.log_probability < 0
+    assert [ids.tolist() for ids in task.prompts(["", "A"])] == [[task.end], [task.read("A")[0]]]
+    assert task.write(model, [""])[0][0].log_probability < 0, "the model was asked"
+    task = spanning()
+    (nothing,) = task.write(network("span-corruption", task).eval(), [""])[0]
+    assert nothing.tokens == ()
+
+
+def test_hidden_words_are_filled_in():
     task = masking()
     model = network("masked-modeling", task).eval()
-    (filled,) = task.complete(model, ["A[MASK]a was b[MASK]rn"])
+    (filled,) = task.fill(model, ["A[MASK]a was b[MASK]rn"])
     assert len(filled.text) == len("A?a was b?rn")
     assert filled.text[:1] + filled.text[2:9] == "Aa was b"
-    assert task.complete(model, ["plain"])[0].text == "plain"
-    task = spanning()
-    assert task.complete(network("span-corruption", task).eval(), [""])[0].text == ""
+    assert filled.log_probability < 0
+    assert task.fill(model, ["plain"]) == [("plain", 0.0, True)]
+    strange = "Zürich ☃ [MASK] " + "a" * 50 + "[MASK]"
+    (kept,) = task.fill(model, [strange])
+    head, tail = strange.split("[MASK]")[:2]
+    assert kept.text.startswith(head)
+    assert kept.text.endswith(tail + "[MASK]"), "what is not read stays as it is"
+    assert len(kept.text) == len(strange) - len("[MASK]") + 1
+    assert not kept.all
 
 
 def test_what_is_printed_of_a_row():

@@ -29,6 +29,37 @@ def network(task: Sequences, name: str = "lab-6") -> torch.nn.Module:
     return entry.build(settings, **task.sizes)
 
 
+def test_what_is_learned_and_judged_is_from_all_parts_of_a_sorted_file(tmp_path, monkeypatch):
+    rows = [f"{'abcdefghij'[i // 60] * 9} {i}\t{i}" for i in range(600)]
+    (tmp_path / "sorted.tsv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setattr("regard.tasks.sequences.TEACHING", 40)
+    asked = SequencesSettings(data=str(tmp_path / "sorted.tsv"), minimum=1, judged=4)
+    task = Sequences(asked)
+    assert set("abcdefghij") <= set(task.tokenizer.vocabulary)
+    asked_for = []
+    monkeypatch.setattr(
+        "regard.tasks.sequences.write",
+        lambda _, sources, *__, **___: (
+            asked_for.extend(sources) or [[Written((), 0.0, 0.0, True)] for _ in sources]
+        ),
+    )
+    task.judge(network(task), "validation")
+    first = [task.decode(ids[:1].tolist()) for ids in asked_for]
+    assert len(first) == 4
+    assert first[0] == "a"
+    assert first[-1] in "hij"
+
+
+def test_how_long_a_text_may_be_is_a_setting(tmp_path):
+    rows = [f"{i} {'x' * 30}\t{i}" for i in range(100)] + [f"{i}\t{i}" for i in range(200)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    asked = SequencesSettings(data=str(tmp_path / "pairs.tsv"), longest=20)
+    corpus = Sequences(asked).corpus
+    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 200
+    corpus = Sequences(asked.model_copy(update={"longest": 0})).corpus
+    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 300
+
+
 def test_a_batch_reads_what_it_is_to_write_one_word_late(task):
     batch = task.batch("train", np.array([3, 5]))
     assert batch.given[:, 0].tolist() == [0, 0]
@@ -84,9 +115,19 @@ def test_answers_come_in_the_order_of_the_texts(task):
     for text, found in zip(texts, together, strict=True):
         (alone,) = task.write(model, [text])
         assert alone[0].tokens == found[0].tokens
-    three = task.write(model, ["ABC"], best=3)[0]
+    three = task.write(model, ["ABC"], Search(best=3))[0]
     assert len(three) == 3
-    assert task.decode(Written((2, 3), 0.0, 0.0, True)) == task.tokenizer.decode([2, 3])
+    assert task.write(model, ["", " ABC ", " "])[1] == task.write(model, ["ABC"])[0]
+    assert [text.tokens for (text,) in task.write(model, ["", " "])] == [(), ()]
+
+
+@pytest.mark.parametrize("search", [{}, {"beam": 3}, {"temperature": 1.0}])
+def test_a_model_of_no_numbers_is_told(task, search):
+    model = network(task)
+    with torch.no_grad():
+        model.to_logits.bias.fill_(torch.nan)
+    with pytest.raises(RegardError, match="probabilities are no numbers"):
+        task.write(model, ["ABC"], Search(**search))
 
 
 def test_long_pairs_are_left_out_of_training_alone(tmp_path):
@@ -116,7 +157,7 @@ def test_a_model_writes_twice_what_it_reads(task, name, settings):
     torch.manual_seed(0)
     wanted = entry.configure({"width": 8, "dropout": 0, "length": 4, **settings})
     model = entry.build(wanted, **short.sizes)
-    (found,) = short.write(model, ["ABCD"], search=Search(longest=8))
+    (found,) = short.write(model, ["ABCD"], Search(longest=8))
     assert len(found[0].tokens) <= 8
     source, target = short.encode(["ABCD"])[0], short._arrays(["ABCDABCD"])[0]
     assert short.loss(model, short.tensors([source], [target])).item() > 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.web.subject import RunSubject
 
 Ask = Callable[..., httpx.Response]
 TEXT = "not a good film at all"
@@ -39,6 +40,12 @@ def test_predict_says_what_the_run_says(client: Ask, folder: Path, name: str) ->
     assert [row["text"] for row in several] == texts
     for row, said in zip(several, run.predict(texts), strict=True):
         assert row["probabilities"] == pytest.approx(said.json()["probabilities"], abs=1e-6)
+
+
+def test_what_is_not_read_of_a_text_is_counted(folder: Path) -> None:
+    subject = RunSubject("goes", regard.load(folder / "goes"))
+    rows = subject.predict(["a", "a" * 40])
+    assert [row.get("left_out") for row in rows] == [None, 8]
 
 
 def test_attention_is_that_of_the_run(client: Ask, folder: Path) -> None:

@@ -147,7 +147,11 @@ def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> N
 def test_a_text_that_gpt_has_no_place_for_is_a_line(tmp_path: Path) -> None:
     saved(tmp_path / "gpt", "gpt2")
     subject = find([tmp_path / "gpt"]).subject("gpt")
-    assert len(list(subject.write("a " * 60, Drawing(40)))) <= 4
+    pieces = list(subject.write("a " * 60, Drawing(40)))
+    assert 1 <= len(pieces) <= 4
+    assert subject.reread("a " * 60, [piece.id for piece in pieces]).read == 60
+    with pytest.raises(RegardError, match="a text of 64 tokens fills all positions"):
+        list(subject.write("a " * 64, Drawing(4)))
     with pytest.raises(RegardError, match="65 tokens is longer than the 64 positions"):
         list(subject.write("a " * 65, Drawing(4)))
     saved(tmp_path / "bert", "bert")

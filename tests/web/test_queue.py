@@ -123,3 +123,21 @@ def test_a_closed_line_takes_no_more_and_answers_what_it_has() -> None:
     free.set()
     queue.join(5)
     assert job.answer.result(0) == 7
+
+
+@pytest.mark.parametrize("kind", ["answer", "error", "pieces"])
+def test_who_is_answered_stands_in_no_line(kind: str) -> None:
+    queue, seen = Queue(Limits()), []
+
+    def work(given: list[Any]) -> Any:
+        if kind == "error":
+            raise ValueError(given)
+        return given if kind == "answer" else iter("ab")
+
+    free = held(queue)
+    job = Job(1, work, told=(lambda _: None) if kind == "pieces" else None)
+    job.answer.add_done_callback(lambda _: seen.append(queue.length))
+    queue.put(job)
+    free.set()
+    job.answer.exception(5)
+    assert seen == [0]

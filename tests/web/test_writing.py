@@ -107,8 +107,7 @@ def test_of_its_own_answer_they_are_those_of_the_run(
 ) -> None:
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
-    best = task.write(network, [text])[0]
-    said = best[0] if isinstance(best, list) else best
+    ((said,),) = task.write(network, [text])
     tokens, end = said.tokens, [task.end] if name != "questions" and said.ended else []
     again = {seen.layer: seen for seen in subject.reread(text, [*tokens, *end]).layers}
     wanted = subject.run.attention(text)
@@ -173,7 +172,8 @@ def test_what_it_never_wrote_is_refused(subjects: dict[str, RunSubject]) -> None
     with pytest.raises(RegardError, match="at most 24 tokens for this text, not 25"):
         subjects["goes-on"].reread("Maria", [5] * 25)
     with pytest.raises(RegardError, match="there is no token"):
-        subjects["goes-on"].reread("", [5])
+        subjects["spans"].reread("", [5])
+    assert subjects["goes-on"].reread("", [5]).read == 1, "a text from its beginning"
     with pytest.raises(RegardError, match="ask without it"):
         subjects["turns"].reread("AB", [])
 

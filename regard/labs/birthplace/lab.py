@@ -23,6 +23,7 @@ from regard.labs.finding import Finding, claim, conclude, place, settings_for
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Figure, Section, Table
 from regard.runs import Answered, AnswererRun, load
+from regard.runs.build import prepare
 from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.studies.compare import compare
@@ -81,8 +82,8 @@ KINDS = {
         | {"dropout": 0.1},
         before={"epochs": 300, "learning_rate": 2e-3, "batch_tokens": 4_096}
         | {"schedule": "cosine", "weight_decay": 0.1, "evaluate_every": 4_000},
-        after={"epochs": 10, "learning_rate": 6e-4, "batch_tokens": 8_192, "evaluate_every": 13},
-        without={"epochs": 75, "evaluate_every": 26},
+        after={"epochs": 10, "learning_rate": 2e-4, "batch_tokens": 2_048, "evaluate_every": 50},
+        without={"epochs": 75, "learning_rate": 6e-4, "batch_tokens": 8_192, "evaluate_every": 26},
     ),
 }
 
@@ -181,7 +182,7 @@ def finding(asked: BirthplaceSettings, record: Mapping[str, Any], out: Path) -> 
     people = (
         [ASKS.format(person.name) for person in others()]
         if asked.data == "biographies"
-        else strangers(judged[shown].pairs, run.prepare().corpus.texts)
+        else strangers(judged[shown].pairs, prepare(run.config).corpus.texts)
     )
     known = Known(shown, judged[shown], run.predict(people))
     baseline, commonest = judged[best].baseline or 0.0, judged[best].commonest

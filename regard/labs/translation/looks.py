@@ -41,16 +41,18 @@ def load(folder: Path) -> "WriterRun | None":
 
 
 def searches(run: "WriterRun") -> list[dict[str, Any]]:
-    """Greedy and beams of several sizes on the first texts of the test: value, ln p, time."""
+    """Greedy and beams of several sizes on texts from all parts of the test: value, ln p, time."""
     from regard.runs import Translations
+    from regard.tasks.sequences import spread
 
     judged = run.evaluate()
-    pairs = judged.pairs[:TEXTS]
+    pairs = [judged.pairs[i] for i in spread(judged.n, TEXTS)]
     wanted = sum(len(pair.target) for pair in pairs)
     rows = []
+    run.predict(pairs[0].source)  # loads the network, which is none of the searches' time
     for size in BEAMS:
         begun = time.perf_counter()
-        said = run.best([p.source for p in pairs], 1, replace(run.search, beam=size))
+        said = run.best([p.source for p in pairs], replace(run.task.search, beam=size))
         seconds = time.perf_counter() - begun
         first = [several[0] for several in said]
         found = Translations.judge(judged.metric, pairs, first, language=judged.language)
@@ -69,30 +71,36 @@ def searches(run: "WriterRun") -> list[dict[str, Any]]:
 def search_table(run: "WriterRun", name: str) -> Table:
     """`searches` as a table."""
     found = table_of_searches(searches(run), run.task.metric)
-    return replace(found, title=f"{found.title}: {name}, the first {TEXTS} texts of the test")
+    return replace(found, title=f"{found.title}: {name}, {TEXTS} texts of the test")
 
 
 def head_table(found: Sequence[Arm]) -> Table | None:
     """Alignment error of every head alone and of all heads together, where the truth is known."""
-    from regard.runs.writing import align
+    from regard.reports.aligned import plain_layer
+    from regard.runs.writing import weighed
 
     rows: list[list[Cell]] = []
     for arm in found:
         run = load(arm.folders[0]) if arm.family == "attention" and arm.folders else None
         if run is None:
             continue
-        most = run.task.settings.length
-        read = [pair for pair in run.task.split("test").pairs if len(pair.source) <= most]
-        pairs = read[:HEADS_TEXTS]
+        heads: dict[str, list[Aligned]] = {}
+        whole: list[Aligned] = []
         with run.computing():
-            heads = align_heads(run, pairs)
-            whole = [one for one in align(run.task, run.network, pairs) if one is not None]
+            pairs = run.task.split("test").pairs[:HEADS_TEXTS]
+            for _, layers, truth in weighed(run.task, run.network, pairs):
+                mean = np.mean([seen.mean(0) for seen in layers.values()], 0)
+                whole.append(alignment_error([mean], [truth]))
+                for layer, seen in layers.items():
+                    for number, head in enumerate(seen, 1):
+                        name = f"{plain_layer(layer)}, head {number}"
+                        heads.setdefault(name, []).append(alignment_error([head], [truth]))
         if not whole:
             return None
         joined = Aligned.joined(whole)
         rows.append(_row(arm.name, "all", joined))
         if len(heads) > 1:
-            rows += [_row(arm.name, name, one) for name, one in heads.items()]
+            rows += [_row(arm.name, name, Aligned.joined(one)) for name, one in heads.items()]
         guess = f"{100 * joined.guess:.1f}"
     if not rows:
         return None
@@ -107,26 +115,3 @@ def head_table(found: Sequence[Arm]) -> Table | None:
 
 def _row(arm: str, head: str, looked: Aligned) -> list[Cell]:
     return [arm, head, round(100 * looked.error, 1), round(100 * looked.mass, 1)]
-
-
-def align_heads(run: "WriterRun", pairs: Sequence[Any]) -> dict[str, Aligned]:
-    """The alignment of each head of each layer, by name; of one head nothing apart from it."""
-    from regard.analysis.alignment import source_weights
-    from regard.reports.aligned import plain_layer
-
-    sources = run.task.encode([pair.source for pair in pairs])
-    targets = run.task.encode([pair.target for pair in pairs])
-    batch = run.task.tensors(sources, targets)
-    layers = source_weights(run.network, batch.source, batch.source_lengths, batch.given)
-    truths = [pair.alignment() for pair in pairs]
-    if any(truth is None for truth in truths):
-        return {}
-    found = {}
-    for layer, weights in layers.items():
-        for head in range(weights.shape[1]):
-            kept = [
-                weights[i, head, : truth.shape[0], : truth.shape[1]].numpy()
-                for i, truth in enumerate(truths)
-            ]
-            found[f"{plain_layer(layer)}, head {head + 1}"] = alignment_error(kept, truths)
-    return found

@@ -1,0 +1,83 @@
+"""Which column of a table is which: by its title, or by its number where there is no header."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.errors import RegardError
+
+TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
+LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where what is asked for stands in a row; `titled`: the first row is a header."""
+
+    text: int
+    label: int
+    group: int | None
+    titled: bool
+
+    @property
+    def places(self) -> list[int]:
+        """Where text, label and, if one was named, group stand."""
+        return [self.text, self.label, *([] if self.group is None else [self.group])]
+
+
+def columns_of(
+    here: str,
+    header: Sequence[str],
+    text: str | None,
+    label: str | None,
+    group: str | None,
+    numbers: bool = True,
+) -> Columns:
+    """Which column is which; `titled` says whether the first row is a header."""
+    names = [name.strip().casefold() for name in header]
+    found, by_number = [], []
+    asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
+        ("text", text, TEXT_NAMES),
+        ("label", label, LABEL_NAMES),
+    ]
+    if group:
+        asked_for.append(("group", group, ()))
+    for what, given, usual in asked_for:
+        wanted = usual if given is None else (given.strip().casefold(),)
+        number = numbered(given, names) if given and numbers else None
+        place: int | None
+        if number is not None and 0 <= number < len(header):
+            by_number.append(place := number)
+        else:
+            place = next((names.index(name) for name in wanted if name in names), None)
+            if place is None and number is not None:
+                raise RegardError(f"{here}: has {len(header)} columns, so no column {given}")
+        if place is None:
+            asked = f"no column {given!r}" if given else f"no column looks like the {what}"
+            raise RegardError(
+                f"{here}: {asked}; there are {listed(header)}; name the columns by text=NAME and "
+                "label=NAME (--text, --label for data check and evaluate)"
+                + (", or by number if there is no header: text=1" if numbers else "")
+            )
+        found.append(place)
+    if found[0] == found[1]:
+        raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
+    usual_names = TEXT_NAMES + LABEL_NAMES
+    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number[:2])
+    return Columns(found[0], found[1], found[2] if group else None, titled)
+
+
+def numbered(given: str, names: Sequence[str]) -> int | None:
+    """The place of a column that is given by its number, from 1; None of one given by its name.
+
+    Where the first row is numbers alone, as pandas writes columns without names, they are names.
+    """
+    number = given.strip()
+    if not number.isdecimal() or (number in names and all(name.isdecimal() for name in names)):
+        return None
+    return int(number) - 1
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first eight names, for an error."""
+    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:8]]
+    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
