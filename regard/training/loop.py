@@ -27,7 +27,7 @@ from regard.training.checkpoints import (
     weights,
 )
 from regard.training.memory import peak_mb, trim
-from regard.training.optimizer import AdamW
+from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
 from regard.training.schedules import factor
 from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
@@ -113,7 +113,7 @@ class Training:
         self.model, self.task, self.settings, self.precision = model, task, settings, precision
         self.device = choose_device(settings.device)
         model.to(self.device)
-        self.optimizer = AdamW(model, settings.weight_decay)
+        self.optimizer = OPTIMIZERS[settings.optimizer](model, settings.weight_decay)
         self.state = State()
         self.best: Tensors = {}
         self.mean: Tensors = weights(model) if settings.average else {}
@@ -178,7 +178,8 @@ class Training:
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
                 f"a learning_rate below {settings.learning_rate:g} or a longer warmup may help"
             )
-        self.optimizer.step(rate)
+        with self.precision.autocast(self.device.type):
+            self.optimizer.step(rate)
         state.step += 1
         self.follow()
         state.position += 1

@@ -1,10 +1,13 @@
-"""AdamW by torch's fused kernel, without `torch.optim.Optimizer` around it.
+"""AdamW by torch's fused kernel, and Muon, without `torch.optim.Optimizer` around them.
 
 That class loads torch's compiler when it is first used: over 2 seconds of processor time in every
 process, for nothing that is needed here. The state lies by parameter name, ready for a checkpoint.
 """
 
+from typing import cast
+
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
@@ -15,6 +18,10 @@ TABLES = (nn.Embedding, WordEmbedding)  # their rows do not decay, seen or not
 ROWS = ("table", "distance_keys")  # a vector or a score for each position: tables too
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
+MOMENTUM = 0.95  # Muon's
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # of x, x³, x⁵: Jordan et al.'s
+ITERATIONS = 5
+AS_ADAM = 0.2  # the root mean square of Adam's usual step, which Muon's is given
 
 
 class AdamW:
@@ -25,7 +32,7 @@ class AdamW:
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
-        tables = {id(module.weight) for module in model.modules() if isinstance(module, TABLES)}
+        tables = tables_of(model)
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.decays = {
             name: weight_decay
@@ -90,6 +97,91 @@ class AdamW:
 
     def _kinds(self) -> dict[str, dict[str, Tensor]]:
         return {"mean": self.means, "square": self.squares, "step": self.steps}
+
+
+class Muon(AdamW):
+    """Muon on the matrices of the layers, AdamW on all else. Jordan et al. 2024.
+
+    m ← β m + (1 − β) g, W ← (1 − η λ) W − 0.2 η √max(rows, columns) orthogonal(β m + (1 − β) g),
+    β = 0.95: a step is as long in the directions that few examples ask for as in the others. The
+    factor gives it the size of AdamW's, so that one rate η and one decay λ serve both (Liu et al.
+    2025, "Muon is scalable for LLM training", equation 4).
+
+    Layers are what stands in a `torch.nn.ModuleList`. Vectors of words and positions, what reads
+    the last layer, and parameters of one axis or three are AdamW's. RegardError if nothing is left.
+    """
+
+    def __init__(self, model: nn.Module, weight_decay: float) -> None:
+        super().__init__(model, weight_decay)
+        lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+        layered = {id(parameter) for layers in lists for parameter in layers.parameters()}
+        tables = tables_of(model)
+        self.turned = [
+            name
+            for name, parameter in self.parameters.items()
+            if id(parameter) in layered - tables
+            and parameter.ndim == 2
+            and is_matrix(name, parameter)
+        ]
+        if not self.turned:
+            raise RegardError(
+                "optimizer=muon turns the matrices of a stack of layers, which this model does not "
+                "have; optimizer=adamw trains it"
+            )
+        for name in self.turned:
+            del self.squares[name], self.steps[name]
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        """Move every parameter that has a gradient; gradients of matrices are used up."""
+        alike: dict[torch.Size, list[str]] = {}
+        for name in self.turned:
+            if self.parameters[name].grad is not None:
+                alike.setdefault(self.parameters[name].shape, []).append(name)
+        for shape, names in alike.items():
+            moved: list[Tensor] = [self.parameters[name] for name in names]
+            gradients = [cast(Tensor, parameter.grad) for parameter in moved]
+            means = [self.means[name] for name in names]
+            torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
+            ahead = torch.stack(torch._foreach_lerp(gradients, means, MOMENTUM))
+            far = rate * AS_ADAM * max(shape) ** 0.5
+            turns = orthogonal(ahead).unbind()
+            torch._foreach_mul_(moved, [1 - rate * self.decays[name] for name in names])
+            torch._foreach_sub_(moved, turns, alpha=far)
+            for parameter in moved:
+                parameter.grad = None
+        super().step(rate)
+
+
+OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "muon": Muon}  # as settings name them
+
+
+def orthogonal(
+    matrices: Float[Tensor, "several rows columns"],
+) -> Float[Tensor, "several rows columns"]:
+    """Nearly U Vᵀ of matrices U S Vᵀ: all singular values are brought to between 0.7 and 1.2.
+
+    X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, five times from X/‖X‖; bfloat16 is enough for it, and what
+    surrounds the call says whether it is used (`torch.autocast`). Jordan et al. 2024, "Muon: an
+    optimizer for hidden layers in neural networks".
+
+    >>> turned = orthogonal(torch.diag(torch.tensor([5.0, -1.0]))[None])[0]
+    >>> [round(x) for x in turned.diag().tolist()]
+    [1, -1]
+    """
+    a, b, c = NEWTON_SCHULZ
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(ITERATIONS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)
+
+
+def tables_of(model: nn.Module) -> set[int]:
+    """Which parameters are vectors of words or positions, by their ids."""
+    return {id(module.weight) for module in model.modules() if isinstance(module, TABLES)}
 
 
 def is_matrix(name: str, parameter: Tensor) -> bool:

@@ -13,6 +13,7 @@ MOST_TOKENS = 8192
 LEAST_STEPS = 50
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
+Optimizer = Literal["adamw", "muon"]
 
 
 class Budget(NamedTuple):
@@ -41,7 +42,12 @@ class TrainingSettings(Settings):
     steps: int = Field(0, ge=0, description="budget: updates of the weights")
     tokens: int = Field(0, ge=0, description="budget: tokens read, padding not counted")
     minutes: float = Field(0.0, ge=0, description="budget: time, validation included")
-    learning_rate: float = Field(1e-3, gt=0, description="AdamW's, at its highest")
+    optimizer: Optimizer = Field(
+        "adamw",
+        description="adamw, or muon: fewer steps where a stack of layers has much to learn, such "
+        "as pretraining; the same rates serve",
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="the optimizer's, at its highest")
     warmup: float = Field(
         0.05, ge=0, le=1, description="share of the budget in which the rate rises"
     )

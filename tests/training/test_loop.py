@@ -106,6 +106,38 @@ def test_a_running_mean_resumes_to_the_same_bits(tmp_path: Path) -> None:
     assert same(whole, resumed)
 
 
+class Layered(Bag):
+    """A bag with two layers on its embedding, for an optimizer that asks for layers."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(5, 5) for _ in range(2))
+
+    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens).sum(1) / lengths[:, None]
+        for layer in self.layers:
+            x = x + layer(x).tanh()
+        logits: torch.Tensor = self.to_logits(self.dropout(self.norm(x))).float()
+        return logits
+
+
+def test_muon_learns_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    whole, resumed, plain = Layered(), Layered(seed=99), Layered()
+    told = run(whole, optimizer="muon", epochs=12, learning_rate=0.1)
+    assert told[-1].best is not None
+    assert told[-1].best > 0.9
+    checkpoints = Checkpoints(tmp_path)
+    stopped = settings(optimizer="muon", epochs=12, learning_rate=0.1, save_every=3)
+    for _ in islice(train(Layered(), Toy(), stopped, checkpoints), 9):
+        pass
+    run(resumed, checkpoints, optimizer="muon", epochs=12, learning_rate=0.1, save_every=3)
+    assert same(whole, resumed)
+    run(plain, epochs=12, learning_rate=0.1)
+    assert not same(whole, plain)
+
+
 def test_saving_changes_nothing(tmp_path: Path) -> None:
     plain, saving = Bag(), Bag()
     run(plain)
