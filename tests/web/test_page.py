@@ -182,7 +182,7 @@ from regard.web.subject import RunSubject
 class Slow(RunSubject):
     def write(self, text, drawing):
         for piece in super().write(text, drawing):
-            time.sleep(0.15)
+            time.sleep(0.3)
             yield piece
 
 shelf = find([Path(sys.argv[1])])
@@ -255,9 +255,9 @@ def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[...,
     assert page.locator(".told .w6").count() == 4
     page.fill("textarea", "M")
     until(page, lambda: len(asked) == 3)
-    assert page.inner_text(".told") == "M"
+    until(page, lambda: page.inner_text(".told") == "M")
     page.click("text=Stop")
-    assert page.inner_text("button.main") == "Write again"
+    until(page, lambda: page.inner_text("button.main") == "Write again")
     on.well()
 
 
