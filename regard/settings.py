@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,6 +15,14 @@ class Settings(BaseModel):
     """The base of every settings model: one flat model beside each model, task and trainer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What each setting means; where it is one of a few words, these first."""
+        return {
+            key: f"{choices(field.annotation)}{field.description}"
+            for key, field in cls.model_fields.items()
+        }
 
 
 def build(cls: type[S], values: Mapping[str, Any]) -> S:
@@ -54,6 +62,18 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
         for owner in owners:
             shares[owner][key] = value.strip()
     return shares
+
+
+def choices(annotation: Any) -> str:
+    """The words that a setting may be, before its meaning, if they are listed.
+
+    >>> choices(Literal["mean", "max", "cls"]), choices(int)
+    ('mean, max or cls: ', '')
+    """
+    if get_origin(annotation) is not Literal:
+        return ""
+    *first, last = get_args(annotation)
+    return f"{', '.join(first)} or {last}: "
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import bar, emit_json, say
+from regard.cli.console import bar, emit_json, out, say
 
 if TYPE_CHECKING:
-    from regard.runs import Forecast, Run
+    from regard.runs import Config, Forecast, Run
     from regard.training.loop import Progress
 
 MODELS_IN_WORDS = (  # written out, so that help does not load the table
@@ -28,8 +28,8 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Settings of task, model and training, as learning_rate=0.002 heads=2. A key that "
-            "does not exist lists those that do.",
+            help="Settings of task, model and training, as learning_rate=0.002 heads=2; "
+            "--settings lists them.",
         ),
     ] = None,
     model: Annotated[
@@ -74,13 +74,16 @@ def train(
     pretrain_budget: Annotated[
         str, typer.Option(help="How long to pretrain, as --budget.", show_default="5 epochs")
     ] = "",
-    out: Annotated[
+    folder: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run.", show_default="runs/TASK-MODEL"),
+        typer.Option("--out", help="Folder of the run.", show_default="runs/TASK-MODEL"),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Load two batches, make a step, forecast time and memory."),
+    ] = False,
+    list_settings: Annotated[
+        bool, typer.Option("--settings", help="List all settings, what they are and mean.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -113,22 +116,25 @@ def train(
     overrides += [f"init={init}"] if init else []
     overrides += [f"data={data}"] if data else []
     overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
+    if list_settings:
+        show_settings(runs.Config.make(task, model, overrides), json)
+        return
     if dry_run:
         if pretrain_on:
             say(f"of the training alone, without the pretraining on {pretrain_on}", quiet=json)
         show_forecast(runs.forecast(task, model, overrides), json)
         return
     keep_freed_memory()
-    folder = out or Path("runs") / f"{task}-{model}"
+    place = folder or Path("runs") / f"{task}-{model}"
     if pretrain_on:
-        before = folder.with_name(f"{folder.name}-pretrained")
+        before = place.with_name(f"{place.name}-pretrained")
         limit = parse_budget(pretrain_budget) if pretrain_budget else {}
         given = [f"{key}={value}" for key, value in limit.items()]
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
         follow(first, f"{model} on the texts of {pretrain_on}")
         say(f"pretrained: {first.evaluate().line()}; run: {before}", quiet=json)
         overrides.append(f"init={before}")
-    run = runs.open_or_start(folder, task, model, overrides)
+    run = runs.open_or_start(place, task, model, overrides)
     complete = run.complete
     follow(run, f"{model} on {task}")
     report(run, complete, json)
@@ -190,6 +196,44 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     if run.config.entry.kind == "network":
         say(f"      regard show {folder} 'your text'")
     say(f"      regard evaluate {folder}")
+
+
+def show_settings(config: "Config", json: bool) -> None:
+    """Say what each setting of task, model and training is, and what it means."""
+    parts = {config.task: config.data, config.model: config.network, "training": config.training}
+    if json:
+        emit_json(
+            {
+                name: {
+                    key: {"value": getattr(part, key), "means": means}
+                    for key, means in part.meanings().items()
+                }
+                for name, part in zip(("task", "model", "training"), parts.values(), strict=True)
+            }
+        )
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column()
+    for name, part in parts.items():
+        table.add_row(escape(f"{name}:"))
+        for key, means in part.meanings().items():
+            table.add_row(escape(f"  {key}={in_words(getattr(part, key))}"), escape(means))
+    out.print(table, soft_wrap=False)
+
+
+def in_words(value: object) -> str:
+    """A setting as the command line takes it.
+
+    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words(2**40), in_words("rotary")
+    ('1', '30', '1e-05', '1099511627776', 'rotary')
+    """
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 def show_forecast(forecast: "Forecast", json: bool) -> None:

@@ -1,6 +1,6 @@
 """The settings of every model. No torch here: the command line reads these to list its flags."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,43 +10,105 @@ from regard.settings import Settings
 #: Positions that are a number for each pair of words, and nothing done to a word itself.
 BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys", "tree-keys")
 
+# What several models are told: its bounds, and its meaning for `regard train TASK --settings`.
+Width = Annotated[int, Field(ge=1, description="numbers of a word's vector")]
+Layers = Annotated[int, Field(ge=1, description="blocks upon each other")]
+Heads = Annotated[int, Field(ge=1, description="of each attention, which divide the width")]
+SharedHeads = Annotated[
+    int, Field(ge=0, description="heads of keys and values that the heads share; 0: each its own")
+]
+Inner = Annotated[int, Field(ge=1, description="width of the hidden layer of feed-forward parts")]
+Score = Annotated[
+    str,
+    Field(
+        description="how queries and keys are compared: scaled-dot, dot, general, additive, "
+        "cosine, gaussian, synthesizer, …, or a class of yours, FILE.py:Name"
+    ),
+]
+Position = Annotated[
+    str,
+    Field(
+        description="where words stand: none, sinusoidal, learned, rotary, alibi, t5-bias, "
+        "relative-keys, …"
+    ),
+]
+Normalize = Annotated[
+    str,
+    Field(
+        description="what makes weights of scores: softmax, sparsemax, entmax15, top-k, sigmoid, …"
+    ),
+]
+Pattern = Annotated[
+    str,
+    Field(
+        description="which words a word may look at: none (all), causal, window-64, dilated-64-2, "
+        "window-64+global-4, bigbird"
+    ),
+]
+Dropout = Annotated[float, Field(ge=0, lt=1, description="share of numbers dropped in training")]
+AttentionDropout = Annotated[float, Field(ge=0, lt=1, description="share of weights dropped")]
+WordDropout = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="share of words dropped: helps with long texts and few examples, hurts where "
+        "every word decides (the built-in reviews: 0)",
+    ),
+]
+Spread = Annotated[float, Field(gt=0, description="standard deviation of the first word vectors")]
+Vectors = Annotated[
+    str, Field(description="pretrained word vectors, whose width holds: glove-100 or a file")
+]
+Norm = Annotated[
+    Literal["pre", "post"], Field(description="LayerNorm before each part, or behind each sum")
+]
+DecoderLayers = Annotated[int, Field(ge=0, description="0: as many as layers")]
+Epsilon = Annotated[float, Field(gt=0, description="what norms add to a variance")]
+Runs = Annotated[int, Field(ge=1, description="words of the longest run that is counted")]
+Texts = Annotated[int, Field(ge=1, description="texts that a run of words must stand in")]
+Penalty = Annotated[
+    float, Field(gt=0, description="C of the linear model: large fits the training texts closely")
+]
+
 
 class TextClassifierSettings(Settings):
     """Words → blocks of self-attention → one vector → labels.
 
-    ``length`` is the longest text in tokens (the task truncates to the same setting); learned
-    positions, synthesizers, linformer and bigbird need it. ``vectors`` names pretrained word
-    vectors ("glove-100" or a file); the width is then theirs. Without layers only ``pool_score``
-    compares anything. ``spread`` is the standard deviation of the first word vectors;
-    ``word_dropout`` helps with long texts and few examples, and hurts where every word decides
-    (the built-in reviews: set it to 0).
-
-    ``normalize`` makes weights of scores, in blocks and pool: softmax, sparsemax, entmax15, top-k,
-    sigmoid, … ``pattern`` is which words a word may look at: none (all), causal, window-64,
-    dilated-64-2, window-64+global-4, bigbird. ``compress``: linformer, or linformer-32 to say to
-    how many rows. ``attention_dropout`` drops weights in the blocks; ``key_value_heads`` below
-    ``heads`` share keys and values among heads (0: every head has its own).
+    Without layers only ``pool_score`` compares anything. The task truncates to the same ``length``.
     """
 
-    width: int = Field(128, ge=1)
-    layers: int = Field(3, ge=0)
-    heads: int = Field(1, ge=1)
-    block: Literal["plain", "residual", "pre-norm"] = "plain"
-    pool: Literal["mean", "attention", "query-from-mean", "cls"] = "mean"
-    score: str = "scaled-dot"
-    position: str = "none"
-    pool_score: str = "dot"
-    normalize: str = "softmax"
-    pattern: str = "none"
-    compress: str = "none"
-    key_value_heads: int = Field(0, ge=0)
-    feedforward: int = Field(256, ge=1)
-    dropout: float = Field(0.2, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    word_dropout: float = Field(0.1, ge=0, lt=1)
-    spread: float = Field(0.1, gt=0)
-    length: int = Field(400, ge=1)
-    vectors: str = ""
+    width: Width = 128
+    layers: int = Field(3, ge=0, description="blocks of self-attention")
+    heads: Heads = 1
+    block: Literal["plain", "residual", "pre-norm"] = Field(
+        "plain", description="g(f(x)); g(x + f(LayerNorm x)); or each part added to what it reads"
+    )
+    pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
+        "mean", description="what makes one vector of all states"
+    )
+    score: Score = "scaled-dot"
+    position: Position = "none"
+    pool_score: str = Field("dot", description="how the pool compares, as score")
+    normalize: Normalize = "softmax"
+    pattern: Pattern = "none"
+    compress: str = Field(
+        "none",
+        description="keys and values to fewer rows: linformer, or linformer-32 to say how many",
+    )
+    key_value_heads: SharedHeads = 0
+    feedforward: Inner = 256
+    dropout: Dropout = 0.2
+    attention_dropout: AttentionDropout = 0.0
+    word_dropout: WordDropout = 0.1
+    spread: Spread = 0.1
+    length: int = Field(
+        400,
+        ge=1,
+        description="tokens of the longest text, which learned positions, synthesizers, linformer "
+        "and bigbird ask for",
+    )
+    vectors: Vectors = ""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -85,68 +147,73 @@ class TextClassifierSettings(Settings):
 
 
 class RecurrentSettings(Settings):
-    """Bidirectional LSTM: ``hidden`` states in each direction, ``layers`` deep, then a pool."""
+    """Bidirectional LSTM, then a pool."""
 
-    width: int = Field(128, ge=1)
-    hidden: int = Field(96, ge=1)
-    layers: int = Field(1, ge=1)
-    pool: Literal["max", "mean", "attention"] = "max"
-    dropout: float = Field(0.3, ge=0, lt=1)
-    word_dropout: float = Field(0.1, ge=0, lt=1)
-    spread: float = Field(0.1, gt=0)
-    vectors: str = ""
+    width: Width = 128
+    hidden: int = Field(96, ge=1, description="numbers of a state, in each direction")
+    layers: int = Field(1, ge=1, description="LSTMs upon each other")
+    pool: Literal["max", "mean", "attention"] = Field(
+        "max", description="what makes one vector of all states"
+    )
+    dropout: Dropout = 0.3
+    word_dropout: WordDropout = 0.1
+    spread: Spread = 0.1
+    vectors: Vectors = ""
 
 
 class ConvolutionalSettings(Settings):
-    """Kim 2014: ``filters`` filters of each of the ``widths`` ("3,4,5": words a filter sees)."""
+    """Filters over a few words, the largest answer of each. Kim 2014."""
 
-    width: int = Field(128, ge=1)
-    filters: int = Field(100, ge=1)
-    widths: str = Field("3,4,5", pattern=r"^[1-9]\d*(,[1-9]\d*)*$")
-    dropout: float = Field(0.5, ge=0, lt=1)
-    word_dropout: float = Field(0.1, ge=0, lt=1)
-    spread: float = Field(0.1, gt=0)
-    vectors: str = ""
+    width: Width = 128
+    filters: int = Field(100, ge=1, description="of each of the widths")
+    widths: str = Field(
+        "3,4,5", pattern=r"^[1-9]\d*(,[1-9]\d*)*$", description="words that a filter sees"
+    )
+    dropout: Dropout = 0.5
+    word_dropout: WordDropout = 0.1
+    spread: Spread = 0.1
+    vectors: Vectors = ""
 
 
 class TfidfSettings(Settings):
-    """``ngrams``: the longest run of words counted; ``minimum``: texts it must stand in;
-    ``inverse_penalty``: the C of logistic regression."""
+    """Logistic regression on how often runs of words stand in a text."""
 
-    ngrams: int = Field(2, ge=1)
-    minimum: int = Field(2, ge=1)
-    inverse_penalty: float = Field(30.0, gt=0)
+    ngrams: Runs = 2
+    minimum: Texts = 2
+    inverse_penalty: Penalty = 30.0
 
 
 class NaiveBayesSVMSettings(Settings):
-    """As `TfidfSettings`; ``smoothing``: the count that every run of words starts from."""
+    """A linear SVM on runs of words, each weighed by how it parts the labels."""
 
-    ngrams: int = Field(2, ge=1)
-    minimum: int = Field(2, ge=1)
-    inverse_penalty: float = Field(0.01, gt=0)
-    smoothing: float = Field(1.0, gt=0)
+    ngrams: Runs = 2
+    minimum: Texts = 2
+    inverse_penalty: Penalty = 0.01
+    smoothing: float = Field(1.0, gt=0, description="count that every run of words starts from")
 
 
 class Seq2SeqSettings(Settings):
-    """A GRU reads and a GRU writes: `regard.models.seq2seq.Seq2Seq` says what each form means.
+    """A GRU reads and a GRU writes: `regard.models.seq2seq.Seq2Seq` says what each form means."""
 
-    ``asks``: "nobody" (no attention), "before" or "after" a word is read; ``length`` is the longest
-    source (synthesizers need it); ``spread`` is the standard deviation of the first word vectors;
-    ``tie``: source and target words share their vectors.
-    """
-
-    width: int = Field(256, ge=1)
-    hidden: int = Field(256, ge=2)
-    asks: Literal["nobody", "before", "after"] = "before"
-    score: str = "additive"
-    normalize: str = "softmax"
-    readout: Literal["state", "maxout", "joined"] = "state"
-    bidirectional: bool = True
-    dropout: float = Field(0.2, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    spread: float = Field(0.1, gt=0)
-    length: int = Field(256, ge=1)
-    tie: bool = False
+    width: Width = 256
+    hidden: int = Field(256, ge=2, description="numbers of a state")
+    asks: Literal["nobody", "before", "after"] = Field(
+        "before", description="when the decoder looks back: never; before or after it reads a word"
+    )
+    score: Score = "additive"
+    normalize: Normalize = "softmax"
+    readout: Literal["state", "maxout", "joined"] = Field(
+        "state",
+        description="what words are read out of, by itself or with word and context",
+    )
+    bidirectional: bool = Field(True, description="read from both sides, with half of hidden each")
+    dropout: Dropout = 0.2
+    attention_dropout: AttentionDropout = 0.0
+    spread: Spread = 0.1
+    length: int = Field(
+        256, ge=1, description="tokens of the longest source, which synthesizers ask for"
+    )
+    tie: bool = Field(False, description="source and target words share their vectors")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -161,90 +228,85 @@ class Seq2SeqSettings(Settings):
 
 
 class StackSettings(Settings):
-    """What stacks of attention and feed-forward share.
+    """What stacks of attention and feed-forward share."""
 
-    ``activation`` bends the feed-forward part: gelu, gelu-tanh, relu, silu, or gated by another map
-    (gated-gelu, …). ``length`` is the longest text in tokens; learned positions and synthesizers
-    need it. ``attention_dropout`` drops weights; ``key_value_heads`` below ``heads`` share keys and
-    values (0: every head has its own).
-    """
-
-    width: int = Field(256, ge=1)
-    layers: int = Field(4, ge=1)
-    heads: int = Field(8, ge=1)
-    feedforward: int = Field(1024, ge=1)
-    activation: str = "gelu"
-    score: str = "scaled-dot"
-    position: str = "learned"
-    normalize: str = "softmax"
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    key_value_heads: int = Field(0, ge=0)
-    length: int = Field(256, ge=1)
+    width: Width = 256
+    layers: Layers = 4
+    heads: Heads = 8
+    feedforward: Inner = 1024
+    activation: str = Field(
+        "gelu",
+        description="bends the feed-forward parts: gelu, gelu-tanh, relu, silu, or gated by "
+        "another map: gated-gelu, …",
+    )
+    score: Score = "scaled-dot"
+    position: Position = "learned"
+    normalize: Normalize = "softmax"
+    dropout: Dropout = 0.1
+    attention_dropout: AttentionDropout = 0.0
+    key_value_heads: SharedHeads = 0
+    length: int = Field(
+        256,
+        ge=1,
+        description="tokens of the longest text, which learned positions and synthesizers ask for",
+    )
 
 
 class TransformerSettings(StackSettings):
-    """An encoder and a decoder: `regard.models.transformer.Transformer`.
+    """An encoder and a decoder: `regard.models.transformer.Transformer`. As `StackSettings`."""
 
-    ``decoder_layers``: as many as ``layers`` by default (0). ``tie``: source, target and output
-    share one matrix, which takes one vocabulary. The rest as in `StackSettings`.
-    """
-
-    layers: int = Field(3, ge=1)
-    decoder_layers: int = Field(0, ge=0)
-    heads: int = Field(4, ge=1)
-    norm: Literal["pre", "post"] = "pre"
-    position: str = "sinusoidal"
-    tie: bool = True
+    layers: Layers = 3
+    decoder_layers: DecoderLayers = 0
+    heads: Heads = 4
+    norm: Norm = "pre"
+    position: Position = "sinusoidal"
+    tie: bool = Field(True, description="source, target and output share one matrix")
 
 
 class GPTSettings(StackSettings):
-    """A decoder alone: `regard.models.gpt.GPT`.
+    """A decoder alone: `regard.models.gpt.GPT`. As `StackSettings`."""
 
-    ``pattern`` is which of the words before it a word may look at: none (all), window-64, … .
-    ``tie``: words are written by the vectors that they are read by; ``epsilon`` is what norms add
-    to a variance. The rest as in `StackSettings`.
-    """
-
-    pattern: str = "none"
-    tie: bool = True
-    epsilon: float = Field(1e-5, gt=0)
+    pattern: str = Field(
+        "none",
+        description="which of the words before it a word may look at: none (all), window-64, …",
+    )
+    tie: bool = Field(True, description="words are written by the vectors that they are read by")
+    epsilon: Epsilon = 1e-5
 
 
 class BERTSettings(StackSettings):
-    """An encoder alone: `regard.models.bert.BERT`.
+    """An encoder alone, in which a word looks to both sides: `regard.models.bert.BERT`.
 
-    ``types`` of sentences have a vector each (0: none). The rest as in `GPTSettings`; a word looks
-    to both sides.
+    As `StackSettings`.
     """
 
-    norm: Literal["pre", "post"] = "post"
-    pattern: str = "none"
-    types: int = Field(2, ge=0)
-    epsilon: float = Field(1e-12, gt=0)
+    norm: Norm = "post"
+    pattern: Pattern = "none"
+    types: int = Field(2, ge=0, description="kinds of sentences that have a vector each; 0: none")
+    epsilon: Epsilon = 1e-12
 
 
 class T5Settings(StackSettings):
     """An encoder and a decoder: `regard.models.t5.T5`, by default near T5 1.1.
 
-    ``head_width``: width / heads by default (0). ``buckets`` of distances up to ``farthest`` have a
-    bias each with ``position=t5-bias``; ``spread`` is the standard deviation of the first word
-    vectors. T5's own are ``score=dot spread=1``, for Adafactor, whose steps are in proportion to
-    what they move; AdamW's are not, and saturate scores that nothing scales.
-    ``score=dot activation=relu tie=true`` is the first T5. The rest as in `TransformerSettings`.
+    T5's own are ``score=dot spread=1``, for Adafactor, whose steps are in proportion to what they
+    move; AdamW's are not, and saturate scores that nothing scales.
+    ``score=dot activation=relu tie=true`` is the first T5. The rest as in `StackSettings`.
     """
 
-    layers: int = Field(3, ge=1)
-    decoder_layers: int = Field(0, ge=0)
-    head_width: int = Field(0, ge=0)
-    feedforward: int = Field(768, ge=1)
-    activation: str = "gated-gelu-tanh"
-    position: str = "t5-bias"
-    buckets: int = Field(32, ge=4)
-    farthest: int = Field(128, ge=2)
-    spread: float = Field(0.1, gt=0)
-    tie: bool = False
-    epsilon: float = Field(1e-6, gt=0)
+    layers: Layers = 3
+    decoder_layers: DecoderLayers = 0
+    head_width: int = Field(0, ge=0, description="numbers of a head; 0: width / heads")
+    feedforward: Inner = 768
+    activation: str = Field("gated-gelu-tanh", description="as of a Transformer: gelu, relu, …")
+    position: Position = "t5-bias"
+    buckets: int = Field(
+        32, ge=4, description="of distances, with a bias each where position=t5-bias"
+    )
+    farthest: int = Field(128, ge=2, description="distance of the last bucket")
+    spread: Spread = 0.1
+    tie: bool = Field(False, description="words are written by the vectors that they are read by")
+    epsilon: Epsilon = 1e-6
 
     @property
     def each_head(self) -> int:

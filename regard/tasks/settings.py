@@ -1,145 +1,173 @@
 """The settings of every task. No torch here: the command line reads these to list its flags."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from regard.settings import Settings
 
+# What several tasks are told: its bounds, and its meaning for `regard train TASK --settings`.
+DataFolder = Annotated[
+    str, Field(description="folder of named data; empty: REGARD_DATA, or the user's cache")
+]
+Tokenizer = Annotated[
+    str, Field(description="how texts are cut into tokens: words, characters, bpe or unigram")
+]
+Vocabulary = Annotated[int, Field(ge=3, description="most tokens that are known")]
+Minimum = Annotated[int, Field(ge=1, description="how often a token must stand to be known")]
+SplitSeed = Annotated[
+    int, Field(ge=0, lt=2**63, description="which examples are held out, and which are chosen")
+]
+TextColumn = Annotated[str, Field(description="column of the texts, where it is not found by name")]
+Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at most")]
+
 
 class ClassificationSettings(Settings):
-    """Which texts, how they are cut into tokens, and what is held out.
+    """Which texts, how they are cut into tokens, and what is held out."""
 
-    ``data``: "reviews", "imdb" or a file; ``test``: a second file (else a fifth is split off);
-    ``text`` and ``label``: column names where they are not found; ``group``: a column whose equal
-    values must stay on one side of every split (a customer, an author); ``truncate``: a text longer
-    than ``length`` tokens keeps its "head", its "tail" or both "ends"; ``validation``: the
-    fraction of train held out by hash of the group or text; ``examples``: learn from so many
-    (0: all), validation among them; the test is always whole.
-    """
-
-    data: str = "reviews"
-    test: str = ""
-    text: str = ""
-    label: str = ""
-    group: str = ""
-    data_dir: str = ""
-    tokenizer: str = "words"
-    vocabulary: int = Field(30_000, ge=3)
-    minimum: int = Field(2, ge=1)
-    length: int = Field(400, ge=1)
-    truncate: Literal["head", "tail", "ends"] = "tail"
-    validation: float = Field(0.1, gt=0, lt=1)
-    split_seed: int = Field(0, ge=0, lt=2**63)
-    examples: int = Field(0, ge=0)
+    data: str = Field("reviews", description="reviews, imdb or a file of texts and labels")
+    test: str = Field("", description="a file to be judged on; empty: a fifth is split off")
+    text: TextColumn = ""
+    label: str = Field("", description="column of the labels, where it is not found by name")
+    group: str = Field(
+        "",
+        description="column whose equal values stay on one side of every split: a customer, an "
+        "author",
+    )
+    data_dir: DataFolder = ""
+    tokenizer: Tokenizer = "words"
+    vocabulary: Vocabulary = 30_000
+    minimum: Minimum = 2
+    length: int = Field(400, ge=1, description="tokens of a text that are read")
+    truncate: Literal["head", "tail", "ends"] = Field(
+        "tail", description="what of a text is read that has more"
+    )
+    validation: float = Field(
+        0.1, gt=0, lt=1, description="share of train held out, by a hash of the group or the text"
+    )
+    split_seed: SplitSeed = 0
+    examples: int = Field(
+        0, ge=0, description="texts to learn from, validation among them; 0: all (test is whole)"
+    )
 
 
 class SequencesSettings(Settings):
-    """Which pairs of texts, how they are cut into tokens, and how what is written is judged.
+    """Which pairs of texts, how they are cut into tokens, and how what is written is judged."""
 
-    ``data``: "reverse" (random strings of ``letters`` letters), "dates" (of all ``locales``, or of
-    some: "en_US,de,fr"), "multi30k", "eng-fra" or a file of pairs; ``target``: a second file, line
-    by line beside the first; ``source_name`` and ``target_name``: languages or column names.
-    ``tokenizer``: one for both sides. A pair with more than ``longest`` characters on a side is
-    left out everywhere (0: none is), one with more than ``length`` tokens out of training.
-    ``metric``: what a validation and the test are judged by, "exact" or "bleu"; ``beam``: texts
-    that a search goes on with (1: greedy), ``penalty`` its length penalty; ``smoothing``: the share
-    of the loss spread over all words; ``validation``: the share of train held out where the data
-    has none of its own (0: regard's choice); ``judged``: how many of these each validation writes,
-    from all parts of them; ``examples``: pairs to train on (0: all, or so many that nobody sees one
-    twice).
-    """
-
-    data: str = "reverse"
-    target: str = ""
-    test: str = ""
-    source_name: str = ""
-    target_name: str = ""
-    data_dir: str = ""
-    letters: int = Field(10, ge=1)
-    locales: str = ""
-    tokenizer: str = "characters"
-    vocabulary: int = Field(8_000, ge=3)
-    minimum: int = Field(2, ge=1)
-    longest: int = Field(2_000, ge=0)
-    length: int = Field(256, ge=1)
-    metric: Literal["exact", "bleu"] = "exact"
-    beam: int = Field(1, ge=1)
-    penalty: float = Field(0.6, ge=0)
-    smoothing: float = Field(0.0, ge=0, lt=1)
-    validation: float = Field(0.0, ge=0, lt=1)
-    split_seed: int = Field(0, ge=0, lt=2**63)
-    judged: int = Field(500, ge=1)
-    examples: int = Field(0, ge=0)
+    data: str = Field("reverse", description="reverse, dates, multi30k, eng-fra or a file of pairs")
+    target: str = Field("", description="a second file, line by line beside the first")
+    test: str = Field("", description="a file of pairs to be judged on; empty: some are split off")
+    source_name: str = Field("", description="language or column that is read")
+    target_name: str = Field("", description="language or column that is written")
+    data_dir: DataFolder = ""
+    letters: int = Field(10, ge=1, description="of each string of reverse")
+    locales: str = Field("", description="of dates, as en_US,de,fr; empty: all")
+    tokenizer: Tokenizer = "characters"
+    vocabulary: Vocabulary = 8_000
+    minimum: Minimum = 2
+    longest: int = Field(
+        2_000, ge=0, description="characters; longer pairs are left out everywhere; 0: none is"
+    )
+    length: int = Field(256, ge=1, description="tokens; longer pairs are left out of training")
+    metric: Literal["exact", "bleu"] = Field(
+        "exact", description="what validation and test are judged by"
+    )
+    beam: int = Field(1, ge=1, description="texts that the search goes on with; 1: greedy")
+    penalty: float = Field(0.6, ge=0, description="of length, in a beam: 0 favours short texts")
+    smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of the loss spread over all tokens"
+    )
+    validation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of train held out where the data has none of its own; 0: regard chooses",
+    )
+    split_seed: SplitSeed = 0
+    judged: int = Field(500, ge=1, description="texts that a validation writes, from all its parts")
+    examples: int = Field(
+        0, ge=0, description="pairs to learn from; 0: all, or so many that none is seen twice"
+    )
 
 
 class PretrainingSettings(Settings):
-    """Which texts, how they are cut into tokens, and how long a piece is read at once.
+    """Which texts, how they are cut into tokens, and how long a piece is read at once."""
 
-    ``data``: "pydoc", "reviews", "biographies", "birthplaces", "imdb" or a file of texts; ``text``:
-    its column; ``length``: the longest piece in tokens; ``validation``: the share of documents held
-    out (0: none, and the same texts judge: for facts that are to be learned by heart);
-    ``examples``: so many documents (0: all); ``without``: a file (its column ``without_text``), or
-    "imdb" or "reviews", that a model is to be judged by later: texts that stand there too are left
-    out.
-    """
-
-    data: str = "pydoc"
-    text: str = ""
-    data_dir: str = ""
-    tokenizer: str = "characters"
-    vocabulary: int = Field(8_000, ge=3)
-    minimum: int = Field(2, ge=1)
-    length: int = Field(128, ge=8)
-    validation: float = Field(0.05, ge=0, lt=1)
-    split_seed: int = Field(0, ge=0, lt=2**63)
-    examples: int = Field(0, ge=0)
-    without: str = ""
-    without_text: str = ""
+    data: str = Field(
+        "pydoc", description="pydoc, reviews, biographies, birthplaces, imdb or a file of texts"
+    )
+    text: TextColumn = ""
+    data_dir: DataFolder = ""
+    tokenizer: Tokenizer = "characters"
+    vocabulary: Vocabulary = 8_000
+    minimum: Minimum = 2
+    length: Piece = 128
+    validation: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="share of the documents held out; 0: none, and those that were read judge "
+        "(for facts to be learned by heart)",
+    )
+    split_seed: SplitSeed = 0
+    examples: int = Field(0, ge=0, description="documents to learn from; 0: all")
+    without: str = Field(
+        "",
+        description="a file, or imdb or reviews, that the model is to be judged by later: its "
+        "texts are left out",
+    )
+    without_text: str = Field("", description="the column of that file's texts")
 
 
 class MaskedModelingSettings(PretrainingSettings):
-    """As `PretrainingSettings`; ``share`` of the words are asked about; ``next_sentence``: half of
-    the pieces are two that do not follow each other, and which is asked too."""
+    """As `PretrainingSettings`, and what is asked of each piece."""
 
-    share: float = Field(0.15, gt=0, lt=1)
-    next_sentence: bool = True
+    share: float = Field(0.15, gt=0, lt=1, description="of the tokens that are asked about")
+    next_sentence: bool = Field(
+        True,
+        description="half of the pieces are two that do not follow each other; which, is asked too",
+    )
 
 
 class SpanCorruptionSettings(PretrainingSettings):
-    """As `PretrainingSettings`; ``objective``: "spans" (``share`` of the text in spans of ``mean``
-    tokens) or "prefix" (a beginning is read, the rest written)."""
+    """As `PretrainingSettings`, and what each piece lacks."""
 
-    objective: Literal["spans", "prefix"] = "spans"
-    share: float = Field(0.15, gt=0, lt=1)
-    mean: float = Field(3.0, ge=1)
+    objective: Literal["spans", "prefix"] = Field(
+        "spans", description="spans are missing; or a prefix is read, and the rest is written"
+    )
+    share: float = Field(0.15, gt=0, lt=1, description="of a piece that stands in missing spans")
+    mean: float = Field(3.0, ge=1, description="tokens of a span")
 
 
 class BirthplacePretrainingSettings(PretrainingSettings):
-    """As `PretrainingSettings`, with every fact in all splits; ``closed``: the hidden span ends
-    with the mask symbol, as an answer does."""
+    """As `PretrainingSettings`, with every fact in all splits."""
 
-    data: str = "biographies"
-    minimum: int = Field(1, ge=1)
-    validation: float = Field(0.0, ge=0, lt=1)
-    closed: bool = True
+    data: str = Field("biographies", description="biographies, birthplaces or a file of texts")
+    minimum: Minimum = 1
+    validation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the documents held out; 0: those that were read judge",
+    )
+    closed: bool = Field(
+        True, description="the hidden span ends with the mask symbol, as an answer does"
+    )
 
 
 class AnswersSettings(Settings):
-    """Questions with short answers, and the texts that hold them.
+    """Questions with short answers, and the texts that hold them."""
 
-    ``data``: "biographies" (built in), "birthplaces", or a .tsv file, with its ``texts`` and its
-    ``test``; ``validation``: the share of train held out; ``longest``: tokens of an answer.
-    """
-
-    data: str = "biographies"
-    texts: str = ""
-    test: str = ""
-    data_dir: str = ""
-    tokenizer: str = "characters"
-    vocabulary: int = Field(8_000, ge=3)
-    minimum: int = Field(1, ge=1)
-    length: int = Field(128, ge=8)
-    longest: int = Field(32, ge=1)
-    validation: float = Field(0.1, gt=0, lt=1)
-    split_seed: int = Field(0, ge=0, lt=2**63)
+    data: str = Field(
+        "biographies", description="biographies, birthplaces or a .tsv file of questions"
+    )
+    texts: str = Field("", description="with a file: the texts of pretraining")
+    test: str = Field("", description="with a file: the questions to be judged on")
+    data_dir: DataFolder = ""
+    tokenizer: Tokenizer = "characters"
+    vocabulary: Vocabulary = 8_000
+    minimum: Minimum = 1
+    length: Piece = 128
+    longest: int = Field(32, ge=1, description="tokens of an answer")
+    validation: float = Field(0.1, gt=0, lt=1, description="share of train held out")
+    split_seed: SplitSeed = 0

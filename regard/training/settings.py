@@ -44,8 +44,8 @@ class TrainingSettings(Settings):
     minutes: float = Field(0.0, ge=0, description="budget: time, validation included")
     optimizer: Optimizer = Field(
         "adamw",
-        description="adamw, or muon: fewer steps where a stack of layers has much to learn, such "
-        "as pretraining; the same rates serve",
+        description="muon takes fewer steps where a stack of layers has much to learn, such as in "
+        "pretraining; the same rates serve",
     )
     learning_rate: float = Field(1e-3, gt=0, description="the optimizer's, at its highest")
     warmup: float = Field(
@@ -73,9 +73,11 @@ class TrainingSettings(Settings):
     patience: int = Field(
         0, ge=0, description="stop after so many validations without gain; 0: never"
     )
-    precision: Asked = Field("auto", description="auto, fp32 or bf16")
+    precision: Asked = Field(
+        "auto", description="of products; auto: bf16 where the hardware has it"
+    )
     device: Device = Field(
-        "cpu", description="cpu, or cuda: a GPU, on which no training is the same twice to the bit"
+        "cpu", description="where it trains; on a GPU no training is the same twice to the bit"
     )
     threads: int = Field(0, ge=0, description="of this training; 0: as torch has them")
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0: by time alone")

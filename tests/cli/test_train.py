@@ -133,3 +133,28 @@ def test_help_names_every_model(regard: Command) -> None:
 
     assert MODELS_IN_WORDS.split(", ") == list(MODELS)
     assert WRITERS_IN_WORDS.split(", ") == list(WRITERS)
+
+
+def test_settings_are_listed_with_their_values_and_meanings(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "dates", "--settings", "beam=3", "tie=yes")
+    lines = [line.split() for line in regard(*words).out.splitlines()]
+    assert [line[0] for line in lines if line[0].endswith(":")] == [
+        "dates:",
+        "bahdanau:",
+        "training:",
+    ]
+    assert ["beam=3", "texts", "that"] in [line[:3] for line in lines]
+    assert ["data=dates", "reverse,", "dates,"] in [line[:3] for line in lines]
+    assert ["readout=maxout", "state,", "maxout"] in [line[:3] for line in lines]
+    found = json.loads(regard(*words, "--json").out)
+    assert found["model"]["tie"] == {
+        "value": True, "means": "source and target words share their vectors",
+    }  # fmt: skip
+    assert found["training"]["optimizer"]["means"].startswith("adamw or muon: ")
+    assert list(tmp_path.iterdir()) == []
+    wrong = regard("train", "dates", "--settings", "beams=3")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "did you mean beam" in wrong.err

@@ -1,0 +1,45 @@
+import re
+
+import pytest
+
+from regard.attention.normalizers import NORMALIZERS
+from regard.attention.positions import POSITIONS
+from regard.attention.scores import SCORES
+from regard.data.tokenizers import TOKENIZERS
+from regard.layers.feedforward import ACTIVATIONS
+from regard.models import MODELS_FOR
+from regard.settings import Settings
+from regard.tasks import TASKS
+from regard.training.schedules import SCHEDULES
+from regard.training.settings import TrainingSettings
+
+ALL = {
+    TrainingSettings,
+    *(task.settings for task in TASKS.values()),
+    *(model.settings for models in MODELS_FOR.values() for model in models.values()),
+}
+TABLES = {
+    "score": SCORES,
+    "position": POSITIONS,
+    "normalize": NORMALIZERS,
+    "tokenizer": TOKENIZERS,
+    "activation": ACTIVATIONS,
+    "schedule": SCHEDULES,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))
+def test_every_setting_says_what_it_means(kind: type[Settings]) -> None:
+    meanings = kind.meanings()
+    assert meanings.keys() == kind.model_fields.keys()
+    assert [key for key, means in meanings.items() if len(means) < 5 or "None" in means] == []
+
+
+@pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))
+def test_the_names_that_a_meaning_lists_are_in_their_tables(kind: type[Settings]) -> None:
+    for key in TABLES.keys() & kind.model_fields.keys():
+        listed = kind.meanings()[key].partition(": ")[2].partition(", or")[0]
+        names = re.split(r", | or ", listed)
+        known = {*TABLES[key], *(f"gated-{name}" for name in ACTIVATIONS), "…"}
+        assert [name for name in names if name not in known] == []
+        assert len(names) > 1
