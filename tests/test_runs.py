@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.models import MODELS
 from regard.runs.build import prepare
 from regard.runs.config import Config
+from regard.runs.folder import Folder
 from regard.tasks import TASKS
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
@@ -152,6 +153,52 @@ def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) ->
         for run in (resumed, runs.load(whole))
     )
     assert ours == theirs
+
+
+def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path) -> None:
+    from regard.training.checkpoints import Checkpoints
+
+    settings = [*SMALL, "save_every=2", "evaluate_every=1000"]
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    with pytest.raises(RegardError, match="nothing to end with"):
+        list(run.train(end=True))
+    training = run.train()
+    for _ in islice(training, 5):
+        pass
+    training.close()
+    trained = Checkpoints(tmp_path / "run" / "checkpoints").load(4).tensors["model"]
+    (told,) = run.train(end=True)
+    assert (told.step, told.validation is None) == (4, False)
+    assert run.complete
+    assert run.ended == pytest.approx(4 / told.steps)
+    assert runs.load(whole).ended is None
+    found = dict(run.network.named_parameters())
+    assert all(torch.equal(found[name], trained[name]) for name in found)
+    assert run.predict("a film").label in ("negative", "positive")
+    assert list(run.train()) == []
+    steps = [row["step"] for row in run.metrics()]
+    assert steps == sorted(set(steps))
+    counts = runs.start(tmp_path / "counts", "sentiment", "tfidf", ["examples=120"])
+    with pytest.raises(RegardError, match="nothing to end"):
+        list(counts.train(end=True))
+
+
+def test_an_end_that_was_cut_off_leaves_no_word_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [*SMALL, "save_every=2"]
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    training = run.train()
+    for _ in islice(training, 3):
+        pass
+    training.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
+        with pytest.raises(OSError, match="cut"):
+            list(run.train(end=True))
+    again = runs.load(tmp_path / "run")
+    assert finish(again)[-1] > 3
+    assert again.ended is None
 
 
 def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:

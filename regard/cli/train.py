@@ -82,6 +82,12 @@ def train(
         bool,
         typer.Option("--dry-run", help="Load two batches, make a step, forecast time and memory."),
     ] = False,
+    end: Annotated[
+        bool,
+        typer.Option(
+            "--end", help="Of a training that was stopped: end it here, with its best weights."
+        ),
+    ] = False,
     list_settings: Annotated[
         bool, typer.Option("--settings", help="List all settings, what they are and mean.")
     ] = False,
@@ -90,7 +96,8 @@ def train(
     """Train one model on one task, and judge it on the test split.
 
     The same command again goes on after a stop or a crash, to the very same weights, and says so
-    when the run is complete. Nothing is overwritten: other settings need another --out.
+    when the run is complete; with --end it makes a run of what was learned until then. Nothing is
+    overwritten: other settings need another --out.
 
     regard train sentiment
 
@@ -131,22 +138,30 @@ def train(
         limit = parse_budget(pretrain_budget) if pretrain_budget else {}
         given = [f"{key}={value}" for key, value in limit.items()]
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
-        follow(first, f"{model} on the texts of {pretrain_on}")
+        ends = end and not first.complete
+        follow(first, f"{model} on the texts of {pretrain_on}", end=ends)
         say(f"pretrained: {first.evaluate().line()}; run: {before}", quiet=json)
         overrides.append(f"init={before}")
+        if ends:
+            say("next: the same command without --end")
+            return
     run = runs.open_or_start(place, task, model, overrides)
     complete = run.complete
-    follow(run, f"{model} on {task}")
+    follow(run, f"{model} on {task}", end=end)
     report(run, complete, json)
 
 
-def follow(run: "Run", what: str) -> None:
-    """Train a run to its end, and show how far it is."""
+def follow(run: "Run", what: str, *, end: bool = False) -> None:
+    """Train a run to its end, or end it here, and show how far it is."""
     with bar(what) as show:
-        for progress in run.train():
-            if progress.note:
-                say(progress.note, quiet=True)
-            show(*advance(progress))
+        try:
+            for progress in run.train(end=end):
+                if progress.note:
+                    say(progress.note, quiet=True)
+                show(*advance(progress))
+        except KeyboardInterrupt:
+            say("with --end the same command makes a run of what is learned so far", quiet=True)
+            raise
 
 
 def advance(progress: "Progress") -> tuple[float, float, str]:
@@ -170,6 +185,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
                 "task": run.config.task,
                 "model": run.config.model,
                 "was_complete": was_complete,
+                "ended": run.ended,
                 **judged.json(),
                 "validation": last.get("best"),
                 "steps": last.get("step"),
@@ -181,6 +197,8 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         return
     if was_complete:
         say(f"{folder} was complete already; nothing was done")
+    if run.ended is not None:
+        say(f"ended by --end after {run.ended:.0%} of its budget")
     say(f"{'test' if run.held_out else 'of texts that it has read:'} {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")

@@ -129,12 +129,14 @@ class ClassifierRun(Run):
         """The task with the run's own tokenizer and labels; data are read only if asked for."""
         return cast(Classification, prepare(self.config, self.folder.read_tokenizer(), self.labels))
 
-    def _work(self, task: Classification) -> Iterator[Progress]:
+    def _work(self, task: Classification, end: bool) -> Iterator[Progress]:
         if self.config.entry.kind == "baseline":
+            if end:
+                raise RegardError(f"{self.config.model} is fitted at once: there is nothing to end")
             self._begin(task)
             yield self._fit(task)
         else:
-            yield from super()._work(task)
+            yield from super()._work(task, end)
 
     @cached_property
     def baseline(self) -> "Baseline":

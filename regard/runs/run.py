@@ -72,20 +72,27 @@ class Run(ABC):
         """Whether it has trained and answered the test split."""
         return self.folder.complete
 
-    def train(self) -> Iterator[Progress]:
+    def train(self, *, end: bool = False) -> Iterator[Progress]:
         """Train to the end of the budget, from where an earlier process stopped.
 
         At the end the test split is answered, once, and the folder sealed. A complete run yields
-        nothing. Errors: another process trains here; the data have changed since the run began;
-        no space left (nothing is lost: run it again).
+        nothing. With `end` the end is here: the best weights of the newest checkpoint are the
+        run's, which says so (`ended`). Errors: another process trains here; the data have changed
+        since the run began; no space left (nothing is lost: run it again); nothing to end with.
         """
         if self.complete:
             self.folder.tidy()  # after a process that was killed just before it did
             return
         with self.folder.locked():
             durable.remove_leftovers(self.folder.path)
-            yield from self._work(prepare(self.config))
+            yield from self._work(prepare(self.config), end)
             self.folder.seal()
+
+    @property
+    def ended(self) -> float | None:
+        """The share of its budget after which it was ended by hand, if it was."""
+        share = self._environment.get("ended")
+        return None if share is None else float(share)
 
     @abstractmethod
     def evaluate(
@@ -172,7 +179,7 @@ class Run(ABC):
         """What the run chose its attention kernels by when it began."""
         return constants_from(self._environment.get("kernels", {}), str(self.folder.path))
 
-    def _work(self, task: Any) -> Iterator[Progress]:
+    def _work(self, task: Any, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its answers on the test split."""
         config, folder = self.config, self.folder
         vectors = pretrained(config, task.tokenizer.vocabulary)
@@ -193,13 +200,15 @@ class Run(ABC):
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         settings = config.training.model_copy(update={"threads": environment["threads"]})
         log, precision = MetricsLog(folder.metrics), Precision(**environment["precision"])
-        steps = train(model, task, settings, folder.checkpoints, precision=precision)
+        steps = train(model, task, settings, folder.checkpoints, precision=precision, end=end)
         while True:
             with using(self._kernels):  # not around the yield, where it would be the caller's too
                 progress = next(steps, None)
             if progress is None:
                 break
             log.add(progress)
+            if end:
+                environment["ended"] = progress.step / progress.steps
             yield progress
         with (
             using_threads(settings.threads),
@@ -209,6 +218,8 @@ class Run(ABC):
             answers = self.answer_test(task, model)
         durable.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         durable.write_bytes(folder.predictions, answers)
+        durable.write_json(folder.environment_path, environment)
+        self.__dict__.pop("_environment", None)
 
     def _begin(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
         """Write ``env.json``, or on a resume see that what it tells of the data still holds."""
@@ -224,7 +235,7 @@ class Run(ABC):
                     "give another --out"
                 )
         self.__dict__.pop("_environment", None)
-        return written
+        return {key: value for key, value in written.items() if key != "ended"}
 
     def _same_parts(self) -> None:
         """Errors: a file of one's own that the run was trained with has changed since."""

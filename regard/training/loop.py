@@ -88,6 +88,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     *,
     precision: Precision | None = None,
+    end: bool = False,
 ) -> Iterator[Progress]:
     """Train a model on a task's train split, and leave it with its best weights.
 
@@ -95,13 +96,15 @@ def train(
     training goes on from the newest that can be read, to weights that are bit-identical to those
     of a training that was never stopped (same machine kind and threads; a budget in minutes
     excepted, where the learning rate follows the clock, and GPUs). The model is moved to the
-    settings' device and stays there.
+    settings' device and stays there. `end` takes no further step: the best weights that the
+    newest checkpoint has are the model's.
 
-    Errors: no space for a checkpoint; a loss that is not finite; a GPU that is not there.
+    Errors: no space for a checkpoint; a loss that is not finite; a GPU that is not there; `end`
+    of what never began.
     """
     precision = precision or choose_precision(settings.precision, settings.device)
     with using_threads(settings.threads):
-        yield from Training(model, task, settings, precision).run(checkpoints)
+        yield from Training(model, task, settings, precision).run(checkpoints, end)
 
 
 class Training:
@@ -120,12 +123,14 @@ class Training:
         self.batch_tokens = settings.batch_tokens or fitting_batch(task)
         self.begun = time.monotonic()
 
-    def run(self, checkpoints: Checkpoints | None = None) -> Iterator[Progress]:
+    def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
         """Resume, train, validate, save; in the end the best weights are in the model."""
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
         self.begun = saved = trimmed = time.monotonic()
-        while not self.finished():
+        if end:
+            yield self.ended(tokens_before, note)
+        while not (end or self.finished()):
             plan = self.plan()
             for indexes in plan[self.state.position :]:
                 rate = self.update(indexes)
@@ -146,6 +151,13 @@ class Training:
                 self.state.epoch, self.state.position = self.state.epoch + 1, 0
         load_weights(self.model, self.best)
         self.model.eval()
+
+    def ended(self, tokens_before: int, note: str) -> Progress:
+        """Where a training stands that ends here; judged, if it never was."""
+        if not self.state.step:
+            raise RegardError("there is nothing to end with: no checkpoint was written yet")
+        measured = (None, None) if self.best else self.validate()
+        return self.progress(0.0, measured, tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
         """The batches of the current epoch: a pure function of (seed, epoch)."""

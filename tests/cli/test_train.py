@@ -127,6 +127,32 @@ def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.Mon
     assert "Resumed from step 2." in said.err
 
 
+def test_a_stopped_training_is_ended_by_a_word(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from itertools import islice
+
+    from regard import runs
+
+    settings = [*TINY, "save_every=1"]
+    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    for _ in islice(training, 3):
+        pass
+    training.close()
+    said = regard("train", "sentiment", "--out", tmp_path / "run", "--end", *settings)
+    assert said.status == 0
+    assert "ended by --end after" in said.out
+    assert "test accuracy" in said.out
+    again = json.loads(
+        regard("train", "sentiment", "--out", tmp_path / "run", "--json", *settings).out
+    )
+    assert again["was_complete"]
+    assert 0 < again["ended"] < 1
+    nothing = regard("train", "sentiment", "--out", tmp_path / "new", "--end", *settings)
+    assert nothing.status == 2
+    assert "no checkpoint was written yet" in nothing.err
+
+
 def test_help_names_every_model(regard: Command) -> None:
     from regard.cli.train import MODELS_IN_WORDS, WRITERS_IN_WORDS
     from regard.models import MODELS, WRITERS

@@ -162,6 +162,15 @@ def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path
     assert read_judged(folder) is None
 
 
+def test_a_run_that_was_ended_early_is_not_compared(inline: Inline, tmp_path: Path) -> None:
+    compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    path = tmp_path / "mean" / "seed-0" / "env.json"
+    environment = json.loads(path.read_text())
+    path.write_text(json.dumps({**environment, "ended": 0.25}))
+    with pytest.raises(RegardError, match=r"seed-0 was ended after 25% of its budget"):
+        compare("sentiment", "mean,tfidf", seeds=2, out=tmp_path, overrides=TINY)
+
+
 def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_path: Path) -> None:
     data, own = tmp_path / "own.csv", tmp_path / "own.py"
     rows = [f"film {i} is {word},{label}" for i in range(99)
