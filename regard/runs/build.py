@@ -38,7 +38,8 @@ def complete(folder: Path) -> Folder:
     found = Folder(folder)
     if not found.complete:
         raise RegardError(
-            f"init={folder}: there is no complete run to begin from; train it to its end first"
+            f"init={folder}: there is no complete run to begin from; train it to its end first, or "
+            "end it by --end"
         )
     return found
 

@@ -251,5 +251,5 @@ class Run(ABC):
         if not self.complete:
             raise RegardError(
                 f"the run in {self.folder.path} is not complete; the command that began it goes on "
-                "from where it was"
+                "from where it was, or with --end ends there"
             )
