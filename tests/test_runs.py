@@ -162,6 +162,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
     with pytest.raises(RegardError, match="nothing to end with"):
         list(run.train(end=True))
+    assert [path.name for path in (tmp_path / "run").glob("[!.]*")] == ["config.toml"]
     training = run.train()
     for _ in islice(training, 5):
         pass
@@ -176,11 +177,46 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     assert all(torch.equal(found[name], trained[name]) for name in found)
     assert run.predict("a film").label in ("negative", "positive")
     assert list(run.train()) == []
-    steps = [row["step"] for row in run.metrics()]
-    assert steps == sorted(set(steps))
+    last = run.metrics()[-1]
+    assert (last["step"], last["validation"]) == (4, told.validation)
+    assert run.notes == [f"ended by hand after {4 / told.steps:.0%} of its budget"]
     counts = runs.start(tmp_path / "counts", "sentiment", "tfidf", ["examples=120"])
     with pytest.raises(RegardError, match="nothing to end"):
         list(counts.train(end=True))
+
+
+def test_what_was_trained_to_its_end_was_not_ended_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.start(tmp_path / "run", "sentiment", "transformer", [*SMALL, "save_every=1"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
+        with pytest.raises(OSError, match="cut"):
+            list(run.train())
+    (told,) = run.train(end=True)
+    assert told.step == told.steps
+    assert (run.complete, run.ended) == (True, None)
+
+
+def test_an_optimizer_that_does_not_suit_leaves_the_folder_free(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    with pytest.raises(RegardError, match="optimizer=adamw trains it"):
+        finish(runs.open_or_start(place, "sentiment", "mean", [*TINY, "optimizer=muon"]))
+    assert finish(runs.open_or_start(place, "sentiment", "mean", [*TINY, "optimizer=adamw"]))
+
+
+def test_muon_trains_a_run_and_its_checkpoints_go_on(whole: Path, tmp_path: Path) -> None:
+    settings = [*SMALL, "optimizer=muon", "save_every=2"]
+    first = runs.start(tmp_path / "whole", "sentiment", "transformer", settings)
+    finish(first)
+    run = runs.start(tmp_path / "cut", "sentiment", "transformer", settings)
+    training = run.train()
+    for _ in islice(training, 4):
+        pass
+    training.close()
+    finish(run)
+    weights = [tmp_path / name / "model.safetensors" for name in ("whole", "cut")]
+    assert sha256(weights[0]) == sha256(weights[1]) != sha256(whole / "model.safetensors")
 
 
 def test_an_end_that_was_cut_off_leaves_no_word_behind(

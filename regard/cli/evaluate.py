@@ -57,6 +57,8 @@ def evaluate(
             }
         )
         return
+    for note in model.notes:
+        say(note)
     show(judged, str(data) if data else TEST if model.held_out else READ)
     if predictions is not None:
         say(f"answers: {predictions}")

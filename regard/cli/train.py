@@ -115,6 +115,8 @@ def train(
 
     if init and pretrain_on:
         raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
+    if end and dry_run:
+        raise RegardError("--dry-run forecasts a training, --end ends one: give one of them")
     if pretrain_budget and not pretrain_on:
         raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
     after = "bert" if pretrain_on else runs.model_after(init, task)
@@ -143,7 +145,8 @@ def train(
         say(f"pretrained: {first.evaluate().line()}; run: {before}", quiet=json)
         overrides.append(f"init={before}")
         if ends:
-            say("next: the same command without --end")
+            report(first, False, json)
+            say("the same command without --end goes on with its labels", quiet=json)
             return
     run = runs.open_or_start(place, task, model, overrides)
     complete = run.complete
@@ -160,7 +163,8 @@ def follow(run: "Run", what: str, *, end: bool = False) -> None:
                     say(progress.note, quiet=True)
                 show(*advance(progress))
         except KeyboardInterrupt:
-            say("with --end the same command makes a run of what is learned so far", quiet=True)
+            if not end and run.folder.checkpoints.steps():
+                say("with --end the same command makes a run of its last checkpoint", quiet=True)
             raise
 
 
@@ -197,8 +201,8 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         return
     if was_complete:
         say(f"{folder} was complete already; nothing was done")
-    if run.ended is not None:
-        say(f"ended by --end after {run.ended:.0%} of its budget")
+    for note in run.notes:
+        say(note)
     say(f"{'test' if run.held_out else 'of texts that it has read:'} {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
@@ -246,12 +250,10 @@ def show_settings(config: "Config", json: bool) -> None:
 def in_words(value: object) -> str:
     """A setting as the command line takes it.
 
-    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words(2**40), in_words("rotary")
-    ('1', '30', '1e-05', '1099511627776', 'rotary')
+    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("rotary")
+    ('1', '30', '1e-05', 'rotary')
     """
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(int(value) if isinstance(value, bool) else value)
+    return str(int(value) if isinstance(value, bool) else value).removesuffix(".0")
 
 
 def show_forecast(forecast: "Forecast", json: bool) -> None:

@@ -55,7 +55,11 @@ def card_of(run: Run) -> Card:
     kept = {key: value for key, value in trained.items() if not _unset(value) and key != HOME}
     training = config.training.model_dump(mode="json")
     judged = {key: shown(value) for key, value in run.evaluate().json().items()}
-    notes = (f"Trained with seed {training['seed']}, learning rate {training['learning_rate']}.",)
+    notes = (
+        f"Trained by {training['optimizer']} with seed {training['seed']}, learning rate "
+        f"{training['learning_rate']}.",
+        *(f"The training was {note}." for note in run.notes),
+    )
     return Card(f"{config.model} on {config.task}", kept, judged, notes)
 
 

@@ -46,7 +46,9 @@ Pattern = Annotated[
     ),
 ]
 Dropout = Annotated[float, Field(ge=0, lt=1, description="share of numbers dropped in training")]
-AttentionDropout = Annotated[float, Field(ge=0, lt=1, description="share of weights dropped")]
+AttentionDropout = Annotated[
+    float, Field(ge=0, lt=1, description="share of attention weights dropped")
+]
 WordDropout = Annotated[
     float,
     Field(
@@ -82,7 +84,9 @@ class TextClassifierSettings(Settings):
     layers: int = Field(3, ge=0, description="blocks of self-attention")
     heads: Heads = 1
     block: Literal["plain", "residual", "pre-norm"] = Field(
-        "plain", description="g(f(x)); g(x + f(LayerNorm x)); or each part added to what it reads"
+        "plain",
+        description="g(f(x)) of attention f and a layer g; g(x + f(LayerNorm x)); or a "
+        "Transformer's, x + f(LayerNorm x), then so its feed-forward part",
     )
     pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
         "mean", description="what makes one vector of all states"
@@ -97,7 +101,7 @@ class TextClassifierSettings(Settings):
         description="keys and values to fewer rows: linformer, or linformer-32 to say how many",
     )
     key_value_heads: SharedHeads = 0
-    feedforward: Inner = 256
+    feedforward: int = Field(256, ge=1, description="hidden width of it, where block=pre-norm")
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
     word_dropout: WordDropout = 0.1
@@ -204,7 +208,7 @@ class Seq2SeqSettings(Settings):
     normalize: Normalize = "softmax"
     readout: Literal["state", "maxout", "joined"] = Field(
         "state",
-        description="what words are read out of, by itself or with word and context",
+        description="what words are read out of: it alone; it, word and context; it and context",
     )
     bidirectional: bool = Field(True, description="read from both sides, with half of hidden each")
     dropout: Dropout = 0.2
@@ -298,12 +302,16 @@ class T5Settings(StackSettings):
     decoder_layers: DecoderLayers = 0
     head_width: int = Field(0, ge=0, description="numbers of a head; 0: width / heads")
     feedforward: Inner = 768
-    activation: str = Field("gated-gelu-tanh", description="as of a Transformer: gelu, relu, …")
+    activation: str = Field(
+        "gated-gelu-tanh",
+        description="bends the feed-forward parts: relu, gelu, gelu-tanh, silu, or gated by "
+        "another map: gated-gelu, …",
+    )
     position: Position = "t5-bias"
     buckets: int = Field(
         32, ge=4, description="of distances, with a bias each where position=t5-bias"
     )
-    farthest: int = Field(128, ge=2, description="distance of the last bucket")
+    farthest: int = Field(128, ge=2, description="distance from which on all share a bucket")
     spread: Spread = 0.1
     tie: bool = Field(False, description="words are written by the vectors that they are read by")
     epsilon: Epsilon = 1e-6

@@ -18,7 +18,13 @@ WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gpt": ("language-modeling", ()),
     "t5": ("span-corruption", ()),
 }
-ALIKE = ("seed", "threads", "precision", "device")  # settings of a training that hold for both
+ALIKE = (
+    "seed",
+    "threads",
+    "precision",
+    "device",
+    "optimizer",
+)  # settings of a training that hold for both
 
 
 def pretraining_for(

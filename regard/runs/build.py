@@ -13,6 +13,7 @@ from regard.runs.config import Config
 from regard.runs.folder import Folder
 from regard.tasks import TASKS
 from regard.training.loop import seeded
+from regard.training.optimizer import OPTIMIZERS
 
 if TYPE_CHECKING:
     from regard.data.vectors import Vectors
@@ -111,7 +112,8 @@ def build_once(config: Config) -> None:
         given = config.network.model_dump()
         # The width of pretrained vectors is known when they are read: any that heads divide.
         width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
-        build_network(config, vocabulary=8, labels=2, width=width)
+        network = build_network(config, vocabulary=8, labels=2, width=width)
+        OPTIMIZERS[config.training.optimizer].suits(network)
 
 
 def build_network(

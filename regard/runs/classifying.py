@@ -131,8 +131,6 @@ class ClassifierRun(Run):
 
     def _work(self, task: Classification, end: bool) -> Iterator[Progress]:
         if self.config.entry.kind == "baseline":
-            if end:
-                raise RegardError(f"{self.config.model} is fitted at once: there is nothing to end")
             self._begin(task)
             yield self._fit(task)
         else:

@@ -24,7 +24,8 @@ from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
 from regard.training.checkpoints import load_weights, weights
-from regard.training.loop import Progress, train, using_threads
+from regard.training.loop import NOTHING, Progress, train, using_threads
+from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision
 
 
@@ -83,6 +84,8 @@ class Run(ABC):
         if self.complete:
             self.folder.tidy()  # after a process that was killed just before it did
             return
+        if end and not self.folder.checkpoints.steps():
+            raise RegardError(NOTHING)
         with self.folder.locked():
             durable.remove_leftovers(self.folder.path)
             yield from self._work(prepare(self.config), end)
@@ -93,6 +96,11 @@ class Run(ABC):
         """The share of its budget after which it was ended by hand, if it was."""
         share = self._environment.get("ended")
         return None if share is None else float(share)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known of its training beside its figures."""
+        return [] if self.ended is None else [f"ended by hand after {self.ended:.0%} of its budget"]
 
     @abstractmethod
     def evaluate(
@@ -184,6 +192,7 @@ class Run(ABC):
         config, folder = self.config, self.folder
         vectors = pretrained(config, task.tokenizer.vocabulary)
         model = build_network(config, **task.sizes, vectors=vectors)
+        OPTIMIZERS[config.training.optimizer].suits(model)
         begun = {}
         if init := config.training.init:
             begun = begin_from(model, Path(init), config.model, getattr(task, "labels", ()))
@@ -207,7 +216,7 @@ class Run(ABC):
             if progress is None:
                 break
             log.add(progress)
-            if end:
+            if end and progress.seconds_left:
                 environment["ended"] = progress.step / progress.steps
             yield progress
         with (
@@ -251,5 +260,5 @@ class Run(ABC):
         if not self.complete:
             raise RegardError(
                 f"the run in {self.folder.path} is not complete; the command that began it goes on "
-                "from where it was, or with --end ends there"
+                "from where it was, and `regard train … --end` ends it there"
             )

@@ -37,8 +37,8 @@ def read_alike(data: Any) -> str:
 
 def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
     """Errors: a complete run is of other data than there are now (`facts`, if they were read), or
-    of other code of one's own, or was ended early: beside runs that are still to be trained it
-    would not be compared but confused.
+    of other code of one's own: beside runs that are still to be trained it would not be compared
+    but confused.
     """
     from regard.runs import Config
 
@@ -46,11 +46,6 @@ def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
     found = changed(Config.read(folder).network.model_dump(), was.get("parts", {}))
     known = was.get("data", {}).get("fingerprint")
     found += ["the data"] if facts and known != facts.get("fingerprint") else []
-    if "ended" in was:
-        raise RegardError(
-            f"{folder} was ended after {was['ended']:.0%} of its budget; remove it, or give "
-            "another --out"
-        )
     if found:
         raise RegardError(
             f"{found[0]} changed since {folder} was trained; give another --out, so that all "

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from regard.durable import MANIFEST, write_json
+from regard.errors import RegardError
 from regard.studies.launch import Report
 from regard.studies.result import per_cent
 from regard.tasks.sequence_metrics import Judgement, restored
@@ -123,6 +124,11 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     forget_peak()
     folder = Path(asked.folder)
     run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
+    if run.ended is not None:
+        raise RegardError(
+            f"{folder} was ended after {run.ended:.0%} of its budget; remove it, or give another "
+            "--out"
+        )
     peak = 0.0
     for progress in run.train():
         peak = peak_mb()

@@ -14,7 +14,13 @@ Tokenizer = Annotated[
     str, Field(description="how texts are cut into tokens: words, characters, bpe or unigram")
 ]
 Vocabulary = Annotated[int, Field(ge=3, description="most tokens that are known")]
-Minimum = Annotated[int, Field(ge=1, description="how often a token must stand to be known")]
+Minimum = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="how often a word or character, or a pair that bpe joins, must stand to count",
+    ),
+]
 SplitSeed = Annotated[
     int, Field(ge=0, lt=2**63, description="which examples are held out, and which are chosen")
 ]
@@ -26,7 +32,9 @@ class ClassificationSettings(Settings):
     """Which texts, how they are cut into tokens, and what is held out."""
 
     data: str = Field("reviews", description="reviews, imdb or a file of texts and labels")
-    test: str = Field("", description="a file to be judged on; empty: a fifth is split off")
+    test: str = Field(
+        "", description="of a file of yours: another to be judged on; empty: a fifth of it"
+    )
     text: TextColumn = ""
     label: str = Field("", description="column of the labels, where it is not found by name")
     group: str = Field(
@@ -56,7 +64,11 @@ class SequencesSettings(Settings):
 
     data: str = Field("reverse", description="reverse, dates, multi30k, eng-fra or a file of pairs")
     target: str = Field("", description="a second file, line by line beside the first")
-    test: str = Field("", description="a file of pairs to be judged on; empty: some are split off")
+    test: str = Field(
+        "",
+        description="of a file of yours: another to be judged on; of multi30k: a test's name; "
+        "empty: its own, or some are split off",
+    )
     source_name: str = Field("", description="language or column that is read")
     target_name: str = Field("", description="language or column that is written")
     data_dir: DataFolder = ""
@@ -86,7 +98,7 @@ class SequencesSettings(Settings):
     split_seed: SplitSeed = 0
     judged: int = Field(500, ge=1, description="texts that a validation writes, from all its parts")
     examples: int = Field(
-        0, ge=0, description="pairs to learn from; 0: all, or so many that none is seen twice"
+        0, ge=0, description="pairs to learn from; 0: all; of reverse 320,000, of dates 100,000"
     )
 
 
@@ -114,7 +126,7 @@ class PretrainingSettings(Settings):
     without: str = Field(
         "",
         description="a file, or imdb or reviews, that the model is to be judged by later: its "
-        "texts are left out",
+        "texts, of a name those of its test, are left out",
     )
     without_text: str = Field("", description="the column of that file's texts")
 

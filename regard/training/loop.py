@@ -34,6 +34,7 @@ from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
+NOTHING = "there is nothing to end with: no checkpoint was written yet"
 TRIM = 20.0  # seconds between two trims of the heap
 SMOOTH = 0.98  # of the running mean of the loss: about the last 50 steps
 
@@ -153,11 +154,10 @@ class Training:
         self.model.eval()
 
     def ended(self, tokens_before: int, note: str) -> Progress:
-        """Where a training stands that ends here; judged, if it never was."""
+        """Where a training stands that ends here, judged once more."""
         if not self.state.step:
-            raise RegardError("there is nothing to end with: no checkpoint was written yet")
-        measured = (None, None) if self.best else self.validate()
-        return self.progress(0.0, measured, tokens_before, note)
+            raise RegardError(NOTHING)
+        return self.progress(0.0, self.validate(), tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
         """The batches of the current epoch: a pure function of (seed, epoch)."""

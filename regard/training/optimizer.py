@@ -47,6 +47,10 @@ class AdamW:
             for n, p in self.parameters.items()
         }
 
+    @classmethod
+    def suits(cls, model: nn.Module) -> None:
+        """Errors: this optimizer finds nothing to do in the model."""
+
     def zero(self) -> None:
         """Forget the gradients."""
         for parameter in self.parameters.values():
@@ -91,7 +95,7 @@ class AdamW:
         """Put back what `state` gave. Errors: it is of another model."""
         here = self.state()
         if odd := sorted(here.keys() ^ state.keys()):
-            raise RegardError(f"this optimizer is of another model: {odd[0]} stands on one side")
+            raise RegardError(f"this is of another model or optimizer: {odd[0]} stands on one side")
         for name, value in here.items():
             value.copy_(state[name])
 
@@ -107,29 +111,27 @@ class Muon(AdamW):
     factor gives it the size of AdamW's, so that one rate η and one decay λ serve both (Liu et al.
     2025, "Muon is scalable for LLM training", equation 4).
 
-    Layers are what stands in a `torch.nn.ModuleList`. Vectors of words and positions, what reads
-    the last layer, and parameters of one axis or three are AdamW's. RegardError if nothing is left.
+    Layers are what stands in a `torch.nn.ModuleList`, recurrent ones excepted. Vectors of words and
+    positions, what reads the last layer, and parameters of one axis or three are AdamW's.
+
+    Errors: nothing is left.
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
         super().__init__(model, weight_decay)
-        lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-        layered = {id(parameter) for layers in lists for parameter in layers.parameters()}
-        tables = tables_of(model)
-        self.turned = [
-            name
-            for name, parameter in self.parameters.items()
-            if id(parameter) in layered - tables
-            and parameter.ndim == 2
-            and is_matrix(name, parameter)
-        ]
-        if not self.turned:
+        self.suits(model)
+        inside = in_layers(model)
+        self.turned = [name for name, p in self.parameters.items() if id(p) in inside]
+        for name in self.turned:
+            del self.squares[name], self.steps[name]
+
+    @classmethod
+    def suits(cls, model: nn.Module) -> None:
+        if not in_layers(model):
             raise RegardError(
                 "optimizer=muon turns the matrices of a stack of layers, which this model does not "
                 "have; optimizer=adamw trains it"
             )
-        for name in self.turned:
-            del self.squares[name], self.steps[name]
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
@@ -159,7 +161,7 @@ OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "muon": Muon}  # as settin
 def orthogonal(
     matrices: Float[Tensor, "several rows columns"],
 ) -> Float[Tensor, "several rows columns"]:
-    """Nearly U Vᵀ of matrices U S Vᵀ: all singular values are brought to between 0.7 and 1.2.
+    """Nearly U Vᵀ of matrices U S Vᵀ: singular values from ‖S‖ / 500 on become 0.7 to 1.2.
 
     X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, five times from X/‖X‖; bfloat16 is enough for it, and what
     surrounds the call says whether it is used (`torch.autocast`). Jordan et al. 2024, "Muon: an
@@ -177,6 +179,20 @@ def orthogonal(
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x.mT if tall else x).to(matrices.dtype)
+
+
+def in_layers(model: nn.Module) -> set[int]:
+    """Which parameters are matrices of stacked layers, by their ids."""
+    modules = list(model.modules())
+    lists = [module for module in modules if isinstance(module, nn.ModuleList)]
+    cells = [module for module in modules if isinstance(module, nn.RNNBase)]
+    others = {id(parameter) for cell in cells for parameter in cell.parameters()}
+    return {
+        id(parameter)
+        for layers in lists
+        for name, parameter in layers.named_parameters()
+        if parameter.ndim == 2 and is_matrix(name, parameter)
+    } - (others | tables_of(model))
 
 
 def tables_of(model: nn.Module) -> set[int]:

@@ -44,8 +44,8 @@ class TrainingSettings(Settings):
     minutes: float = Field(0.0, ge=0, description="budget: time, validation included")
     optimizer: Optimizer = Field(
         "adamw",
-        description="muon takes fewer steps where a stack of layers has much to learn, such as in "
-        "pretraining; the same rates serve",
+        description="muon takes fewer steps where a stack of attention layers has much to learn, "
+        "as in pretraining; the same rates serve",
     )
     learning_rate: float = Field(1e-3, gt=0, description="the optimizer's, at its highest")
     warmup: float = Field(

@@ -141,7 +141,7 @@ def test_a_stopped_training_is_ended_by_a_word(
     training.close()
     said = regard("train", "sentiment", "--out", tmp_path / "run", "--end", *settings)
     assert said.status == 0
-    assert "ended by --end after" in said.out
+    assert "ended by hand after" in said.out
     assert "test accuracy" in said.out
     again = json.loads(
         regard("train", "sentiment", "--out", tmp_path / "run", "--json", *settings).out
@@ -167,7 +167,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
     monkeypatch.chdir(tmp_path)
     words = ("train", "dates", "--settings", "beam=3", "tie=yes")
     lines = [line.split() for line in regard(*words).out.splitlines()]
-    assert [line[0] for line in lines if line[0].endswith(":")] == [
+    assert [line[0] for line in lines if len(line) == 1 and line[0].endswith(":")] == [
         "dates:",
         "bahdanau:",
         "training:",

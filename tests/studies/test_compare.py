@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from regard.errors import RegardError
 from regard.studies import compare as module
 from regard.studies.arms import Arm
 from regard.studies.compare import Study, compare
-from regard.studies.job import judged_path, read_judged
+from regard.studies.job import RunTask, judged_path, read_judged, train_and_judge
 from regard.studies.launch import DIED, Event, Job, Outcome
 from regard.studies.statistics import arm_interval, compare_runs, holm
 
@@ -162,13 +163,18 @@ def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path
     assert read_judged(folder) is None
 
 
-def test_a_run_that_was_ended_early_is_not_compared(inline: Inline, tmp_path: Path) -> None:
-    compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
-    path = tmp_path / "mean" / "seed-0" / "env.json"
-    environment = json.loads(path.read_text())
-    path.write_text(json.dumps({**environment, "ended": 0.25}))
-    with pytest.raises(RegardError, match=r"seed-0 was ended after 25% of its budget"):
-        compare("sentiment", "mean,tfidf", seeds=2, out=tmp_path, overrides=TINY)
+def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
+    settings = [*TINY, "threads=1", "save_every=1"]
+    folder = tmp_path / "mean" / "seed-0"
+    run = runs.start(folder, "sentiment", "mean", settings)
+    training = run.train()
+    for _ in islice(training, 3):
+        pass
+    training.close()
+    list(run.train(end=True))
+    asked = RunTask(str(folder), "sentiment", "mean", tuple(settings))
+    with pytest.raises(RegardError, match=r"seed-0 was ended after \d+% of its budget"):
+        train_and_judge(asked, lambda share, says: None)
 
 
 def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_path: Path) -> None:
