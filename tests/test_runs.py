@@ -568,3 +568,10 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
     assert seen
     assert all(constants.exact_pairs == 123 for constants in seen)
     assert choose.constants().exact_pairs == choose.SHIPPED.exact_pairs
+
+
+def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None:
+    said = repr(runs.load(whole).evaluate())
+    assert said.startswith("Evaluation(metric='accuracy', labels=")
+    assert "value=" in said
+    assert len(said) < 700

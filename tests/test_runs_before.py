@@ -1,5 +1,8 @@
 """Pretraining on one's own texts before a task with few labels; data of these kinds by name."""
 
+import json
+from itertools import islice
+
 import pytest
 
 from regard import runs
@@ -17,6 +20,12 @@ def texts(folder):
         f"a {words[i % 10]} {words[(i * 3) % 10]} {words[(i * 7) % 9]} {i % 5}" for i in range(200)
     ]
     path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def reviews(folder):
+    path = folder / "many.txt"
+    path.write_text("\n".join(x.text for x in load_corpus("reviews").train[:200]) + "\n")
     return str(path)
 
 
@@ -64,9 +73,8 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path):
 def test_the_command_pretrains_then_fine_tunes(tmp_path):
     from typer.testing import CliRunner
 
-    many = tmp_path / "many.txt"
-    many.write_text("\n".join(x.text for x in load_corpus("reviews").train[:200]) + "\n")
-    words = ["train", "sentiment", "--pretrain-on", str(many), "--pretrain-budget", "3 steps"]
+    many = reviews(tmp_path)
+    words = ["train", "sentiment", "--pretrain-on", many, "--pretrain-budget", "3 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200", *SMALL]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
@@ -79,6 +87,59 @@ def test_the_command_pretrains_then_fine_tunes(tmp_path):
     assert run.folder.environment()["init"]["taken"] > 1_000
     again = CliRunner().invoke(app, words)
     assert "was complete already" in again.output
+
+
+def test_a_forecast_tells_of_the_pretraining_too_and_refuses_what_it_would(tmp_path):
+    from typer.testing import CliRunner
+
+    def asked(*words):
+        out = ["--out", str(tmp_path / "run"), "--dry-run", "examples=200", *SMALL]
+        return CliRunner().invoke(app, ["train", "sentiment", "--pretrain-on", *words, *out])
+
+    many = texts(tmp_path)
+    said = asked(many, "--pretrain-budget", "3 steps")
+    assert said.exit_code == 0, said.output
+    first, second = said.output.index("masked-modeling"), said.output.index("bert on sentiment")
+    assert first < second
+    assert not (tmp_path / "run-pretrained").exists()
+    found = json.loads(asked(many, "--json").stdout)
+    assert found["task"] == "sentiment"
+    assert found["pretraining"]["task"] == "masked-modeling"
+    for words, says in (
+        ([many, "--model", "transformer"], "is not pretrained on texts"),
+        (["nope.jsonl"], "nope.jsonl"),
+    ):
+        refused = asked(*words)
+        assert isinstance(refused.exception, RegardError)
+        assert says in str(refused.exception)
+
+
+def test_an_ended_pretraining_waits_for_the_task(tmp_path):
+    from typer.testing import CliRunner
+
+    many = reviews(tmp_path)
+    words = ["train", "sentiment", "--pretrain-on", many, "--pretrain-budget", "9 steps"]
+    words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200"]
+    words += [*SMALL, "optimizer=muon"]
+    given = ["examples=200", *SMALL, "optimizer=muon", "steps=2"]
+    often = ["steps=9", "save_every=1"]
+    before = runs.pretraining_for(
+        tmp_path / "run-pretrained", "sentiment", "bert", many, given, often
+    )
+    assert before.config.training.optimizer == "muon"
+    training = before.train()
+    for _ in islice(training, 4):
+        pass
+    training.close()
+    said = CliRunner().invoke(app, [*words, "--end"])
+    assert said.exit_code == 0, said.output
+    assert "ended by hand after 33% of its budget" in said.output
+    assert "the same command without --end goes on" in said.output
+    assert not (tmp_path / "run").exists()
+    went_on = CliRunner().invoke(app, words)
+    assert went_on.exit_code == 0, went_on.output
+    assert runs.load(tmp_path / "run").complete
+    assert runs.load(tmp_path / "run-pretrained").ended == pytest.approx(3 / 9)
 
 
 def test_rows_of_data_are_printed():

@@ -36,6 +36,8 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     judged = pretrained.evaluate()
     assert isinstance(judged, Likelihoods)
     assert judged.low < judged.value < judged.high
+    assert not pretrained.held_out, "birthplaces are judged by what was read"
+    assert len(repr(judged)) < 500
     assert judged.value == pytest.approx(np.exp(-judged.loss))
     assert judged.n == len(judged.correct) > 5_000
     assert judged.json()["bits"] == pytest.approx(judged.loss / np.log(2))

@@ -62,7 +62,9 @@ def compare(
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of runs and report.", show_default="runs/compare-TASK"),
+        typer.Option(
+            "--out", help="Folder of runs and report.", show_default="runs/compare-TASK-DATA"
+        ),
     ] = None,
     workers: Annotated[
         int | None,

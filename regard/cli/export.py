@@ -25,7 +25,7 @@ def export(
     Weights, tokenizer, a model card: the same texts give the same logits and translations. A
     setting that a program has no place for is named, with the one that it takes.
 
-    regard export runs/translation --to ctranslate2 --quantization int8
+    regard export runs/translation --to ctranslate2 --quantization int8 --out fast
     """
     from regard import runs
     from regard.interop.export import export as write

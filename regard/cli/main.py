@@ -1,5 +1,6 @@
 """The command ``regard``: every command by name, errors in one line."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -60,6 +61,16 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def wait_briefly() -> None:
+    """Let threads that wait for others sleep soon, where the user has not said otherwise.
+
+    GNU OpenMP, by which torch shares a step among cores, lets them spin for milliseconds. Beside
+    another program one of them waits for its core meanwhile, thousands of times a step.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is loaded, which is later
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
@@ -72,6 +83,7 @@ def options(
 
 def main() -> None:
     """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    wait_briefly()
     debug = "--debug" in sys.argv[1:]
     if debug:  # anywhere on the line
         sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]

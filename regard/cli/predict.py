@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import emit_json, say
+from regard.data.text_rows import text_rows
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -26,8 +27,15 @@ def predict(
         typer.Argument(metavar="TEXT", help="Texts; without any, stdin is read."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A file with one text a line.")
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="A file: one text a line; of a .csv, .tsv or .jsonl one a row."
+        ),
     ] = None,
+    column: Annotated[
+        str,
+        typer.Option("--text", help="Of such a table: the column of the texts, if not found."),
+    ] = "",
     best: Annotated[
         int, typer.Option(min=0, help="So many texts for each, with ln p.", show_default=False)
     ] = 0,
@@ -67,6 +75,8 @@ def predict(
 
     cat reviews.txt | regard predict runs/sentiment-transformer
 
+    regard predict runs/sentiment-transformer --file reviews.csv --text body > labels.tsv
+
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
     regard predict runs/language-modeling-gpt --temperature 0.8 'Once'
@@ -75,6 +85,9 @@ def predict(
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
+    table = file is not None and not score and is_table(file)
+    if column and not table:
+        raise RegardError("--text names a column of --file FILE.csv, .tsv or .jsonl")
     given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
     given |= {"temperature": temperature, "top_k": top_k, "seed": seed}
     asked = {key: value for key, value in given.items() if value}
@@ -84,6 +97,8 @@ def predict(
     answer = _how(loaded, asked, score)
     name = str(file) if file else "text" if texts else "stdin"
     source: Iterable[str] = [as_utf8(text) for text in texts] if texts else lines(file)
+    if file and table:
+        source = text_rows(file, column, empty=True)
     answers: list[dict[str, object]] = []
     done = 0
     for chunk in chunks(source):
@@ -177,6 +192,15 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
                 + ("; cut it into sentences" if run.keeps == "head" else ""),
                 quiet=True,
             )
+
+
+def is_table(file: Path) -> bool:
+    """Whether a file has rows with columns, by its name.
+
+    >>> is_table(Path("new.csv.gz")), is_table(Path("new.txt"))
+    (True, False)
+    """
+    return file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".jsonl"))
 
 
 def as_utf8(text: str) -> str:

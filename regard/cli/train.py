@@ -1,5 +1,6 @@
 """``regard train``: one model on one task, in a folder that any later command can use."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,17 +129,17 @@ def train(
     if list_settings:
         show_settings(runs.Config.make(task, model, overrides), json)
         return
+    limit = parse_budget(pretrain_budget) if pretrain_budget else {}
+    given = [f"{key}={value}" for key, value in limit.items()]
     if dry_run:
-        if pretrain_on:
-            say(f"of the training alone, without the pretraining on {pretrain_on}", quiet=json)
-        show_forecast(runs.forecast(task, model, overrides), json)
+        asked = [runs.way_of(task, model, pretrain_on, overrides, given)] if pretrain_on else []
+        asked.append((task, overrides))
+        show_forecasts([runs.forecast(what, model, own) for what, own in asked], json)
         return
     keep_freed_memory()
     place = folder or Path("runs") / f"{task}-{model}"
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
-        limit = parse_budget(pretrain_budget) if pretrain_budget else {}
-        given = [f"{key}={value}" for key, value in limit.items()]
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
         ends = end and not first.complete
         follow(first, f"{model} on the texts of {pretrain_on}", end=ends)
@@ -256,11 +257,19 @@ def in_words(value: object) -> str:
     return str(int(value) if isinstance(value, bool) else value).removesuffix(".0")
 
 
-def show_forecast(forecast: "Forecast", json: bool) -> None:
-    """Say what a training would cost."""
+def show_forecasts(forecasts: Sequence["Forecast"], json: bool) -> None:
+    """Say what a training would cost, and a pretraining before it."""
     if json:
-        emit_json(forecast.json())
+        *before, last = (forecast.json() for forecast in forecasts)
+        emit_json({**last, **({"pretraining": before[0]} if before else {})})
         return
+    for forecast in forecasts:
+        show_forecast(forecast)
+    say("nothing was written: without --dry-run the training begins")
+
+
+def show_forecast(forecast: "Forecast") -> None:
+    """Say what one training would cost."""
     for note in forecast.notes:
         say(note)
     say(
@@ -273,7 +282,6 @@ def show_forecast(forecast: "Forecast", json: bool) -> None:
         f"{forecast.tokens_per_second:,.0f} tokens/s"
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")
-    say("nothing was written: without --dry-run the training begins")
 
 
 def duration(seconds: float) -> str:

@@ -16,8 +16,8 @@ from regard.data.titles import TEXT_NAMES, listed, numbered
 from regard.errors import RegardError
 
 
-def text_rows(path: Path | str, column: str = "") -> Iterator[str]:
-    """Every text that is not empty, in order, in a memory of one line.
+def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Iterator[str]:
+    """Every text that is not empty, or all (``empty``), in order, in a memory of one line.
 
     The column is `column`, or the one with a usual name (text, review, sentence, …). A table whose
     column is given by its number (from 1) has no header, nor has a .tsv of one column without such
@@ -31,7 +31,7 @@ def text_rows(path: Path | str, column: str = "") -> Iterator[str]:
         lines = Lines(file, path.name)
         rows = _of_json(lines, column) if kind == "jsonl" else _of_table(lines, kind, column)
         for text in rows:
-            if text.strip():
+            if empty or text.strip():
                 yield text
 
 

@@ -44,6 +44,8 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     write = look_up(TARGETS, to, "target")
     if quantization != "float32" and to != "ctranslate2":
         raise RegardError(f"quantization={quantization} is CTranslate2's; {to} takes float32")
+    if run.config.entry.kind == "baseline":
+        raise RegardError(f"{run.config.model} counts words: it has no network to export")
     return write(run, Path(folder), quantization)
 
 

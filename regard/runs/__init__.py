@@ -7,7 +7,7 @@ load("runs/first").predict("not a bad film")
 """
 
 from regard.runs.answering import Answered, AnswererRun
-from regard.runs.before import pretraining_for
+from regard.runs.before import pretraining_for, way_of
 from regard.runs.classifying import ClassifierRun
 from regard.runs.config import Config
 from regard.runs.evaluation import Evaluation, Prediction
@@ -41,4 +41,5 @@ __all__ = [
     "open_or_start",
     "pretraining_for",
     "start",
+    "way_of",
 ]

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,8 +32,8 @@ class Answered:
     right. Of questions without answers nothing is judged: `value` is None.
     """
 
-    pairs: tuple[Pair, ...]
-    written: tuple[Text, ...]
+    pairs: tuple[Pair, ...] = field(repr=False)
+    written: tuple[Text, ...] = field(repr=False)
     commonest: str
     value: float | None
     low: float | None

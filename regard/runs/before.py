@@ -45,6 +45,14 @@ def pretraining_for(
 
     Errors: a model that is not pretrained (a bert, gpt or t5 is).
     """
+    way, given = way_of(task, model, texts, overrides, budget)
+    return open_or_start(Path(folder), way, model, given)
+
+
+def way_of(
+    task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """The task that pretrains a model, and its settings, as `pretraining_for` has them."""
     if model not in WAYS or TASKS[task].kind != "classification":
         raise RegardError(
             f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
@@ -62,7 +70,7 @@ def pretraining_for(
         if key not in known:
             raise RegardError(unknown_key(key, sorted(known)))
     given = [f"{k}={v}" for k, v in pairs.items() if v != ""]
-    return open_or_start(Path(folder), way, model, [*given, *own, *budget])
+    return way, [*given, *own, *budget]
 
 
 def judged_by(data: Settings, texts: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,9 @@ class Evaluation:
 
     metric: str
     labels: tuple[str, ...]
-    examples: tuple[Example, ...]
-    truth: NDArray[np.integer]
-    probabilities: NDArray[np.floating]
+    examples: tuple[Example, ...] = field(repr=False)
+    truth: NDArray[np.integer] = field(repr=False)
+    probabilities: NDArray[np.floating] = field(repr=False)
     value: float
     low: float
     high: float

@@ -2,10 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from regard.runs.texts import TextRun
 from regard.runs.translations import Text
 from regard.tasks.masked_modeling import MaskedModeling
 from regard.tasks.pretraining import Pretraining
+from regard.tasks.settings import PretrainingSettings
 
 RESAMPLES = 1_000
 SEED = 12_345
@@ -34,9 +35,9 @@ class Likelihoods:
     by bootstrap over examples.
     """
 
-    texts: tuple[str, ...]
-    nats: tuple[NDArray[np.float64], ...]
-    right: tuple[NDArray[np.bool_], ...]
+    texts: tuple[str, ...] = field(repr=False)
+    nats: tuple[NDArray[np.float64], ...] = field(repr=False)
+    right: tuple[NDArray[np.bool_], ...] = field(repr=False)
 
     metric = "likelihood"
     #: What two runs are compared by, token by token: no corpus, and nothing beside it.
@@ -172,6 +173,11 @@ class Likelihoods:
 
 class PretrainedRun(TextRun):
     """A run that fine-tuning begins from (``--init``), or that goes on with a text."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether texts were held out for judging; with ``validation=0`` none are."""
+        return bool(cast(PretrainingSettings, self.config.data).validation)
 
     def evaluate(
         self, data: Path | None = None, *, text: str | None = None, label: str | None = None

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -82,8 +82,8 @@ class Translations:
     """
 
     metric: str
-    pairs: tuple[Pair, ...]
-    written: tuple[Text, ...]
+    pairs: tuple[Pair, ...] = field(repr=False)
+    written: tuple[Text, ...] = field(repr=False)
     value: float
     low: float
     high: float
@@ -91,7 +91,7 @@ class Translations:
     bleu: float
     chrf: float
     signature: str
-    aligned: tuple[Aligned | None, ...] = ()
+    aligned: tuple[Aligned | None, ...] = field(default=(), repr=False)
     language: str = ""
 
     @classmethod

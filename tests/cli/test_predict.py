@@ -1,3 +1,4 @@
+import csv
 import io
 import json
 import sys
@@ -101,3 +102,23 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_become_question_marks(regard: Command, trained: Path) -> None:
     found = json.loads(regard("predict", trained, "caf\udce9", "--json").out)
     assert found["predictions"][0]["text"] == "caf?"
+
+
+def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path: Path) -> None:
+    texts = ["a good film", "", "two\nlines", 'it is "so" bad, really']
+    given = regard("predict", trained, *texts)
+    table, tabs, objects = (tmp_path / f"new.{end}" for end in ("csv", "tsv", "jsonl"))
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "words"], *([i, text] for i, text in enumerate(texts))])
+    objects.write_text("".join(json.dumps({"words": text}) + "\n" for text in texts))
+    said = regard("predict", trained, "--file", table, "--text", "words")
+    assert (said.status, said.out) == (0, given.out)
+    assert regard("predict", trained, "--file", objects, "--text", "words").out == given.out
+    tabs.write_text("a good film\nthe worst\n")  # a line for a text, as ever
+    assert regard("predict", trained, "--file", tabs).out.count("\n") == 2
+    wrong = regard("predict", trained, "--file", table)
+    assert wrong.status == 2
+    assert "new.csv:1: no column looks like the text; there are 'id', 'words'" in wrong.err
+    nowhere = regard("predict", trained, "a film", "--text", "words")
+    assert (nowhere.status, nowhere.out) == (2, "")
+    assert "--text names a column of --file" in nowhere.err

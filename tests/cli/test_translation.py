@@ -68,6 +68,16 @@ def test_unequal_files_are_named_at_the_first_line_without_a_partner(
     assert not (tmp_path / "r" / "env.json").exists()
 
 
+def test_what_was_split_off_is_called_a_test(regard: Command, trained: Path) -> None:
+    data = trained.parent / "pairs.de", trained.parent / "pairs.en"
+    asked = ["-m", "lab-6", "--data", f"{data[0]},{data[1]}", "--out", trained, *TINY]
+    said = regard("train", "translation", *asked)
+    assert said.status == 0
+    assert "\ntest BLEU" in said.out
+    assert "that it has read" not in said.out
+    assert json.loads(regard("evaluate", trained, "--json").out)["data"] == "test split"
+
+
 def test_many_empty_lines_are_an_error_and_few_a_note(regard: Command, tmp_path: Path) -> None:
     source, target = write(tmp_path, 300)
     rows = source.read_text(encoding="utf-8").splitlines()

@@ -69,6 +69,18 @@ def exported(command, run, to, folder, *more):
     return folder
 
 
+def test_a_baseline_has_nothing_to_export(command, tmp_path):
+    run = runs.start(tmp_path / "run", "sentiment", "tfidf", ["examples=120"])
+    for _ in run.train():
+        pass
+    for to in ("huggingface", "ctranslate2"):
+        status, out, err = command(
+            "export", tmp_path / "run", "--to", to, "--out", tmp_path / "out"
+        )
+        assert (status, out) == (2, "")
+        assert "tfidf counts words" in err
+
+
 def ids_of(run, texts):
     return pad([run.task.tokenizer.encode([text])[0] for text in texts])
 
