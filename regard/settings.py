@@ -9,6 +9,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from regard.errors import RegardError
 
 S = TypeVar("S", bound="Settings")
+#: What people coming from other libraries call a setting, and what it is called here.
+USUAL = {
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    **dict.fromkeys(("bs", "batch", "batch_size"), "batch_tokens"),
+    **dict.fromkeys(("dim", "d_model", "hidden_size", "n_embd"), "width"),
+    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "depth"), "layers"),
+    **dict.fromkeys(("num_heads", "n_heads", "n_head", "nhead"), "heads"),
+}
 
 
 class Settings(BaseModel):
@@ -78,6 +87,7 @@ def choices(annotation: Any) -> str:
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """The sentence for a setting that does not exist."""
-    near = get_close_matches(key, sorted(set(known)), n=3, cutoff=0.5)
+    usual = USUAL.get(key.lower(), "")
+    near = [usual] if usual in known else get_close_matches(key, sorted(set(known)), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}? There" if near else "there"
     return f"no setting is called {key!r}; {hint} are: {', '.join(sorted(set(known)))}"

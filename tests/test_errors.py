@@ -13,6 +13,7 @@ class Model(Settings):
 
 class Trainer(Settings):
     steps: int = 0
+    learning_rate: float = 1e-3
 
 
 def test_look_up_offers_the_nearest() -> None:
@@ -32,6 +33,9 @@ def test_each_setting_goes_to_its_owner() -> None:
         (["width"], "settings are written key=value, not 'width'"),
         (["widht=3"], "no setting is called 'widht'; did you mean width?"),
         (["width=3", "width=4"], "width is set twice"),
+        (["lr=0.1"], "no setting is called 'lr'; did you mean learning_rate? There are: "),
+        (["d-model=8"], "no setting is called 'd_model'; did you mean width? There are: "),
+        (["num_layers=2"], "no setting is called 'num_layers'; there are: dropout, "),
     ],
 )
 def test_mistaken_settings(pairs: list[str], says: str) -> None:

@@ -8,7 +8,7 @@ from regard.attention.scores import SCORES
 from regard.data.tokenizers import TOKENIZERS
 from regard.layers.feedforward import ACTIVATIONS
 from regard.models import MODELS_FOR
-from regard.settings import Settings
+from regard.settings import USUAL, Settings
 from regard.tasks import TASKS
 from regard.training.schedules import SCHEDULES
 from regard.training.settings import TrainingSettings
@@ -33,6 +33,12 @@ def test_every_setting_says_what_it_means(kind: type[Settings]) -> None:
     meanings = kind.meanings()
     assert meanings.keys() == kind.model_fields.keys()
     assert [key for key, means in meanings.items() if len(means) < 5 or "None" in means] == []
+
+
+def test_usual_names_mean_settings_that_there_are() -> None:
+    known = {key for kind in ALL for key in kind.model_fields}
+    assert set(USUAL.values()) <= known
+    assert not USUAL.keys() & known
 
 
 @pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))

@@ -106,7 +106,8 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
         table.add_row(MARKS[verdict.outcome], verdict.law, words)
     out.print(table)
     hold, fail, rest = (sum(v.outcome == outcome for v in verdicts) for outcome in MARKS)
-    say(f"\n{subject.name}: {hold} laws hold, {fail} fail, {rest} do not apply")
+    left = "not looked at" if verdicts[0].outcome == "fails" else "do not apply"
+    say(f"\n{subject.name}: {hold} laws hold, {fail} fail, {rest} {left}")
 
 
 class Speed(NamedTuple):

@@ -48,7 +48,10 @@ def rows(
     given = [*(settings or []), *([f"data={data}"] if data else [])]
     prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
     if not hasattr(prepared, "shown"):
-        raise RegardError(f"{task} has no rows to print; regard data check looks through texts")
+        labelled = entry.kind == "classification"
+        checks = "regard data check looks through texts with labels"
+        reads = f"regard train {task} --dry-run reads its data and trains nothing"
+        raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")
     indexes = range(min(count, len(prepared.lengths("train", seed, 0))))
     found = [prepared.shown("train", (seed, 0, index)) for index in indexes]
     counted = getattr(prepared.corpus, "counted", "")
@@ -126,10 +129,15 @@ def fetch(
 
 @app.command()
 def check(
-    data: Annotated[str, typer.Argument(help="reviews, imdb, or your file.", metavar="DATA")],
+    data: Annotated[
+        str, typer.Argument(help="reviews, imdb, or your labelled file.", metavar="DATA")
+    ],
     test: Annotated[str | None, typer.Option(help="Your test file.", metavar="FILE")] = None,
     text: Annotated[str | None, typer.Option(help="The column of the texts.")] = None,
     label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="The column of what no split may tear apart.")
+    ] = None,
     length: Annotated[int, typer.Option(help="Words kept of a text: what is lost?")] = 400,
     data_dir: DataDir = None,
     strict: Annotated[
@@ -137,9 +145,10 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Look for leaks, copies, empty and bad rows and contradictions.
+    """Look through labelled texts: leaks, copies, empty and bad rows, contradictions.
 
-    And say what truncation costs.
+    And say what truncation costs. Pairs, and texts without labels, are checked as regard train
+    reads them.
     """
     from regard.data.check import check as look
 
@@ -149,6 +158,7 @@ def check(
             test=test,
             text=text,
             label=label,
+            group=group,
             length=length,
             data_dir=data_dir,
             show=show,

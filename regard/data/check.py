@@ -14,6 +14,7 @@ from regard.data import imdb
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, scan
 from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
+from regard.data.titles import OtherFileError
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 
@@ -49,6 +50,7 @@ class Part:
     cuts: list[Cut]
     copies: int  # rows whose text stood in an earlier row
     bad: list[BadRow]
+    groups: int  # different ones; none where no column was named
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Findings:
     conflicts: list[Pair]  # texts with two labels
     odd: dict[str, list[str]]  # unlikely characters, and the rows that have them
     problems: list[str]
+    groups: dict[str, list[str]]  # those in train and test, and their first row in each
 
     def json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -87,6 +90,7 @@ class Findings:
             f"{p.second}: labelled {p.labels[1]!r}; {p.first}, the same text, {p.labels[0]!r}"
             for p in self.conflicts
         ]
+        places += [f"{b}: {a} is of the same group, {g!r}" for g, (a, b) in self.groups.items()]
         if places:
             body += ["", *places[:SHOWN]]
         if len(places) > SHOWN:
@@ -101,6 +105,8 @@ class Findings:
             rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
         if len(labels) > LABELS_SHOWN:
             rows.append([f"… {len(labels) - LABELS_SHOWN} labels more", *("" for _ in parts)])
+        if any(part.groups for part in parts):
+            rows.append(["groups", *(f"{part.groups:,}" for part in parts)])
         for name in QUANTILES:
             rows.append([f"words, {name}", *(f"{part.words[name]:,}" for part in parts)])
         for place, cut in enumerate(parts[0].cuts):
@@ -121,6 +127,7 @@ def check(
     test: str | None = None,
     text: str | None = None,
     label: str | None = None,
+    group: str | None = None,
     length: int = 400,
     data_dir: Path | str | None = None,
     show: Show | None = None,
@@ -129,7 +136,7 @@ def check(
 
     Bad rows are gathered, not raised; what makes the whole file unreadable still is. Words are
     those of the tokenizer "words". Named data is looked at as it came, before anything is
-    dropped from train.
+    dropped from train. With a column named as `group`, a group in train and test is a leak.
     """
     if length < 1:
         raise RegardError(f"texts are cut to at least 1 word, not {length}")
@@ -137,7 +144,14 @@ def check(
     if isinstance(data, Corpus):
         name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
-        name, found = _gather(str(data), test, text, label, data_dir)
+        columns = {"text": text, "label": label, "group": group}
+        try:
+            name, found = _gather(str(data), test, columns, data_dir)
+        except OtherFileError as error:
+            raise RegardError(
+                f"{error}; regard data check is for texts with labels alone: pairs, and texts "
+                "without labels, are checked as regard train reads them"
+            ) from None
     lengths = _lengths([example.text for part in found for example in part[1]], show)
     parts = []
     for title, examples, bad in found:
@@ -161,8 +175,9 @@ def check(
         for example in examples:
             for character in dict.fromkeys(_odd.findall(example.text)):
                 odd.setdefault(character, []).append(example.source)
-    problems = _problems(parts, shared, conflicts, odd)
-    return Findings(name, length, parts, shared, conflicts, odd, problems)
+    groups = _shared_groups([examples for _, examples, _ in found])
+    problems = _problems(parts, shared, conflicts, odd, groups)
+    return Findings(name, length, parts, shared, conflicts, odd, problems, groups)
 
 
 Lengths = NDArray[np.int64]
@@ -170,31 +185,36 @@ Found = tuple[str, list[Example], list[BadRow]]
 
 
 def _gather(
-    data: str, test: str | None, text: str | None, label: str | None, data_dir: Path | str | None
+    data: str, test: str | None, columns: dict[str, str | None], data_dir: Path | str | None
 ) -> tuple[str, list[Found]]:
     path = Path(data).expanduser()
     archive = path.name.endswith((".tar.gz", ".tgz"))
     if data == "imdb" or path.is_dir() or archive:
         place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
         if place is not None:
+            if any(columns.values()):
+                raise RegardError(f"{data} has no columns to be named: leave them out")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
     if data in BUILT_IN or not path.is_file():
-        corpus = load_corpus(data, data_dir=data_dir, test=test)
+        text, label, group = (columns[what] for what in ("text", "label", "group"))
+        corpus = load_corpus(
+            data, data_dir=data_dir, test=test, text=text, label=label, group=group
+        )
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     if test is None:
-        return path.name, [_scan("rows", path, text, label)]
+        return path.name, [_scan("rows", path, columns)]
     held_path = Path(test).expanduser()
     return path.name, [
-        _scan("train", path, text, label),
-        _scan("test", held_path, text, label),
+        _scan("train", path, columns),
+        _scan("test", held_path, columns),
     ]
 
 
-def _scan(title: str, path: Path, text: str | None, label: str | None) -> Found:
+def _scan(title: str, path: Path, columns: dict[str, str | None]) -> Found:
     examples: list[Example] = []
     bad: list[BadRow] = []
-    for row in scan(path, text=text, label=label):
+    for row in scan(path, **columns):
         if isinstance(row, Example):
             examples.append(row)
         else:
@@ -215,7 +235,17 @@ def _part(
         cuts=[_cut(lengths, at) for at in sorted({length, *LENGTHS})],
         copies=len(examples) - len({example.text for example in examples}),
         bad=bad,
+        groups=len({example.group for example in examples} - {""}),
     )
+
+
+def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
+    """The groups that stand in more than one part, with their first row in each."""
+    firsts: dict[str, dict[int, str]] = {}
+    for place, part in enumerate(parts):
+        for example in part:
+            firsts.setdefault(example.group, {}).setdefault(place, example.source)
+    return {g: list(rows.values()) for g, rows in firsts.items() if g and len(rows) > 1}
 
 
 def _lengths(texts: Sequence[str], show: Show | None) -> Lengths:
@@ -242,6 +272,7 @@ def _problems(
     shared: Sequence[Pair],
     conflicts: Sequence[Pair],
     odd: dict[str, list[str]],
+    groups: dict[str, list[str]],
 ) -> list[str]:
     problems = []
     for part in parts:
@@ -261,6 +292,10 @@ def _problems(
     if shared:
         problems.append(
             f"{_count(len(shared), 'text')} in train and test; training drops them from train"
+        )
+    if groups:
+        problems.append(
+            f"{_count(len(groups), 'group')} in train and test; training does not drop them"
         )
     if conflicts:
         problems.append(f"{_count(len(conflicts), 'row')} with another label than its copy")

@@ -39,6 +39,7 @@ class Source:
     cite: str
     marks: tuple[str, ...]  # names, one of which lies where the source lies
     by_hand: str = ""  # why it cannot be fetched, and what to do instead
+    put: tuple[str, ...] = ()  # the files that are then to be put into its folder
 
     @property
     def bytes(self) -> int:
@@ -137,6 +138,7 @@ SOURCES: dict[str, Source] = {
         ("fra-eng.zip", "fra.txt"),
         "its address serves a new edition now and then, so no checksum can vouch for it; "
         "download https://www.manythings.org/anki/fra-eng.zip yourself",
+        ("fra-eng.zip",),
     ),
     "birthplaces": Source(
         "who was born where: 2,937 biographies, 2,500 questions with answers",
@@ -145,7 +147,9 @@ SOURCES: dict[str, Source] = {
         "CC BY-SA 3.0 (Wikipedia)",
         "Stanford CS224N 2022, assignment 5",
         ("wiki.txt",),
-        "it comes inside a course's archive; see https://web.stanford.edu/class/archive/cs/cs224n",
+        "it comes inside a5.zip, the code of assignment 5 of CS224N 2022: see "
+        "https://web.stanford.edu/class/archive/cs/cs224n/cs224n.1224/",
+        ("wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"),
     ),
 }
 
@@ -193,9 +197,12 @@ def fetch(
     Errors: no connection, an answer that is not the file, a file cut off or changed, no space.
     """
     source = look_up(SOURCES, name, "data set")
-    folder = (Path(data_dir) if data_dir is not None else cache()) / name
     if source.by_hand:
-        raise RegardError(f"{name} cannot be fetched: {source.by_hand} and put it into {folder}")
+        raise RegardError(
+            f"{name} cannot be fetched: {source.by_hand}; put {', '.join(source.put)} into "
+            f"{folders(name, data_dir)[0]}"
+        )
+    folder = (Path(data_dir) if data_dir is not None else cache()) / name
     if base is not None:
         base = base.rstrip("/")
     return [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from regard.data.titles import columns_of, listed
+from regard.data.titles import OtherFileError, columns_of, listed
 from regard.errors import RegardError
 
 Binary = IO[bytes] | gzip.GzipFile
@@ -118,7 +118,7 @@ def kind_of(path: Path) -> str:
     }.items():
         if name.endswith(endings):
             return kind
-    raise RegardError(f"{path}: regard reads .csv, .tsv and .jsonl files, plain or .gz")
+    raise OtherFileError(f"{path}: regard reads .csv, .tsv and .jsonl files, plain or .gz")
 
 
 @contextlib.contextmanager
@@ -178,7 +178,10 @@ class Lines:
             return line.decode()
         except UnicodeDecodeError as error:
             byte = line[error.start]
-            self.spoiled[self.number] = f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1})"
+            self.spoiled[self.number] = (
+                f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
+                "it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW)"
+            )
             return line.decode(errors="replace")
 
     @property

@@ -32,7 +32,7 @@ def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -
             return
         for lines in sides:
             if says := lines.complaint():
-                raise RegardError(f"{lines.here}: {says}; save the file as UTF-8")
+                raise RegardError(f"{lines.here}: {says}")
         if source.strip() or target.strip():
             yield _pair(source, target, sides[0].here)
 

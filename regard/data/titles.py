@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from regard.errors import RegardError
 
 TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
 LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
+
+
+class OtherFileError(RegardError):
+    """A file of another kind than is read, or with no column that looks like what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +57,31 @@ def columns_of(
             if place is None and number is not None:
                 raise RegardError(f"{here}: has {len(header)} columns, so no column {given}")
         if place is None:
-            asked = f"no column {given!r}" if given else f"no column looks like the {what}"
-            raise RegardError(
-                f"{here}: {asked}; there are {listed(header)}; name the columns by text=NAME and "
-                "label=NAME (--text, --label for data check and evaluate)"
-                + (", or by number if there is no header: text=1" if numbers else "")
-            )
+            raise _no_column(here, header, what, given, numbers)
         found.append(place)
     if found[0] == found[1]:
         raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
     usual_names = TEXT_NAMES + LABEL_NAMES
     titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number[:2])
     return Columns(found[0], found[1], found[2] if group else None, titled)
+
+
+def _no_column(
+    here: str, header: Sequence[str], what: str, given: str | None, numbers: bool
+) -> RegardError:
+    """The error for a column that is not there: what was named, or what none looks like."""
+    name = "the columns by text=NAME and label=NAME (--text, --label for data check and evaluate)"
+    if what == "group":
+        name = "it by group=NAME (--group for data check)"
+    if numbers:
+        number = "group=3" if what == "group" else "text=1"
+        name += f", or by number if there is no header: {number}"
+    if not given:
+        says = f"no column looks like the {what}; there are {listed(header)}; name {name}"
+        return OtherFileError(f"{here}: {says}")
+    near = get_close_matches(given, header, n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}? There" if near else "there"
+    return RegardError(f"{here}: no column {given!r}; {hint} are {listed(header)}; name {name}")
 
 
 def numbered(given: str, names: Sequence[str]) -> int | None:

@@ -77,14 +77,19 @@ def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) 
                     names.append(part)
                 fresh = False
     arms = [parse_arm(name, models) for name in names]
-    check_arms(arms)
+    check_arms(arms, models)
     return arms
 
 
-def check_arms(arms: Sequence[Arm]) -> None:
+def check_arms(arms: Sequence[Arm], models: Mapping[str, ModelEntry] = MODELS) -> None:
     """Refuse a comparison without two arms, or with one name twice."""
     if len(arms) < 2:
-        raise RegardError(f"a comparison takes two arms or more, not {len(arms)}: --arms mean,cnn")
+        names = [arm.name for arm in arms]
+        others = [name for name in (*models, f"{next(iter(models))}:layers=2") if name not in names]
+        raise RegardError(
+            f"a comparison takes two arms or more, not {len(arms)}: --arms "
+            f"{','.join([*names, *others][:2])}; the models of this task are: {', '.join(models)}"
+        )
     seen: set[str] = set()
     for arm in arms:
         if arm.name.casefold() in seen:

@@ -309,7 +309,7 @@ def _arms(arms: str | Sequence[str | Arm], models: Mapping[str, ModelEntry]) -> 
     if len(texts) == len(given):
         return parse_arms(texts, models)
     found = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in given]
-    check_arms(found)
+    check_arms(found, models)
     return found
 
 

@@ -277,6 +277,9 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def unfit(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
+        if first["loc"] == ("body",) and isinstance(first["input"], bytes):
+            says = "body: not read as JSON; send the header content-type: application/json"
+            return answered({"error": says}, 422)
         place = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return answered({"error": f"{place[:200]}: {first['msg'].lower()}"}, 422)
 

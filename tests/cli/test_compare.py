@@ -140,6 +140,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(
         (["sentiment", "--arms", "mean,trnsformer"], "did you mean transformer"),
         (["sentiment", "--arms", "mean"], "two arms or more"),
         (["sentiment"], "two arms or more"),
+        (["translation", "--arms", "gru"], "two arms or more, not 1: --arms gru,bahdanau; "),
         (["sentiment", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
     ],
 )

@@ -53,6 +53,29 @@ def test_check(tmp_path):
     assert run("check", path, "--strict").exit_code == 0
 
 
+def test_check_by_group(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label,by\na,1,ann\nb,2,bob\n")
+    test.write_text("text,label,by\nc,1,bob\nd,2,eve\n")
+    found = run("check", train, "--test", test, "--group", "by", "--strict")
+    assert found.exit_code == 1
+    assert "! 1 group in train and test; training does not drop them" in found.stdout
+    assert run("check", train, "--test", test, "--strict").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        ("sentiment", "regard data check looks through texts with labels"),
+        ("dates", "regard train dates --dry-run reads its data and trains nothing"),
+    ],
+)
+def test_a_task_without_rows_says_what_looks_at_its_data(task, says):
+    with pytest.raises(RegardError) as caught:
+        run("rows", task)
+    assert str(caught.value) == f"{task} has no rows to print; {says}"
+
+
 def test_mistakes_are_errors_of_one_line(tmp_path):
     with pytest.raises(RegardError, match="no data set is called 'imbd'"):
         run("fetch", "imbd")

@@ -5,6 +5,7 @@ import pytest
 from regard.data.check import check
 from regard.data.sources import load_corpus
 from regard.errors import RegardError
+from tests.data.archives import archive
 
 TRAIN = (
     "text,label\n"
@@ -117,6 +118,46 @@ def test_clean_data_and_named_data(monkeypatch):
     assert [part.rows for part in findings.parts] == [4000, 1000]
     assert seen == [(done, 5000, "texts") for done in range(1000, 5001, 1000)]
     assert check(load_corpus("reviews")).parts == findings.parts
+
+
+def test_a_group_in_train_and_test_is_a_leak(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label,customer\na,1,ann\nb,2,bob\nc,1,ann\nd,2,\n")
+    test.write_text("text,label,customer\ne,1,eve\nf,2,ann\ng,1,ann\nh,2,\n")
+    findings = check(train, test=str(test), group="customer")
+    assert findings.groups == {"ann": ["train.csv:2", "test.csv:3"]}
+    assert findings.problems == ["1 group in train and test; training does not drop them"]
+    lines = findings.lines()
+    assert "test.csv:3: train.csv:2 is of the same group, 'ann'" in lines
+    assert [line.split() for line in lines if line.startswith("groups")] == [["groups", "2", "2"]]
+    assert check(train, test=str(test)).groups == {}
+    with pytest.raises(RegardError, match=r"no column 'custmer'; did you mean 'customer'\?"):
+        check(train, group="custmer")
+    with pytest.raises(RegardError, match="reviews has no columns to be named"):
+        check("reviews", group="film")
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "mine.de,mine.en", "essay.txt"])
+def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
+    (tmp_path / "pairs.tsv").write_text("ein Hund\ta dog\n")
+    (tmp_path / "essay.txt").write_text("Once.\n")
+    with pytest.raises(RegardError) as caught:
+        check(str(tmp_path / name))
+    assert str(caught.value).endswith(
+        "regard data check is for texts with labels alone: pairs, and texts without labels, are "
+        "checked as regard train reads them"
+    )
+    with pytest.raises(RegardError) as caught:  # columns that were named are meant
+        check(str(tmp_path / "pairs.tsv"), text="words", label="2")
+    assert "no column 'words'" in str(caught.value)
+    assert "regard data check is for" not in str(caught.value)
+
+
+def test_imdb_has_no_columns(tmp_path):
+    archive(tmp_path / "aclImdb_v1.tar.gz")
+    assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5
+    with pytest.raises(RegardError, match="has no columns to be named: leave them out"):
+        check(tmp_path / "aclImdb_v1.tar.gz", group="film")
 
 
 def test_only_bad_rows(tmp_path):

@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from regard.data import fetch as module
+from regard.data.birthplaces import FILES
 from regard.data.fetch import SOURCES, RemoteFile, Source, cache, fetch, folders, present
 from regard.data.sources import load_corpus
 from regard.errors import RegardError
@@ -159,6 +160,25 @@ def test_what_cannot_be_fetched(tmp_path):
         fetch("imbd", tmp_path)
 
 
+def test_what_is_put_there_by_hand_is_named_with_its_folder(tmp_path, monkeypatch):
+    assert set(SOURCES["birthplaces"].put) == set(FILES.values())
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "mine"))
+    with pytest.raises(RegardError) as caught:
+        fetch("birthplaces")
+    assert str(caught.value) == (
+        "birthplaces cannot be fetched: it comes inside a5.zip, the code of assignment 5 of CS224N "
+        "2022: see https://web.stanford.edu/class/archive/cs/cs224n/cs224n.1224/; put wiki.txt, "
+        "birth_places_train.tsv, birth_dev.tsv, birth_test_inputs.tsv into "
+        f"{tmp_path / 'mine' / 'birthplaces'}"
+    )
+    with pytest.raises(RegardError, match=r"yourself; put fra-eng\.zip into .*given.eng-fra$"):
+        fetch("eng-fra", tmp_path / "given")
+    monkeypatch.delenv("REGARD_DATA")
+    with pytest.raises(RegardError) as caught:
+        fetch("birthplaces")
+    assert str(caught.value).endswith(f"into {cache() / 'birthplaces'}")
+
+
 def test_folders_in_their_order(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_DATA", "/data")
     assert list(map(str, folders("imdb", tmp_path))) == [
@@ -175,6 +195,7 @@ def test_folders_in_their_order(tmp_path, monkeypatch):
 def test_the_table():
     for name, source in SOURCES.items():
         assert bool(source.files) != bool(source.by_hand), name
+        assert bool(source.put) == bool(source.by_hand), name
         assert source.marks
         assert source.licence
         for file in source.files:

@@ -100,7 +100,11 @@ BAD = {
     ),
     "columns.csv": ("title,stars\na,1\n", "columns.csv:1: no column looks like the text"),
     "bare.tsv": ("a great film\t1\n", "text=1"),
-    "latin.csv": ("text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"), "latin.csv:3: not UTF-8"),
+    "latin.csv": (
+        "text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"),
+        "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1: iconv "
+        "-f latin1 -t utf-8 FILE > NEW)",
+    ),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
     "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: not UTF-8 but UTF-16"),
@@ -136,6 +140,17 @@ def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
         "header: text=1"
     )
     assert "has 2 columns, so no column 3" in refused(path, text="1", label="3")
+    table = write(tmp_path, "g.csv", "text,label,customer\na,1,ann\n")
+    assert refused(table, group="custmer") == (
+        "g.csv:1: no column 'custmer'; did you mean 'customer'? There are 'text', 'label', "
+        "'customer'; name it by group=NAME (--group for data check), or by number if there is no "
+        "header: group=3"
+    )
+    lines = write(tmp_path, "g.jsonl", '{"text": "a", "label": 1, "by": "ann"}\n')
+    assert refused(lines, group="author").endswith(
+        "no column 'author'; there are 'text', 'label', 'by'; name it by group=NAME (--group for "
+        "data check)"
+    )
     assert "the same column, 'title'" in refused(path, text="title", label="1")
 
 

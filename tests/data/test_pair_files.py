@@ -170,7 +170,7 @@ def test_files_of_unequal_length(tmp_path):
 def test_side_that_is_not_utf8(tmp_path):
     left = write(tmp_path, "a.de", "eins\nzw\xf6lf\n".encode("latin-1"))
     right = write(tmp_path, "a.en", "one\ntwelve\n")
-    assert "a.de:2: not UTF-8 (byte 0xf6 at 3)" in refused(left, right)
+    assert "a.de:2: not UTF-8 (byte 0xf6 at 3); save the file as UTF-8 (" in refused(left, right)
 
 
 def test_files_that_are_not_there(tmp_path):

@@ -156,5 +156,5 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     assert parts[0] & parts[1] == parts[0] & parts[2] == parts[1] & parts[2] == set()
     assert sum(map(len, parts)) == 200
     assert "by a hash of the film" in corpus.notes[0]
-    with pytest.raises(RegardError, match=r"r\.csv:1: no column 'films'; there are"):
+    with pytest.raises(RegardError, match=r"r\.csv:1: no column 'films'; did you mean 'film'\?"):
         load_corpus(str(path), group="films")

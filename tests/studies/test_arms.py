@@ -1,7 +1,7 @@
 import pytest
 
 from regard.errors import RegardError
-from regard.models import MODELS
+from regard.models import MODELS, MODELS_FOR
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
 
 
@@ -50,6 +50,27 @@ def test_arms_that_are_none(texts: list[str], says: str) -> None:
     with pytest.raises(RegardError) as caught:
         parse_arms(texts)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "example"),
+    [
+        ("classification", [], "--arms mean,attention-pool; the models of this task are: mean, "),
+        (
+            "sequences",
+            ["transformer"],
+            "--arms transformer,gru; the models of this task are: ",
+        ),
+        ("sequences", ["gru:width=8"], "--arms gru:width=8,gru; "),
+        ("language-modeling", ["gpt"], "--arms gpt,gpt:layers=2; the models of this task are: gpt"),
+    ],
+)
+def test_too_few_arms_are_answered_by_models_of_the_task(
+    kind: str, given: list[str], example: str
+) -> None:
+    with pytest.raises(RegardError) as caught:
+        parse_arms(given, MODELS_FOR[kind])
+    assert f"two arms or more, not {len(given)}: {example}" in str(caught.value)
 
 
 def test_folders_are_safe_and_distinct() -> None:

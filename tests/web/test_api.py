@@ -132,6 +132,14 @@ def test_bytes_that_are_no_request(client: Ask, body: bytes) -> None:
     assert list(answer.json()) == ["error"]
 
 
+@pytest.mark.parametrize("headers", [{}, {"content-type": "application/x-www-form-urlencoded"}])
+def test_a_body_that_does_not_say_it_is_json(client: Ask, headers: dict[str, str]) -> None:
+    answer = client("POST", "/predict", content=b'{"run": "labels", "text": "a"}', headers=headers)
+    assert (answer.status_code, answer.json()) == (
+        422, {"error": "body: not read as JSON; send the header content-type: application/json"}
+    )  # fmt: skip
+
+
 def test_a_body_without_a_length_is_counted_as_it_comes(client: Ask) -> None:
     pieces = (b" " * 700 for _ in range(4))
     headers = {"content-type": "application/json"}
