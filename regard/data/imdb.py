@@ -1,7 +1,7 @@
 """The Large Movie Review Dataset (Maas et al. 2011) in each of the shapes it comes in.
 
-A review's group is its film, where the shape tells: no film of test is in train, so a validation
-split should share none with train either.
+A review's group is its film, where the shape tells: no film of test is in train (but tt0406816, of
+which train has two reviews), so a validation split should share none with train either.
 """
 
 import re
