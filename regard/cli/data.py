@@ -145,10 +145,10 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Look through labelled texts: leaks, copies, empty and bad rows, contradictions.
+    """Look through labelled texts: leaks, copies, bad rows, truncation.
 
-    And say what truncation costs. Pairs, and texts without labels, are checked as regard train
-    reads them.
+    And labels that contradict each other. Pairs, and texts without labels, are checked as
+    regard train reads them.
     """
     from regard.data.check import check as look
 

@@ -111,7 +111,10 @@ class Answered:
         return [
             ("exact match", f"{self.value:.2%}  ({right} of {self.n}; {interval})"),
             (f"{self.commonest} to all", f"{self.baseline:.2%}  ({same} of {self.n})"),
-            ("own confidence", f"{float(self.confidence.mean()):.2%}  (mean; see `regard lab`)"),
+            (
+                "own confidence",
+                f"{float(self.confidence.mean()):.2%}  (mean; see `regard lab birthplace`)",
+            ),
         ]
 
     def table(self) -> list[list[str]]:
