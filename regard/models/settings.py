@@ -18,6 +18,13 @@ SharedHeads = Annotated[
     int, Field(ge=0, description="heads of keys and values that the heads share; 0: each its own")
 ]
 Inner = Annotated[int, Field(ge=1, description="width of the hidden layer of feed-forward parts")]
+Activation = Annotated[
+    str,
+    Field(
+        description="bends the feed-forward parts: gelu, gelu-tanh, relu, silu, or gated by "
+        "another map: gated-gelu, …"
+    ),
+]
 Score = Annotated[
     str,
     Field(
@@ -65,6 +72,7 @@ Vectors = Annotated[
 Norm = Annotated[
     Literal["pre", "post"], Field(description="LayerNorm before each part, or behind each sum")
 ]
+Tie = Annotated[bool, Field(description="words are written by the vectors they are read by")]
 DecoderLayers = Annotated[int, Field(ge=0, description="0: as many as layers")]
 Epsilon = Annotated[float, Field(gt=0, description="what norms add to a variance")]
 Runs = Annotated[int, Field(ge=1, description="words of the longest run that is counted")]
@@ -238,11 +246,7 @@ class StackSettings(Settings):
     layers: Layers = 4
     heads: Heads = 8
     feedforward: Inner = 1024
-    activation: str = Field(
-        "gelu",
-        description="bends the feed-forward parts: gelu, gelu-tanh, relu, silu, or gated by "
-        "another map: gated-gelu, …",
-    )
+    activation: Activation = "gelu"
     score: Score = "scaled-dot"
     position: Position = "learned"
     normalize: Normalize = "softmax"
@@ -274,7 +278,7 @@ class GPTSettings(StackSettings):
         "none",
         description="which of the words before it a word may look at: none (all), window-64, …",
     )
-    tie: bool = Field(True, description="words are written by the vectors that they are read by")
+    tie: Tie = True
     epsilon: Epsilon = 1e-5
 
 
@@ -302,18 +306,14 @@ class T5Settings(StackSettings):
     decoder_layers: DecoderLayers = 0
     head_width: int = Field(0, ge=0, description="numbers of a head; 0: width / heads")
     feedforward: Inner = 768
-    activation: str = Field(
-        "gated-gelu-tanh",
-        description="bends the feed-forward parts: relu, gelu, gelu-tanh, silu, or gated by "
-        "another map: gated-gelu, …",
-    )
+    activation: Activation = "gated-gelu-tanh"
     position: Position = "t5-bias"
     buckets: int = Field(
         32, ge=4, description="of distances, with a bias each where position=t5-bias"
     )
     farthest: int = Field(128, ge=2, description="distance from which on all share a bucket")
     spread: Spread = 0.1
-    tie: bool = Field(False, description="words are written by the vectors that they are read by")
+    tie: Tie = False
     epsilon: Epsilon = 1e-6
 
     @property
