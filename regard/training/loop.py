@@ -97,8 +97,8 @@ def train(
     training goes on from the newest that can be read, to weights that are bit-identical to those
     of a training that was never stopped (same machine kind and threads; a budget in minutes
     excepted, where the learning rate follows the clock, and GPUs). The model is moved to the
-    settings' device and stays there. `end` takes no further step: the best weights that the
-    newest checkpoint has are the model's.
+    settings' device and stays there. `end` takes no further step: the weights of the newest
+    checkpoint are judged once more, and they or the best before them are the model's.
 
     Errors: no space for a checkpoint; a loss that is not finite; a GPU that is not there; `end`
     of what never began.
@@ -130,7 +130,7 @@ class Training:
         earlier, tokens_before = self.state.seconds, self.state.tokens
         self.begun = saved = trimmed = time.monotonic()
         if end:
-            yield self.ended(tokens_before, note)
+            yield self.judged_once_more(tokens_before, note)
         while not (end or self.finished()):
             plan = self.plan()
             for indexes in plan[self.state.position :]:
@@ -153,11 +153,14 @@ class Training:
         load_weights(self.model, self.best)
         self.model.eval()
 
-    def ended(self, tokens_before: int, note: str) -> Progress:
-        """Where a training stands that ends here, judged once more."""
+    def judged_once_more(self, tokens_before: int, note: str) -> Progress:
+        """Where a training stands that ends here; patience knows nothing of this validation."""
         if not self.state.step:
-            raise RegardError(NOTHING)
-        return self.progress(0.0, self.validate(), tokens_before, note)
+            raise RegardError(note or NOTHING)
+        worse = self.state.worse
+        measured = self.validate()
+        self.state.worse = min(worse, self.state.worse)
+        return self.progress(0.0, measured, tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
         """The batches of the current epoch: a pure function of (seed, epoch)."""

@@ -227,6 +227,28 @@ def test_patience_ends_it() -> None:
     assert told[-1].seconds_left == 0
 
 
+def test_what_is_ended_before_its_budget_says_so_whatever_patience_is_left(tmp_path: Path) -> None:
+    asked = settings(epochs=500, evaluate_every=1, patience=3, save_every=1)
+    checkpoints = Checkpoints(tmp_path)
+    training = Training(Bag(), Toy(), asked, Precision("fp32", "asked for"))
+    for _ in islice(training.run(checkpoints), 3):
+        pass
+    training.state.worse, training.state.best = 2, 2.0  # nothing is as good as that
+    checkpoints.save(training.checkpoint())
+    (told,) = train(Bag(), Toy(), asked, checkpoints, end=True)
+    assert told.step == 3
+    assert told.seconds_left > 0
+
+
+def test_nothing_is_ended_with_damaged_checkpoints(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for _ in islice(train(Bag(), Toy(), settings(save_every=3), checkpoints), 5):
+        pass
+    (tmp_path / "step-3" / "MANIFEST.json").unlink()
+    with pytest.raises(RegardError, match="MANIFEST"):
+        list(train(Bag(), Toy(), settings(save_every=3), checkpoints, end=True))
+
+
 def test_validations_fall_where_asked() -> None:
     told = run(Bag(), epochs=2)
     plan = len(told) // 2
