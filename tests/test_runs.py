@@ -179,7 +179,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     assert list(run.train()) == []
     last = run.metrics()[-1]
     assert (last["step"], last["validation"]) == (4, told.validation)
-    assert run.notes == [f"ended by hand after {4 / told.steps:.0%} of its budget"]
+    assert run.notes == [f"the training was ended by hand after {4 / told.steps:.0%} of its budget"]
     counts = runs.start(tmp_path / "counts", "sentiment", "tfidf", ["examples=120"])
     with pytest.raises(RegardError, match="nothing to end"):
         list(counts.train(end=True))

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from regard.runs import Evaluation, Translations
 
 
-TEST, READ = "the run's test split", "the texts that it has read (validation=0 holds none out)"
-
-
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
     data: Annotated[
@@ -40,11 +37,13 @@ def evaluate(
     regard evaluate runs/sentiment-transformer --data more.csv --predictions answers.jsonl
     """
     from regard import durable, runs
+    from regard.runs.run import READ
 
     if data is None and (text or label):
         raise RegardError("--text and --label name columns of a file: give it as --data FILE")
     model = runs.load(run)
     judged = model.evaluate(data, text=text, label=label)
+    notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None:
         alone = predictions.suffix != ".jsonl" and isinstance(judged, runs.Answered)
         durable.write_bytes(predictions, judged.plain() if alone else judged.rows())
@@ -52,14 +51,16 @@ def evaluate(
         emit_json(
             {
                 "run": str(run),
-                "data": str(data) if data else "test split" if model.held_out else "read",
+                "data": str(data or ("test split" if model.held_out else "train split")),
+                "notes": notes,
                 **judged.json(),
             }
         )
         return
-    for note in model.notes:
+    for note in notes:
         say(note)
-    show(judged, str(data) if data else TEST if model.held_out else READ)
+    split = "test" if model.held_out else "train"
+    show(judged, str(data) if data else f"the run's {split} split")
     if predictions is not None:
         say(f"answers: {predictions}")
 

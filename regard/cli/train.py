@@ -204,7 +204,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         say(f"{folder} was complete already; nothing was done")
     for note in run.notes:
         say(note)
-    say(f"{'test' if run.held_out else 'of texts that it has read:'} {judged.line()}")
+    say(f"{'test' if run.held_out else 'train'} {judged.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
     environment = run.folder.environment()
@@ -223,15 +223,19 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
 
 def show_settings(config: "Config", json: bool) -> None:
     """Say what each setting of task, model and training is, and what it means."""
-    parts = {config.task: config.data, config.model: config.network, "training": config.training}
+    parts = [
+        ("task", config.task, config.data),
+        ("model", config.model, config.network),
+        ("training", "training", config.training),
+    ]
     if json:
         emit_json(
             {
-                name: {
+                what: {
                     key: {"value": getattr(part, key), "means": means}
                     for key, means in part.meanings().items()
                 }
-                for name, part in zip(("task", "model", "training"), parts.values(), strict=True)
+                for what, _, part in parts
             }
         )
         return
@@ -241,7 +245,7 @@ def show_settings(config: "Config", json: bool) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(overflow="fold")
     table.add_column()
-    for name, part in parts.items():
+    for _, name, part in parts:
         table.add_row(escape(f"{name}:"))
         for key, means in part.meanings().items():
             table.add_row(escape(f"  {key}={in_words(getattr(part, key))}"), escape(means))
@@ -251,10 +255,12 @@ def show_settings(config: "Config", json: bool) -> None:
 def in_words(value: object) -> str:
     """A setting as the command line takes it.
 
-    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("rotary")
-    ('1', '30', '1e-05', 'rotary')
+    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("corpus-1.0")
+    ('1', '30', '1e-05', 'corpus-1.0')
     """
-    return str(int(value) if isinstance(value, bool) else value).removesuffix(".0")
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 def show_forecasts(forecasts: Sequence["Forecast"], json: bool) -> None:

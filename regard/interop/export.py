@@ -60,7 +60,7 @@ def card_of(run: Run) -> Card:
     notes = (
         f"Trained by {training['optimizer']} with seed {training['seed']}, learning rate "
         f"{training['learning_rate']}.",
-        *(f"The training was {note}." for note in run.notes),
+        *(f"{note.capitalize()}." for note in run.notes),
     )
     return Card(f"{config.model} on {config.task}", kept, judged, notes)
 

@@ -42,7 +42,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         tag("h1", f"{config.model} on {config.task}"),
         tag("p", config.entry.says, class_="lead"),
         tag("p", judged.line(), class_="answer"),
-        *(tag("p", f"The training was {note}.") for note in run.notes),
+        *(tag("p", f"{note.capitalize()}.") for note in run.notes),
         tag("h2", "What it looks at"),
         tag("div", id="looks"),
         tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),

@@ -28,6 +28,9 @@ from regard.training.loop import NOTHING, Progress, train, using_threads
 from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision
 
+ENDED = "the training was ended by hand after {:.0%} of its budget"
+READ = "judged by texts that it has read: validation=0 holds none out"
+
 
 class Looked(NamedTuple):
     """What one attention layer did with one text: weights (heads, queries, keys) over tokens.
@@ -99,8 +102,9 @@ class Run(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known of its training beside its figures."""
-        return [] if self.ended is None else [f"ended by hand after {self.ended:.0%} of its budget"]
+        """What is to be known of its figures, as sentences."""
+        found = [] if self.ended is None else [ENDED.format(self.ended)]
+        return found if self.held_out else [*found, READ]
 
     @abstractmethod
     def evaluate(

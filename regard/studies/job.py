@@ -125,10 +125,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     folder = Path(asked.folder)
     run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
     if run.ended is not None:
-        raise RegardError(
-            f"{folder} was ended after {run.ended:.0%} of its budget; remove it, or give another "
-            "--out"
-        )
+        raise RegardError(f"{folder}: {run.notes[0]}; remove it, or give another --out")
     peak = 0.0
     for progress in run.train():
         peak = peak_mb()
