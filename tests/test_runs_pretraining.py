@@ -1,6 +1,7 @@
 """Runs that are pretrained, runs that begin from them, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from regard import runs
 from regard.data.pairs import Pair
 from regard.errors import RegardError
 from regard.runs import Answered, Likelihoods
-from regard.runs.build import begin_from
+from regard.runs.build import begin_from, prepare
 from regard.runs.config import Config
 from regard.runs.translations import Text
 from regard.tasks.searching import Search
@@ -134,6 +135,21 @@ def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
     given = [f"data={tmp_path / 'greek.csv'}", f"init={pretrained.folder.path}", "steps=1"]
     with pytest.raises(RegardError, match="of the tokens of these texts are unknown"):
         finish(runs.open_or_start(tmp_path / "run", "sentiment", "gpt", given))
+    lines = [f"ja a{i} b{i} c{i}\tyes d{i} e{i} f{i}" for i in range(60)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget", *lines]))
+    given = [f"data={tmp_path / 'pairs.tsv'}", "tokenizer=words", "steps=1"]
+    with pytest.raises(RegardError, match="take minimum=1 or tokenizer=characters"):
+        finish(runs.open_or_start(tmp_path / "pairs", "translation", "gru", given))
+
+
+def test_texts_held_out_may_have_other_words(tmp_path):
+    texts = [f"a film about nothing in particular {i % 3}" for i in range(40)]
+    strange = [f"strange{i} word{i}" for i in range(20)]
+    (tmp_path / "a.txt").write_text("\n".join([*texts, *strange]))
+    task = prepare(Config.make("language-modeling", "gpt", [f"data={tmp_path / 'a.txt'}",
+                               "tokenizer=words", "validation=0.3"]))  # fmt: skip
+    task.corpus = replace(task.corpus, train=texts, validation=strange, test=strange)
+    assert [len(task.split(name)) for name in ("train", "validation", "test")] == [40, 20, 20]
 
 
 def test_a_model_without_any_of_the_weights_is_refused(pretrained):

@@ -76,6 +76,7 @@ WHOLE = {"bpe", "unigram"}  # kinds that give any text back, at worst by its byt
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as Unigram's pieces call them
 COVERAGE = 0.9995  # of a text's characters are Unigram's alphabet, as in SentencePiece (Kudo 2018)
 DECIMALS = 6  # of a Unigram score
+LEARN = "take minimum=1 or tokenizer=characters; with init=, texts such as that run has read"
 
 
 class Tokenizer:
@@ -182,7 +183,7 @@ class Tokenizer:
         raise RegardError(f"{path}: is a tokenizer, but none that this version of regard made")
 
 
-def must_be_known(texts: Iterable[NDArray[np.integer]]) -> None:
+def must_be_known(texts: Iterable[NDArray[np.integer]], remedy: str = LEARN) -> None:
     """Errors: two of three tokens of these texts are unknown, so that they are no texts any more.
 
     A model would learn to say "unknown", and be praised for it.
@@ -192,8 +193,8 @@ def must_be_known(texts: Iterable[NDArray[np.integer]]) -> None:
         total, unknown = total + len(ids), unknown + int((ids == UNKNOWN).sum())
     if unknown > 2 / 3 * total:
         raise RegardError(
-            f"{unknown / total:.0%} of the tokens of these texts are unknown to the tokenizer: it "
-            "has read other signs; begin without init=, or give texts as it has read"
+            f"{unknown / total:.0%} of the tokens of these texts are unknown to the tokenizer: "
+            f"{remedy}"
         )
 
 

@@ -123,19 +123,20 @@ class Pretraining(Task[B], Generic[B]):
         return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
 
     def split(self, name: str) -> Documents:
-        """train, validation or test."""
+        """train, validation or test. Errors: hardly a token of train is known."""
         if name not in SPLITS:
             raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
         if name not in self.splits:
-            self.splits[name] = self.documents(getattr(self.corpus, name))
+            self.splits[name] = found = self.documents(getattr(self.corpus, name))
+            if name == "train":
+                must_be_known(found.ids)
         return self.splits[name]
 
     def documents(self, texts: Sequence[str]) -> Documents:
-        """Texts as token ids, those without tokens left out. Errors: hardly a token is known."""
+        """Texts as token ids, those without tokens left out."""
         pairs = [
             (ids, text) for ids, text in zip(self.encode(texts), texts, strict=True) if len(ids)
         ]
-        must_be_known(ids for ids, _ in pairs)
         return Documents([ids for ids, _ in pairs], [text for _, text in pairs])
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
@@ -189,11 +190,12 @@ class Pretraining(Task[B], Generic[B]):
         """A pass over rows without padding."""
 
     def with_texts(self, texts: Sequence[str]) -> Self:
-        """The same task whose test split is these texts."""
+        """The same task whose test split is these texts. Errors: hardly a token is known."""
         other = type(self)(self.settings, self.tokenizer)
-        other.splits["test"] = other.documents(texts)
-        if not len(other.splits["test"]):
+        other.splits["test"] = found = other.documents(texts)
+        if not len(found):
             raise RegardError("there is no text to judge by")
+        must_be_known(found.ids, "give texts such as the run has read")
         return other
 
     @abstractmethod

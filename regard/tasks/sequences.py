@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from regard.data.batches import pad
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs
 from regard.data.strings import FIRST, Reversals
-from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
@@ -30,6 +30,7 @@ METRICS = {"exact": "exact match", "bleu": "BLEU"}
 CHUNK = 1_000  # texts tokenised at once
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
 TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
+LOOKED_AT = 10_000  # pairs whose tokens have to be known, by and large
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,15 @@ class Sequences(Task[PairBatch], Writes):
         return {}
 
     def split(self, name: str) -> Encoded:
-        """train, validation or test."""
+        """train, validation or test. Errors: hardly a token of train is known."""
         if name not in ("train", "validation", "test"):
             raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
-            self.splits[name] = self._encoded(pairs, cut=name == "train")
+            self.splits[name] = found = self._encoded(pairs, cut=name == "train")
+            if name == "train":
+                some = (islice(side, LOOKED_AT) for side in (found.source, found.target))
+                must_be_known(chain.from_iterable(some))
         return self.splits[name]
 
     @property
