@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import emit_json, say
+from regard.data.files import table_kind
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError
 
@@ -85,7 +86,7 @@ def predict(
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
-    table = file is not None and not score and is_table(file)
+    table = file is not None and not score and table_kind(file) is not None
     if column and not table:
         raise RegardError("--text names a column of --file FILE.csv, .tsv or .jsonl")
     given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
@@ -192,15 +193,6 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
                 + ("; cut it into sentences" if run.keeps == "head" else ""),
                 quiet=True,
             )
-
-
-def is_table(file: Path) -> bool:
-    """Whether a file has rows with columns, by its name.
-
-    >>> is_table(Path("new.csv.gz")), is_table(Path("new.txt"))
-    (True, False)
-    """
-    return file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".jsonl"))
 
 
 def as_utf8(text: str) -> str:

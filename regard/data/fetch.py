@@ -202,7 +202,7 @@ def fetch(
             f"{name} cannot be fetched: {source.by_hand}; put {', '.join(source.put)} into "
             f"{folders(name, data_dir)[0]}"
         )
-    folder = (Path(data_dir) if data_dir is not None else cache()) / name
+    folder = (Path(data_dir).expanduser() if data_dir is not None else cache()) / name
     if base is not None:
         base = base.rstrip("/")
     return [

@@ -14,6 +14,7 @@ from typing import IO, Any
 from regard.data.titles import OtherFileError, columns_of, listed
 from regard.errors import RegardError
 
+KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 Binary = IO[bytes] | gzip.GzipFile
 LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
 FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
@@ -108,16 +109,19 @@ def scan(
             yield from _table_rows(lines, kind, text, label, group)
 
 
+def table_kind(path: Path) -> str | None:
+    """csv, tsv or jsonl, by the file's name, plain or .gz; None of another.
+
+    >>> table_kind(Path("new.ndjson.gz")), table_kind(Path("new.txt"))
+    ('jsonl', None)
+    """
+    return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+
+
 def kind_of(path: Path) -> str:
-    """csv, tsv or jsonl, by the file's name."""
-    name = path.name.lower().removesuffix(".gz")
-    for kind, endings in {
-        "csv": (".csv",),
-        "tsv": (".tsv", ".tab"),
-        "jsonl": (".jsonl", ".ndjson"),
-    }.items():
-        if name.endswith(endings):
-            return kind
+    """csv, tsv or jsonl, by the file's name. Errors: it is none of them."""
+    if kind := table_kind(path):
+        return kind
     raise OtherFileError(f"{path}: regard reads .csv, .tsv and .jsonl files, plain or .gz")
 
 
@@ -226,8 +230,11 @@ def _table_rows(
         raise RegardError(f"{lines.name}: holds no rows")
 
 
-def _csv_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
-    """Line number where each row begins, and its fields, or what is wrong with it."""
+def _csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
+    """Line number where each row begins, and its fields, or what is wrong with it.
+
+    An empty line is no row, or with ``blank`` one without fields.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
     head: list[str] = []
     while not (head and head[-1].strip()) and (line := next(lines, "")):
@@ -249,7 +256,7 @@ def _csv_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
         except csv.Error as error:
             yield begins, _csv_complaint(str(error))
             continue
-        if fields:
+        if fields or blank:
             yield begins, fields
 
 
@@ -263,12 +270,15 @@ def _csv_complaint(error: str) -> str:
     return error.partition(" - ")[0]
 
 
-def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
-    """A tab-separated row is one line. Quotes mean something only around a whole field."""
+def _tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
+    """A tab-separated row is one line. Quotes mean something only around a whole field.
+
+    An empty line is no row, or with ``blank`` one without fields.
+    """
     for line in lines:
         line = line.rstrip("\r\n")
-        if line:
-            yield lines.number, [_unquoted(field) for field in line.split("\t")]
+        if line or blank:
+            yield lines.number, [_unquoted(field) for field in line.split("\t")] if line else []
 
 
 def _unquoted(field: str) -> str:

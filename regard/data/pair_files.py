@@ -26,6 +26,7 @@ from typing import Literal
 
 from regard.data.files import (
     FILE_LIMIT,
+    KINDS,
     TOLERATED,
     BadRow,
     open_binary,
@@ -35,9 +36,7 @@ from regard.data.pairs import Pair
 from regard.data.titles import listed
 from regard.errors import RegardError
 
-KINDS = {".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv"} | dict.fromkeys(
-    (".jsonl", ".ndjson"), "jsonl"
-)
+PAIR_KINDS = {**KINDS, ".txt": "tsv"}
 LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
 MOST = 2_000_000  # pairs that are held in memory: some 1 GB
 PACKED = 4  # times that a packed file grows
@@ -328,7 +327,7 @@ def _unpackable(path: Path, member: str) -> str:
 
 def _kind(name: str) -> str | None:
     """tsv, csv or jsonl, by the name."""
-    return KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
+    return PAIR_KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
 
 
 def _pairs(count: int) -> str:

@@ -81,7 +81,7 @@ def _table_rows(
     for number, fields in rows:
         here = f"{lines.name}:{number}"
         if says := lines.complaint():
-            yield BadRow(here, f"{says}; save the file as UTF-8")
+            yield BadRow(here, says)
         elif isinstance(fields, str):
             yield BadRow(here, fields)
         elif not any(field.strip() for field in fields):

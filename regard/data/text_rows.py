@@ -29,14 +29,18 @@ def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Ite
     kind = kind_of(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        rows = _of_json(lines, column) if kind == "jsonl" else _of_table(lines, kind, column)
+        if kind == "jsonl":
+            rows = _of_json(lines, column)
+        else:
+            rows = _of_table(lines, kind, column, blank=empty)
         for text in rows:
             if empty or text.strip():
                 yield text
 
 
-def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
-    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
+    """``blank``: in a table of one column an empty line is a row, whose text is empty."""
+    rows = _tab_rows(lines, blank) if kind == "tsv" else _csv_rows(lines, blank)
     place, width = -1, 0
     for number, fields in rows:
         here = f"{lines.name}:{number}"
@@ -44,6 +48,10 @@ def _of_table(lines: Lines, kind: str, column: str) -> Iterator[str]:
             raise RegardError(f"{here}: {says}")
         if isinstance(fields, str):
             raise RegardError(f"{here}: {fields}")
+        if not fields:
+            if width == 1:
+                yield ""
+            continue
         if place < 0:
             width = len(fields)
             names = [name.strip().casefold() for name in fields]
@@ -79,7 +87,7 @@ def _of_json(lines: Lines, column: str) -> Iterator[str]:
         if not key:
             names = list(row)
             key = names[_place(here, names, [name.strip().casefold() for name in names], column)]
-        text = row.get(key, "")
+        text = "" if row.get(key) is None else row[key]
         if not isinstance(text, str):
             raise RegardError(f"{here}: {key!r} is not a string but {text!r:.40}")
         yield text.encode(errors="replace").decode()
@@ -91,4 +99,7 @@ def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) 
         if name in names:
             return names.index(name)
     asked = f"no column {column!r}" if column else "no column looks like the text"
-    raise RegardError(f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME")
+    raise RegardError(
+        f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME (predict: --text NAME; "
+        "of without=: without_text=NAME)"
+    )

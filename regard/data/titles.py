@@ -62,7 +62,8 @@ def columns_of(
     if found[0] == found[1]:
         raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
     usual_names = TEXT_NAMES + LABEL_NAMES
-    titled = len(by_number) < 2 or all(names[place] in usual_names for place in by_number[:2])
+    by_name = len(by_number) < len(asked_for)  # a name that is found stands in a header
+    titled = by_name or all(names[place] in usual_names for place in by_number[:2])
     return Columns(found[0], found[1], found[2] if group else None, titled)
 
 

@@ -60,8 +60,13 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     run = tmp_path / "goes"
     said = regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
                   "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
-    assert said.out.startswith("of texts that it has read: loss "), "nothing is held out"
-    assert "validation=0 holds none out" in regard("evaluate", run).out
+    note = "judged by texts that it has read: validation=0 holds none out"
+    assert said.out.startswith(f"{note}\ntrain loss ")
+    assert regard("evaluate", run).out.startswith(f"{note}\n")
+    told = json.loads(regard("evaluate", run, "--json").out)
+    assert (told["data"], told["notes"]) == ("train split", [note])
+    (tmp_path / "new.txt").write_text("Ada Balby was born in Gomel\n" * 3)
+    assert note not in regard("evaluate", run, "--data", tmp_path / "new.txt").out
     once = ["predict", run, "--temperature", 1.5, "--seed"]
     drawn = [regard(*once, seed, "Ada").out for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -114,8 +119,16 @@ def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path
     said = regard("predict", trained, "--file", table, "--text", "words")
     assert (said.status, said.out) == (0, given.out)
     assert regard("predict", trained, "--file", objects, "--text", "words").out == given.out
-    tabs.write_text("a good film\nthe worst\n")  # a line for a text, as ever
-    assert regard("predict", trained, "--file", tabs).out.count("\n") == 2
+    tabs.write_text("a good film\n\nthe worst\n")  # a line for a text, as ever
+    assert regard("predict", trained, "--file", tabs).out.count("\n") == 3
+    column = tmp_path / "column.csv"
+    column.write_text("words\na good film\n\nthe worst\n")
+    said = regard("predict", trained, "--file", column, "--text", "words")
+    assert said.out == regard("predict", trained, "a good film", "", "the worst").out
+    lines = tmp_path / "new.ndjson"
+    lines.write_text('{"words": "a good film"}\n{"words": null}\n')
+    said = regard("predict", trained, "--file", lines, "--text", "words")
+    assert said.out == regard("predict", trained, "a good film", "").out
     wrong = regard("predict", trained, "--file", table)
     assert wrong.status == 2
     assert "new.csv:1: no column looks like the text; there are 'id', 'words'" in wrong.err

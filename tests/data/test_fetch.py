@@ -77,6 +77,14 @@ def test_good_answer_is_kept_and_not_asked_for_again(server, tmp_path):
     assert server.asked == ["/tiny.bin"]
 
 
+def test_a_folder_at_home_is_the_same_for_fetching_and_for_looking(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    server.answers["/tiny.bin"] = (200, len(CONTENT), CONTENT)
+    (path,) = fetch("tiny", "~/d", base=server.base)
+    assert path == tmp_path / "d" / "tiny" / "tiny.bin"
+    assert present("tiny", "~/d") == path.parent
+
+
 BAD = {
     "its sha256 differs": (200, len(CONTENT), CONTENT[:-1] + b"x"),
     "the connection broke off": (200, len(CONTENT), CONTENT[:5000]),

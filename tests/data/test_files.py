@@ -69,6 +69,9 @@ def test_columns_by_name_and_by_number(tmp_path):
     assert len(read_examples(titled, text="1", label="2")) == 2
     ones = write(tmp_path, "ones.csv", "good,1\nbad,0\n")
     assert [x.label for x in read_examples(ones, text="1", label="2")] == ["1", "0"]
+    for columns in ({"text": "text", "label": "2"}, {"text": "1", "label": "2", "group": "who"}):
+        mixed = write(tmp_path, "mixed.csv", "text,y,who\ngood one,5,a\nbad one,1,b\n")
+        assert [x.label for x in read_examples(mixed, **columns)] == ["5", "1"]
     pandas = write(tmp_path, "pandas.csv", "0,1\npos,good\nneg,bad\n")
     assert [x.text for x in read_examples(pandas, text="1", label="0")] == ["good", "bad"]
 
