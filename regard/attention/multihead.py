@@ -77,6 +77,9 @@ class MultiHeadAttention(nn.Module):
             score = make_score(
                 score, position, self.head_width, self.head_width, heads=heads, length=length
             )
+        elif not isinstance(score, Score):
+            made = f"{getattr(score, '__name__', 'Score')}(heads={heads})"
+            raise RegardError(f"score is a name or a Score, as {made}; not {score!r:.60}")
         elif position != "none":
             raise RegardError("a Score is taken as it is: wrap it in its position yourself")
         elif score.heads not in (None, heads):

@@ -45,7 +45,7 @@ def package_of(peer: str) -> ModuleType:
     """The package of a peer, imported without what it prints: stdout belongs to results."""
     name = PEERS[peer]
     if name is None or find_spec(name) is None:
-        raise RegardError(f"{peer} is not installed: pip install 'regard[bench]'")
+        raise RegardError(f"{peer} is not installed: pip install -c constraints.txt '.[bench]'")
     with redirect_stdout(StringIO()):
         if name != "pykeops":
             return importlib.import_module(name)

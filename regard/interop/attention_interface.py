@@ -160,7 +160,7 @@ def interfaces() -> tuple[Any, Any]:
         from transformers import AttentionInterface, AttentionMaskInterface
     except ImportError as error:
         raise RegardError(
-            f"transformers 5 is not here ({error}): pip install 'regard[hf]'"
+            f"transformers 5 is not here ({error}): pip install -c constraints.txt '.[hf]'"
         ) from None
     return AttentionInterface, AttentionMaskInterface
 

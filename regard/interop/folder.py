@@ -55,7 +55,7 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
     except ImportError as error:
         raise RegardError(
             f"{name} is no folder, and to fetch it from the hub huggingface_hub is needed "
-            f"({error}): pip install 'regard[hf]'"
+            f"({error}): pip install -c constraints.txt '.[hf]'"
         ) from None
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=FETCHED))

@@ -1,4 +1,4 @@
-"""Labs: a question, its arms, its figures and what to look for. One file a lab.
+"""Labs: a question, its arms, its figures and what to look for. A file or a folder a lab.
 
 The table is cheap to read: a lab's module is imported when it is run.
 """

@@ -248,5 +248,7 @@ def test_errors():
         MultiHeadAttention(12, 4, key_value_heads=3)
     with pytest.raises(RegardError, match="made for 2 heads, the layer for 3"):
         MultiHeadAttention(12, 3, score=SCORES["dot"](heads=2))
+    with pytest.raises(RegardError, match=r"as ScaledDot\(heads=2\); not <class"):
+        MultiHeadAttention(8, 2, score=SCORES["scaled-dot"])
     with pytest.raises(RegardError, match="wrap it in its position yourself"):
         MultiHeadAttention(12, 3, score=make_score("dot"), position="alibi")
