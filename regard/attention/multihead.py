@@ -23,10 +23,10 @@ class MultiHeadAttention(nn.Module):
 
     ``heads`` heads of ``head_width`` = width / heads columns each. ``key_value_heads`` below
     ``heads`` lets neighbouring heads share keys and values: 1 is multi-query (Shazeer 2019),
-    more is grouped (Ainslie et al. 2023). ``score`` is a name, wrapped in ``position`` where that
-    is part of a score, or a Score, taken as it is. ``compress`` ("linformer", "linformer-32", or a
-    module) mixes keys and values along their length. ``length`` is the longest input: synthesizers
-    and linformer need it.
+    more is grouped (Ainslie et al. 2023). ``score`` is a name or a class, wrapped in ``position``
+    where that is part of a score, or a Score, taken as it is. ``compress`` ("linformer",
+    "linformer-32", or a module) mixes keys and values along their length. ``length`` is the longest
+    input: synthesizers and linformer need it.
 
     Where queries, keys and values have one width, the three projections are rows of one weight,
     in that order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
@@ -37,7 +37,7 @@ class MultiHeadAttention(nn.Module):
         width: int,
         heads: int,
         *,
-        score: str | Score = "scaled-dot",
+        score: str | type[Score] | Score = "scaled-dot",
         position: str = "none",
         normalize: str | Normalizer = "softmax",
         dropout: float = 0.0,
@@ -73,13 +73,10 @@ class MultiHeadAttention(nn.Module):
             self.project_queries = nn.Linear(width, inner[0], bias)
             self.project_keys = nn.Linear(key_width, inner[1], bias)
             self.project_values = nn.Linear(value_width, inner[2], bias)
-        if isinstance(score, str):
+        if not isinstance(score, Score):
             score = make_score(
                 score, position, self.head_width, self.head_width, heads=heads, length=length
             )
-        elif not isinstance(score, Score):
-            made = f"{getattr(score, '__name__', 'Score')}(heads={heads})"
-            raise RegardError(f"score is a name or a Score, as {made}; not {score!r:.60}")
         elif position != "none":
             raise RegardError("a Score is taken as it is: wrap it in its position yourself")
         elif score.heads not in (None, heads):

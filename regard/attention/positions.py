@@ -197,7 +197,7 @@ def input_positions(name: str, width: int, *, length: int | None = None) -> nn.M
 
 
 def make_score(
-    score: str,
+    score: str | type[Score],
     position: str = "none",
     query_width: int | None = None,
     key_width: int | None = None,
@@ -207,15 +207,18 @@ def make_score(
 ) -> Score:
     """A score by name, wrapped in positions by name where those are part of the score.
 
-    ``FILE.py:Name`` is a class of the user's own.
+    A class of the user's own is given as itself, or as ``FILE.py:Name``.
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(
       (inner): ScaledDot()
     )
     """
-    if is_part(score):
-        made = made_of_own(score, query_width, key_width, heads, length)
+    if not isinstance(score, str):
+        made = made_of_own(score, score.__name__, query_width, key_width, heads, length)
+    elif is_part(score):
+        own: type[Score] = load_part(score, Score, "score")
+        made = made_of_own(own, score, query_width, key_width, heads, length)
     else:
         made = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
     kind = look_up(POSITIONS, position, "position")
@@ -225,18 +228,18 @@ def make_score(
 
 
 def made_of_own(
-    spec: str,
+    own: type[Score],
+    name: str,
     query_width: int | None,
     key_width: int | None,
     heads: int | None,
     length: int | None,
 ) -> Score:
-    """A score of the class that ``FILE.py:Name`` names; a RegardError if it is made otherwise."""
-    own: type[Score] = load_part(spec, Score, "score")
+    """A score of a user's class; a RegardError, with its name, if it is made otherwise."""
     try:
         return own(query_width, key_width, heads=heads, length=length)
     except TypeError as error:
         raise RegardError(
-            f"{spec} is not made as a score is, {own.__name__}(query_width, key_width, heads=…, "
+            f"{name} is not made as a score is, {own.__name__}(query_width, key_width, heads=…, "
             f"length=…): {one_line(error)}"
         ) from error

@@ -9,6 +9,7 @@ from regard.attention import (
     SCORES,
     KeyValueCache,
     MultiHeadAttention,
+    Score,
     attend,
     causal,
     lengths,
@@ -179,6 +180,16 @@ def test_a_score_is_taken_as_it_is():
     assert_close(layer(x, mask=lengths([5, 2])), named(x, mask=lengths([5, 2])))
 
 
+def test_a_class_of_ones_own_is_made_for_the_layer_as_a_name_is():
+    found = []
+    for score in ("additive", SCORES["additive"]):
+        torch.manual_seed(0)
+        found.append(MultiHeadAttention(12, 3, score=score, position="rotary"))
+    x = torch.randn(2, 5, 12)
+    assert found[1].attention.score.inner.heads == 3
+    assert torch.equal(found[0](x), found[1](x))
+
+
 def test_padding_that_is_nan_stays_out_of_weights_and_gradients():
     layer = MultiHeadAttention(12, 3).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64)
@@ -248,7 +259,12 @@ def test_errors():
         MultiHeadAttention(12, 4, key_value_heads=3)
     with pytest.raises(RegardError, match="made for 2 heads, the layer for 3"):
         MultiHeadAttention(12, 3, score=SCORES["dot"](heads=2))
-    with pytest.raises(RegardError, match=r"as ScaledDot\(heads=2\); not <class"):
-        MultiHeadAttention(8, 2, score=SCORES["scaled-dot"])
+
+    class Narrow(Score):
+        def __init__(self, width):
+            super().__init__(width)
+
+    with pytest.raises(RegardError, match=r"Narrow is not made as a score is, Narrow\(query_width"):
+        MultiHeadAttention(8, 2, score=Narrow)
     with pytest.raises(RegardError, match="wrap it in its position yourself"):
         MultiHeadAttention(12, 3, score=make_score("dot"), position="alibi")
