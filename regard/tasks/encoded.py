@@ -1,11 +1,15 @@
-"""A split of pairs as token ids: in memory, or on the disk."""
+"""A split of pairs as token ids, in memory or on the disk, and batches of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
+from torch import Tensor
 
+from regard.data.batches import pad
 from regard.data.pairs import Pair, StreamedPairs
 from regard.data.stored import Rows, store_pairs
 from regard.data.tokenizers import Tokenizer
@@ -47,3 +51,30 @@ class Encoded:
         if len(kept) == len(lengths):
             return cls(found.source, found.target, (), lengths)
         return cls(Rows(found.source, kept), Rows(found.target, kept), (), lengths[kept])
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Padded source and target; ``given`` is what the decoder reads, ``wanted`` what it writes."""
+
+    source: Int[Tensor, "batch read"]
+    source_lengths: Int[Tensor, " batch"]
+    given: Int[Tensor, "batch written"]
+    wanted: Int[Tensor, "batch written"]
+    real: Bool[Tensor, "batch written"]
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        """Tokens of each pair, both sides and the end."""
+        return self.source_lengths + self.real.sum(1)
+
+
+def paired(
+    sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]], end: int
+) -> PairBatch:
+    """Token ids of both sides as tensors: 0 begins what is given, `end` ends what is wanted."""
+    source, source_lengths = pad(sources)
+    given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
+    wanted, lengths = pad([np.concatenate([ids, [end]]) for ids in targets])
+    real = torch.arange(wanted.shape[1]) < lengths[:, None]
+    return PairBatch(source, source_lengths, given, wanted, real)

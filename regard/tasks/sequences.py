@@ -1,18 +1,16 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs
 from regard.data.strings import FIRST, Reversals
@@ -20,7 +18,7 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
-from regard.tasks.encoded import Encoded
+from regard.tasks.encoded import Encoded, PairBatch, paired
 from regard.tasks.searching import Search, Writes, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
@@ -31,22 +29,6 @@ CHUNK = 1_000  # texts tokenised at once
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
 TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
 LOOKED_AT = 10_000  # pairs whose tokens have to be known, by and large
-
-
-@dataclass(frozen=True)
-class PairBatch:
-    """Padded source and target; ``given`` is what the decoder reads, ``wanted`` what it writes."""
-
-    source: Int[Tensor, "batch read"]
-    source_lengths: Int[Tensor, " batch"]
-    given: Int[Tensor, "batch written"]
-    wanted: Int[Tensor, "batch written"]
-    real: Bool[Tensor, "batch written"]
-
-    @property
-    def lengths(self) -> Int[Tensor, " batch"]:
-        """Tokens of each pair, both sides and the end."""
-        return self.source_lengths + self.real.sum(1)
 
 
 class Sequences(Task[PairBatch], Writes):
@@ -135,19 +117,14 @@ class Sequences(Task[PairBatch], Writes):
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> PairBatch:
         """These pairs of a split as tensors."""
         encoded = self.split(split)
-        return self.tensors(
-            [encoded.source[i] for i in indexes], [encoded.target[i] for i in indexes]
-        )
+        sources, targets = ([x[i] for i in indexes] for x in (encoded.source, encoded.target))
+        return self.tensors(sources, targets)
 
     def tensors(
         self, sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]]
     ) -> PairBatch:
         """Token ids of both sides as tensors."""
-        source, source_lengths = pad(sources)
-        given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
-        wanted, lengths = pad([np.concatenate([ids, [self.end]]) for ids in targets])
-        real = torch.arange(wanted.shape[1]) < lengths[:, None]
-        return PairBatch(source, source_lengths, given, wanted, real)
+        return paired(sources, targets, self.end)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Float[Tensor, ""]:
         """Mean cross entropy of a target's words and its end, in nats, smoothed if asked for.

@@ -2,21 +2,20 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad
 from regard.decoding import Limits
 from regard.layers import marks
 from regard.tasks.corruption import Halves, generator, halves, spans
+from regard.tasks.encoded import PairBatch, paired
 from regard.tasks.pretraining import Asking, FromPieces, Rows
 from regard.tasks.searching import Writes
 from regard.tasks.settings import SpanCorruptionSettings
@@ -25,23 +24,7 @@ from regard.tasks.task import Split
 _sentinel = re.compile(r"<extra_id_([0-9]{1,2})>")
 
 
-@dataclass(frozen=True)
-class SpanBatch:
-    """What is read, what the decoder is given, what it is to write next, and where that is text."""
-
-    source: Int[Tensor, "batch read"]
-    source_lengths: Int[Tensor, " batch"]
-    given: Int[Tensor, "batch written"]
-    wanted: Int[Tensor, "batch written"]
-    real: Bool[Tensor, "batch written"]
-
-    @property
-    def lengths(self) -> Int[Tensor, " batch"]:
-        """Tokens of each example, both sides."""
-        return self.source_lengths + self.real.sum(1)
-
-
-class SpanCorruption(FromPieces[SpanBatch], Writes):
+class SpanCorruption(FromPieces[PairBatch], Writes):
     """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
 
     ``objective=spans``: `regard.tasks.corruption.spans`, the separator ends what is written;
@@ -64,15 +47,10 @@ class SpanCorruption(FromPieces[SpanBatch], Writes):
             sizes = sizes + 2 * np.maximum(most, 1)
         return sizes
 
-    def batch(self, split: Split, indexes: Rows) -> SpanBatch:
+    def batch(self, split: Split, indexes: Rows) -> PairBatch:
         """Pieces in two."""
         rows = [self.example(split, *row) for row in indexes.tolist()]
-        source, source_lengths = pad([row.source for row in rows])
-        given, _ = pad([np.concatenate([[0], row.target]) for row in rows])
-        end = [self.marks.separator]
-        wanted, lengths = pad([np.concatenate([row.target, end]) for row in rows])
-        real = torch.arange(wanted.shape[1]) < lengths[:, None]
-        return SpanBatch(source, source_lengths, given, wanted, real)
+        return paired([row.source for row in rows], [row.target for row in rows], self.end)
 
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Halves:
         """One piece as an epoch has it."""
@@ -90,7 +68,7 @@ class SpanCorruption(FromPieces[SpanBatch], Writes):
             mean=asked.mean,
         )
 
-    def asked(self, model: nn.Module, batch: SpanBatch) -> Asking:
+    def asked(self, model: nn.Module, batch: PairBatch) -> Asking:
         """What is written at each place, given the true tokens before it."""
         states = model(batch.source, batch.source_lengths, batch.given)
         return Asking(states[batch.real], batch.wanted[batch.real])
