@@ -110,7 +110,6 @@ def train(
     """
     from regard import runs
     from regard.errors import RegardError, look_up
-    from regard.studies.budget import parse_budget
     from regard.tasks import TASKS
     from regard.training.memory import keep_freed_memory
 
@@ -122,15 +121,12 @@ def train(
         raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
     after = "bert" if pretrain_on else runs.model_after(init, task)
     model = model or after or look_up(TASKS, task, "task").model
-    overrides = list(settings or [])
-    overrides += [f"init={init}"] if init else []
+    overrides = [*(settings or []), *([f"init={init}"] if init else []), *as_pairs(budget)]
     overrides += [f"data={data}"] if data else []
-    overrides += [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
     if list_settings:
         show_settings(runs.Config.make(task, model, overrides), json)
         return
-    limit = parse_budget(pretrain_budget) if pretrain_budget else {}
-    given = [f"{key}={value}" for key, value in limit.items()]
+    given = as_pairs(pretrain_budget)
     if dry_run:
         asked = [runs.way_of(task, model, pretrain_on, overrides, given)] if pretrain_on else []
         asked.append((task, overrides))
@@ -141,18 +137,35 @@ def train(
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
-        ends = end and not first.complete
-        follow(first, f"{model} on the texts of {pretrain_on}", end=ends)
-        say(f"pretrained: {first.evaluate().line()}; run: {before}", quiet=json)
-        overrides.append(f"init={before}")
-        if ends:
-            report(first, False, json)
-            say("the same command without --end goes on with its labels", quiet=json)
+        if not pretrained(first, pretrain_on, end, json):
             return
+        overrides.append(f"init={before}")
     run = runs.open_or_start(place, task, model, overrides)
     complete = run.complete
     follow(run, f"{model} on {task}", end=end)
     report(run, complete, json)
+
+
+def as_pairs(budget: str) -> list[str]:
+    """A budget in words as settings.
+
+    >>> as_pairs("2M tokens"), as_pairs("")
+    (['tokens=2000000'], [])
+    """
+    from regard.studies.budget import parse_budget
+
+    return [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
+
+
+def pretrained(run: "Run", texts: str, end: bool, json: bool) -> bool:
+    """Pretrain on some texts; whether to go on with the labels: not if it was ended just now."""
+    ends = end and not run.complete
+    follow(run, f"{run.config.model} on the texts of {texts}", end=ends)
+    say(f"pretrained: {run.evaluate().line()}; run: {run.folder.path}", quiet=json)
+    if ends:
+        report(run, False, json)
+        say("the same command without --end goes on with its labels", quiet=json)
+    return not ends
 
 
 def follow(run: "Run", what: str, *, end: bool = False) -> None:
