@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 class Benchmark(NamedTuple):
     """A row of the table: a question, and the module whose ``cases`` answers it.
 
-    Its results are times beside those of a peer, or cells that were computed exactly.
+    Its results are times beside those of a peer, cells that were computed exactly, or differences.
     """
 
     says: str
     module: str
-    kind: Literal["speed", "cells"] = "speed"
+    kind: Literal["speed", "cells", "parity"] = "speed"
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -23,6 +23,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         "every score × mask × position × normaliser × dropout: exact, and in O(n) memory?",
         "regard.benchmarks.cells",
         "cells",
+    ),
+    "parity": Benchmark(
+        "scores beside plain loops, layers beside torch's, caches beside full passes: equal?",
+        "regard.benchmarks.parity",
+        "parity",
     ),
     "language-model-training": Benchmark(
         "language models beside minGPT's way, nanoGPT, and Hugging Face's GPT-2, BERT, T5",

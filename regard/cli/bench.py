@@ -34,7 +34,7 @@ def bench(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Measure speed beside peers, interleaved in one run.
+    """Measure speed beside peers, interleaved in one run; or how exact regard is.
 
     Ratios above 1 are in our favour.
     """
@@ -62,9 +62,12 @@ def bench(
         emit_json(result)
     elif row.kind == "cells":
         show_cells(result)
+    elif row.kind == "parity":
+        show_parity(result)
     else:
         show(result)
-    if any(case.get("failures") for case in cases):
+    wrong = row.kind == "parity" and not all(case["reached"] for case in cases)
+    if wrong or any(case.get("failures") for case in cases):
         raise typer.Exit(1)
 
 
@@ -121,6 +124,8 @@ def brief(case: dict[str, Any]) -> str:
     """
     if "cells" in case:
         return f"{case['exact']} of {case['cells']} exact"
+    if "difference" in case:
+        return f"{far(case['difference'])} apart"
     ratio = case["time_ratio"]
     return (case["against"] or "done") if ratio is None else f"{ratio:.2f} × {case['against']}"
 
@@ -192,6 +197,30 @@ def show_cells(result: dict[str, Any]) -> None:
         say(f"refused {count}: {reason}")
     exact, cells = (sum(case[key] for case in cases) for key in ("exact", "cells"))
     say(f"{exact:,} of {cells:,} cells exact, {sum(reasons.values()):,} refused")
+
+
+def show_parity(result: dict[str, Any]) -> None:
+    """Print how far apart each two are, and how far they may be."""
+    from rich.table import Table
+
+    table, cases = Table("case", "beside", box=None, pad_edge=False), result["cases"]
+    for heading in ("apart", "at most", "reached"):
+        table.add_column(heading, justify="right")
+    for case in cases:
+        numbers = far(case["difference"]), far(case["aim"])
+        table.add_row(case["name"], case["against"], *numbers, yes_or_no(case["reached"]))
+    say(result["machine"])
+    page().print(table)
+    say(f"{sum(case['reached'] for case in cases)} of {len(cases)} aims reached")
+
+
+def far(difference: float | None) -> str:
+    """How far apart two numbers are; None where they cannot be compared.
+
+    >>> far(3.14159e-7), far(0.0), far(None)
+    ('3.1e-07', '0', '∞')
+    """
+    return "∞" if difference is None else f"{difference:.2g}"
 
 
 def page() -> Console:

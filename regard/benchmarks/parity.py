@@ -1,0 +1,264 @@
+"""``regard bench parity``: regard beside formulas in plain loops and beside torch, by difference.
+
+Small and seeded, so that the same command gives the same numbers on the same machine. A difference
+is the largest of output and gradients, each in parts of the largest number of its tensor, or of 1.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    POSITIONS,
+    SCORES,
+    MultiHeadAttention,
+    Score,
+    attend,
+    causal,
+    lengths,
+    lengths_per_query,
+)
+from regard.data.synthetic import reviews
+from regard.data.tokenizers import WHOLE, train_tokenizer
+from regard.errors import RegardError
+from regard.models.gpt import GPT
+from regard.models.settings import GPTSettings
+from regard.settings import build
+
+Formula = Callable[[Any, Tensor, Tensor], Tensor]  # score, one query, one key
+BATCH, QUERIES, KEYS, WIDTH = 2, 5, 7, 3
+TEXTS = 10_000
+WORDS, LONGEST = 31, 24
+
+
+def dot(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """Σ qᵢ kᵢ."""
+    return torch.stack([a * b for a, b in zip(q, k, strict=True)]).sum()
+
+
+def scaled_dot(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """Q · k / √d. Vaswani et al. 2017, equation 1."""
+    return dot(score, q, k) / math.sqrt(len(q))
+
+
+def cosine(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """Q · k / (‖q‖ ‖k‖)."""
+    return dot(score, q, k) / (dot(score, q, q) * dot(score, k, k)).sqrt()
+
+
+def gaussian(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """−‖w (q − k)‖² / 2. Nadaraya 1964; Watson 1964."""
+    apart = score.inverse_width * (q - k)
+    return -dot(score, apart, apart) / 2
+
+
+def general(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """qᵀ W k. Luong et al. 2015, equation 8."""
+    each = [q[i] * score.weight[i, j] * k[j] for i in range(len(q)) for j in range(len(k))]
+    return torch.stack(each).sum()
+
+
+def additive(score: Any, q: Tensor, k: Tensor) -> Tensor:
+    """W · tanh(W_q q + W_k k + b). Bahdanau et al. 2015, A.1.2."""
+    hidden = [
+        (dot(score, score.query_weight[:, h], q) + dot(score, score.key_weight[:, h], k) + b).tanh()
+        for h, b in enumerate(score.bias.flatten())
+    ]
+    return dot(score, score.weight.flatten(), torch.stack(hidden))
+
+
+FORMULAS: dict[str, Formula] = {
+    "dot": dot,
+    "scaled-dot": scaled_dot,
+    "general": general,
+    "additive": additive,
+    "gaussian": gaussian,
+    "cosine": cosine,
+}
+
+
+def by_hand(
+    formula: Formula, score: Score, queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor
+) -> Tensor:
+    """Σⱼ exp(score(q, kⱼ)) vⱼ / Σⱼ exp(score(q, kⱼ)) over the first ``seen`` keys of each query.
+
+    One pair at a time; a query that sees none has zeros.
+    """
+    rows = []
+    for text in range(len(queries)):
+        for i, most in enumerate(seen[text].tolist()):
+            raised = [formula(score, queries[text, i], keys[text, j]).exp() for j in range(most)]
+            parts = [e * values[text, j] for j, e in enumerate(raised)]
+            none = torch.zeros_like(values[text, 0])
+            rows.append(torch.stack(parts).sum(0) / torch.stack(raised).sum() if parts else none)
+    return torch.stack(rows).view(*queries.shape[:2], -1)
+
+
+def of_score(name: str) -> float:
+    """A score in float64 beside its formula, output and all gradients; one query sees nothing."""
+    torch.manual_seed(0)
+    score = SCORES[name](WIDTH, WIDTH).double()
+    with torch.no_grad():
+        for x in score.parameters():
+            x.add_(torch.randn_like(x), alpha=0.5)
+    shapes = (QUERIES, WIDTH), (KEYS, WIDTH), (KEYS, 4)
+    q, k, v = (torch.randn(BATCH, *x, dtype=torch.float64, requires_grad=True) for x in shapes)
+    seen = torch.tensor([[7, 3, 0, 1, 5], [2, 7, 4, 6, 1]])
+    ours = attend(q, k, v, score, lengths_per_query(seen)).output
+    theirs = by_hand(FORMULAS[name], score, q, k, v, seen)
+    return furthest(ours, theirs, [q, k, v, *score.parameters()], torch.randn_like(ours))
+
+
+def of_synthesizer() -> float:
+    """softmax(ReLU(XA + b₁)B + b₂)(XV) under a causal mask. Tay et al. 2021, section 3.1."""
+    torch.manual_seed(0)
+    score: Any = SCORES["synthesizer"](WIDTH, WIDTH, length=KEYS).double()
+    with torch.no_grad():
+        for x in score.parameters():
+            x.add_(torch.randn_like(x), alpha=0.5)
+    given = torch.randn(BATCH, KEYS, WIDTH, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(BATCH, KEYS, 4, dtype=torch.float64, requires_grad=True)
+    a, b1, b, b2 = score.query_weight, score.query_bias, score.weight, score.bias
+    table = torch.relu(given @ a + b1) @ b.T + b2.T
+    hidden = torch.ones(KEYS, KEYS).triu(1).bool()
+    theirs = table.masked_fill(hidden, -math.inf).softmax(-1) @ values
+    ours = attend(given, given, values, score, causal()).output
+    return furthest(ours, theirs, [given, values, a, b1, b, b2], torch.randn_like(theirs))
+
+
+def furthest(
+    ours: Tensor,
+    theirs: Tensor,
+    of: Sequence[Tensor],
+    upstream: Tensor,
+    parameters: tuple[Sequence[Tensor], Sequence[Tensor]] = ((), ()),
+) -> float:
+    """The largest difference of two outputs and of their gradients.
+
+    ``of`` is what both are made of; ``parameters``, what each has of its own.
+    """
+    pairs = zip(
+        torch.autograd.grad(ours, [*of, *parameters[0]], upstream),
+        torch.autograd.grad(theirs, [*of, *parameters[1]], upstream),
+        strict=True,
+    )
+    return max(apart(ours, theirs), *(apart(a, b) for a, b in pairs))
+
+
+@torch.no_grad()
+def apart(a: Tensor, b: Tensor) -> float:
+    """The largest difference, in parts of the largest number or of 1; infinite for a NaN."""
+    difference = float((a - b).abs().max() / b.abs().max().clamp(min=1))
+    return math.inf if math.isnan(difference) else difference
+
+
+def of_torch(kind: str, dtype: torch.dtype) -> float:
+    """MultiHeadAttention beside torch's with the same weights: output, all gradients."""
+    torch.manual_seed(0)
+    width, heads, n, itself = 32, 4, 9, kind in ("self", "causal")
+    m = n if itself else 13
+    theirs = nn.MultiheadAttention(width, heads, batch_first=True)
+    ours = MultiHeadAttention(width, heads)
+    with torch.no_grad():
+        theirs.in_proj_bias.normal_()
+        theirs.out_proj.bias.normal_()
+        ours.project.weight.copy_(theirs.in_proj_weight)
+        ours.project.bias.copy_(theirs.in_proj_bias)
+        output = cast(nn.Linear, ours.output)
+        output.weight.copy_(theirs.out_proj.weight)
+        output.bias.copy_(theirs.out_proj.bias)
+    ours, theirs = ours.to(dtype), theirs.to(dtype)
+    x = torch.randn(3, n, width, dtype=dtype, requires_grad=True)
+    y = x if itself else torch.randn(3, m, width, dtype=dtype, requires_grad=True)
+    sizes = torch.tensor([m, 5, 1])
+    padding = torch.arange(m) >= sizes[:, None] if kind == "padded" else None
+    future = torch.ones(n, m).triu(1).bool() if kind == "causal" else None
+    mask = {"padded": lengths(sizes), "causal": causal()}.get(kind)
+    mine = ours(x, y, mask=mask)
+    other = theirs(x, y, y, key_padding_mask=padding, attn_mask=future, need_weights=False)[0]
+    inputs = [x] if itself else [x, y]
+    parameters = (
+        [ours.project.weight, ours.project.bias, output.weight, output.bias],
+        [theirs.in_proj_weight, theirs.in_proj_bias, theirs.out_proj.weight, theirs.out_proj.bias],
+    )
+    return furthest(mine, other, inputs, torch.randn_like(mine), parameters)
+
+
+@torch.no_grad()
+def of_cache(position: str, dtype: torch.dtype) -> float:
+    """Logits of a GPT that writes with a cache beside those of whole passes; other words: ∞."""
+    torch.manual_seed(0)
+    sizes = {"width": 16, "heads": 4, "layers": 2, "feedforward": 32, "length": LONGEST}
+    settings = build(GPTSettings, {**sizes, "position": position})
+    model = GPT(settings, WORDS).to(dtype).eval()
+    for x in model.parameters():
+        x.add_(torch.randn_like(x), alpha=0.3)
+    text, word, worst = torch.randint(1, WORDS, (3, 5)), torch.zeros(3, 1).long(), 0.0
+    writing = model.start(text, torch.tensor([5, 5, 5]))
+    for _ in range(LONGEST - 5):
+        cached, whole = writing.step(word)[:, -1], model.to_logits(model(text))[:, -1]
+        word = cached.argmax(-1, keepdim=True)
+        if not torch.equal(word, whole.argmax(-1, keepdim=True)):
+            return math.inf
+        worst, text = max(worst, apart(cached, whole)), torch.cat([text, word], 1)
+    return worst
+
+
+def strings(count: int) -> list[str]:
+    """Texts over all of Unicode, each character as likely; half surrogates are no text."""
+    chance = random.Random(1)
+    points = [chance.randrange(0x110000 - 0x800) for _ in range(12 * count)]
+    text = "".join(chr(point if point < 0xD800 else point + 0x800) for point in points)
+    cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def of_tokens(kind: str, texts: Sequence[str]) -> float:
+    """How many texts do not come back from their tokens."""
+    pieces = train_tokenizer(kind, [x.text for x in reviews(200)], vocabulary=400)
+    back = (pieces.decode(ids) for ids in pieces.encode(texts))
+    return float(sum(a != b for a, b in zip(back, texts, strict=True)))
+
+
+def row(name: str, against: str, difference: float, aim: float) -> dict[str, Any]:
+    """A row of the table; a difference that is no number is None, as JSON has it."""
+    return {
+        "name": name,
+        "against": against,
+        "difference": difference if math.isfinite(difference) else None,
+        "aim": aim,
+        "reached": difference <= aim,
+    }
+
+
+def measured(count: int) -> Iterable[dict[str, Any]]:
+    """All rows."""
+    double, single = torch.float64, torch.float32
+    for name in FORMULAS:
+        yield row(f"score {name}, float64", "its formula, a loop", of_score(name), 1e-12)
+    yield row("score synthesizer, float64", "its formula", of_synthesizer(), 1e-12)
+    for kind in ("self", "cross", "causal", "padded"):
+        for dtype, aim in ((single, 1e-6), (double, 1e-12)):
+            name = f"MultiHeadAttention, {kind}, {str(dtype).removeprefix('torch.')}"
+            yield row(name, "torch.nn.MultiheadAttention", of_torch(kind, dtype), aim)
+    for position in POSITIONS:
+        if position.startswith("tree"):  # a tree is given with the whole text
+            continue
+        for dtype, aim in ((single, 1e-5), (double, 1e-12)):
+            name = f"cache, position {position}, {str(dtype).removeprefix('torch.')}"
+            yield row(name, "the full pass, same words", of_cache(position, dtype), aim)
+    for kind in sorted(WHOLE):
+        texts = strings(count)
+        name = f"{kind}, {count:,} random Unicode texts"
+        yield row(name, "the texts; how many do not come back", of_tokens(kind, texts), 0)
+
+
+def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """A row for each comparison. ``quick`` takes fewer texts. Errors: it has no settings."""
+    if settings:
+        raise RegardError(f"parity has no settings, so not {settings[0]!r}")
+    return iter(measured(TEXTS // 100 if quick else TEXTS))
