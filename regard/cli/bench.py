@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from regard.benchmarks import BENCHMARKS
-from regard.cli.console import emit_json, out, say
+from regard.cli.console import Json, emit_json, out, say
 from regard.durable import write_bytes, write_json
 from regard.errors import RegardError, look_up
 
@@ -32,9 +32,9 @@ def bench(
         bool,
         typer.Option("--calibrate", help="Measure this machine's constants, and plan by them."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Measure speed beside peers, interleaved in one run; or how exact regard is.
+    """Measure speed beside peers in one run, or how exact regard is.
 
     Ratios above 1 are in our favour.
     """

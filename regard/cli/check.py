@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.cli.console import emit_json, out, say
+from regard.cli.console import Json, emit_json, out, say
 from regard.errors import RegardError
 from regard.parts import one_line
 
@@ -41,7 +41,7 @@ def check(
         ),
     ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="The laws alone, no timing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Check a score of yours: every law, then its speed and memory.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.cli.console import Bar, bar, emit_json, err, out, say
+from regard.cli.console import Bar, Json, bar, emit_json, err, out, say
 from regard.cli.train import TASKS_IN_WORDS
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Train models with several seeds, and say which is surely better.
 

@@ -1,13 +1,18 @@
-"""What every command shares: where words go, how progress looks, how results become JSON."""
+"""What commands share: options, where words go, how progress looks, how results become JSON."""
 
 import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Annotated, Any, Protocol
 
+import typer
 from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")]
 
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import bar, emit_json, say
+from regard.cli.console import Json, bar, emit_json, say
 
 app = typer.Typer(help="Named data and your own files: list, fetch, check.", no_args_is_help=True)
 
@@ -16,7 +16,6 @@ DataDir = Annotated[
 Target = Annotated[
     Path | None, typer.Option(help="Where to put it; otherwise the cache.", metavar="FOLDER")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @app.command("rows")

@@ -7,11 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 
-from regard.cli.console import emit_json, out, say
+from regard.cli.console import Json, emit_json, out, say
 
 
 class Finding(NamedTuple):
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Look at this machine: what is missing, and the remedy for each."""
     findings = []

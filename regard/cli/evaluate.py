@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import emit_json, out, say
+from regard.cli.console import Json, RunFolder, emit_json, out, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    run: RunFolder,
     data: Annotated[
         Path | None,
         typer.Option(help="A labelled .csv, .tsv or .jsonl file instead of the run's test split."),
@@ -27,7 +27,7 @@ def evaluate(
             "alone, one a line, unless the file is a .jsonl."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Say how good a run is: accuracy with its interval, calibration.
 

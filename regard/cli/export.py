@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, say
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    run: RunFolder,
     to: Annotated[
         Literal["huggingface", "marian", "ctranslate2"],
         typer.Option(help="The program, or the layout, that the folder is for."),
@@ -18,7 +18,7 @@ def export(
     quantization: Annotated[
         str, typer.Option(help="CTranslate2's numbers: float32, int8, bfloat16, ….")
     ] = "float32",
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a run as a folder for transformers or CTranslate2.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import Bar, bar, emit_json, say
+from regard.cli.console import Bar, Json, bar, emit_json, say
 from regard.labs import LABS, Order
 
 
@@ -30,7 +30,7 @@ def lab(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time, one thread each.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Results as one JSON object.")] = False,
+    as_json: Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, say
 from regard.data.files import table_kind
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError
@@ -22,7 +22,7 @@ Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it a
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    run: RunFolder,
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts; without any, stdin is read."),
@@ -62,7 +62,7 @@ def predict(
         bool,
         typer.Option("--score", help="Texts are SOURCE<tab>TARGET: how likely is the target?"),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Answer texts, one line out for each line in.
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, say
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    run: RunFolder,
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts; without any, some of the test split."),
@@ -17,7 +17,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The file.", show_default="report.html in the run's folder")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a run's answers to a few texts into one HTML file.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import emit_json, out, say
+from regard.cli.console import Json, RunFolder, emit_json, out, say
 from regard.cli.predict import as_utf8
 from regard.errors import RegardError
 
@@ -21,7 +21,7 @@ HUE = (255, 176, 0)  # amber, told apart from the ground by every kind of colour
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")],
+    run: RunFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
     layer: Annotated[
         int | None, typer.Option(min=1, help="Only this attention layer, counted from 1.")
@@ -33,7 +33,7 @@ def show(
         Path | None,
         typer.Option("--out", help="Also draw it into this .html or .svg file.", metavar="FILE"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Show which words a model looks at in a text.
 

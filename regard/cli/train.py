@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import bar, emit_json, out, say
+from regard.cli.console import Json, bar, emit_json, out, say
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -92,7 +92,7 @@ def train(
     list_settings: Annotated[
         bool, typer.Option("--settings", help="List all settings, what they are and mean.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Train one model on one task, and judge it on the test split.
 
