@@ -173,7 +173,7 @@ def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     training.close()
     list(run.train(end=True))
     asked = RunTask(str(folder), "sentiment", "mean", tuple(settings))
-    with pytest.raises(RegardError, match=r"seed-0 was ended after \d+% of its budget"):
+    with pytest.raises(RegardError, match=r"seed-0: the training was ended by hand after \d+% of"):
         train_and_judge(asked, lambda share, says: None)
 
 
