@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from regard.runs.build import begin_from, build_network, prepare, pretrained
 from regard.runs.config import Config
 from regard.tasks.classification import Classification
-from regard.tasks.corruption import SPLITS
-from regard.tasks.task import beside
+from regard.tasks.task import SPLITS, beside
 from regard.training.loop import Training, seeded, using_threads
 from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision

@@ -31,7 +31,7 @@ from regard.tasks.language_modeling import NextToken, NextTokens
 from regard.tasks.pretraining import Rows
 from regard.tasks.searching import Writes, score
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.tasks.task import Split, Task, beside, judging
+from regard.tasks.task import Split, Task, beside, judging, must_be_split
 
 
 class BirthplacePretraining(NextToken):
@@ -189,13 +189,7 @@ class Answers(Task[QuestionBatch], Writes):
 
     def facts(self) -> dict[str, Any]:
         """What a run remembers of its data, and the answer that train has most often."""
-        found = self.corpus
-        return {
-            "name": found.name,
-            "fingerprint": found.fingerprint,
-            "notes": list(found.notes),
-            "commonest": self.commonest,
-        }
+        return {**super().facts(), "commonest": self.commonest}
 
     @cached_property
     def commonest(self) -> str:
@@ -205,8 +199,7 @@ class Answers(Task[QuestionBatch], Writes):
 
     def split(self, name: str) -> Questions:
         """train and validation (both of the data's train), test (the data's dev)."""
-        if name not in ("train", "validation", "test"):
-            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        must_be_split(name)
         if name not in self.splits:
             pairs, asked = self.corpus.dev, self.settings
             if name != "test":

@@ -19,7 +19,7 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.tasks.metrics import accuracy, log_loss
 from regard.tasks.settings import ClassificationSettings
-from regard.tasks.task import Split, Task, device_of, judging
+from regard.tasks.task import Split, Task, device_of, judging, must_be_split
 
 T = TypeVar("T")
 CHUNK = 1_000  # texts tokenised at once, so that Python's integers never fill the memory
@@ -97,14 +97,8 @@ class Classification(Task[Batch]):
         return {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data."""
-        found = self.corpus
-        return {
-            "name": found.name,
-            "fingerprint": found.fingerprint,
-            "labels": list(self.labels),
-            "notes": list(found.notes),
-        }
+        """What a run remembers of its data, and its labels."""
+        return {**super().facts(), "labels": list(self.labels)}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -135,13 +129,9 @@ class Classification(Task[Batch]):
 
     def split(self, name: str) -> Encoded:
         """train, validation or test."""
-        if name == "train":
-            return self.train
-        if name == "validation":
-            return self.validation
-        if name == "test":
-            return self.test
-        raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        must_be_split(name)
+        found: Encoded = getattr(self, name)
+        return found
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each text, truncated as the settings say."""

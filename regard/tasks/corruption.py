@@ -7,15 +7,16 @@ split, index) alone: no order of calls and no number of processes changes an exa
 """
 
 from itertools import pairwise
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
+from regard.tasks.task import SPLITS
+
 T = TypeVar("T", bound=np.integer)
 Ids = NDArray[np.integer]
-SPLITS: Final = ("train", "validation", "test")
 LEAST = 4  # characters of a document that assignment 5 leaves at least
 
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +18,8 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
-from regard.tasks.corruption import SPLITS
 from regard.tasks.settings import PretrainingSettings
-from regard.tasks.task import Split, Task, beside, judging
+from regard.tasks.task import Split, Task, beside, judging, must_be_split
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
 CHUNK = 1_000  # texts tokenised at once
@@ -117,15 +116,9 @@ class Pretraining(Task[B], Generic[B]):
         """What a network is built for."""
         return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
 
-    def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data."""
-        found = self.corpus
-        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
-
     def split(self, name: str) -> Documents:
         """train, validation or test. Errors: hardly a token of train is known."""
-        if name not in SPLITS:
-            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        must_be_split(name)
         if name not in self.splits:
             self.splits[name] = found = self.documents(getattr(self.corpus, name))
             if name == "train":

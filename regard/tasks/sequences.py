@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from regard.tasks.encoded import Encoded, PairBatch, paired
 from regard.tasks.searching import Search, Writes, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import Split, Task, beside, judging
+from regard.tasks.task import Split, Task, beside, judging, must_be_split
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 CHUNK = 1_000  # texts tokenised at once
@@ -75,11 +74,6 @@ class Sequences(Task[PairBatch], Writes):
         """What a network is built for."""
         return {"vocabulary": self.end + 1, "labels": 0}
 
-    def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data."""
-        found = self.corpus
-        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
-
     @cached_property
     def splits(self) -> dict[str, Encoded]:
         """Splits that were asked for, encoded."""
@@ -87,8 +81,7 @@ class Sequences(Task[PairBatch], Writes):
 
     def split(self, name: str) -> Encoded:
         """train, validation or test. Errors: hardly a token of train is known."""
-        if name not in ("train", "validation", "test"):
-            raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        must_be_split(name)
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
             self.splits[name] = found = self._encoded(pairs, cut=name == "train")

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import plan_batches
+from regard.errors import RegardError
 
 B = TypeVar("B")
 Split = Literal["train", "validation", "test"]
+SPLITS: Final = ("train", "validation", "test")
 
 
 class Task(ABC, Generic[B]):
@@ -25,8 +27,15 @@ class Task(ABC, Generic[B]):
     """
 
     metric: str
+    #: The data as they were found: their name, fingerprint and notes.
+    corpus: Any
     #: Which tokens of a longer text are read.
     keeps: ClassVar[Literal["head", "tail"]] = "head"
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data."""
+        found = self.corpus
+        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
@@ -74,6 +83,12 @@ class Task(ABC, Generic[B]):
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric (the larger the better) and the loss of a split, in evaluation mode."""
+
+
+def must_be_split(name: str) -> None:
+    """Errors: there is no split of this name."""
+    if name not in SPLITS:
+        raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
 
 
 def beside(model: nn.Module, batch: B) -> B:
