@@ -52,8 +52,8 @@ def cosine(score: Any, q: Tensor, k: Tensor) -> Tensor:
 
 def gaussian(score: Any, q: Tensor, k: Tensor) -> Tensor:
     """−‖w (q − k)‖² / 2. Nadaraya 1964; Watson 1964."""
-    apart = score.inverse_width * (q - k)
-    return -dot(score, apart, apart) / 2
+    gap = score.inverse_width * (q - k)
+    return -dot(score, gap, gap) / 2
 
 
 def general(score: Any, q: Tensor, k: Tensor) -> Tensor:
@@ -251,8 +251,8 @@ def measured(count: int) -> Iterable[dict[str, Any]]:
         for dtype, aim in ((single, 1e-5), (double, 1e-12)):
             name = f"cache, position {position}, {str(dtype).removeprefix('torch.')}"
             yield row(name, "the full pass, same words", of_cache(position, dtype), aim)
+    texts = strings(count)
     for kind in sorted(WHOLE):
-        texts = strings(count)
         name = f"{kind}, {count:,} random Unicode texts"
         yield row(name, "the texts; how many do not come back", of_tokens(kind, texts), 0)
 

@@ -120,9 +120,10 @@ class Pretraining(Task[B], Generic[B]):
         """train, validation or test. Errors: hardly a token of train is known."""
         must_be_split(name)
         if name not in self.splits:
-            self.splits[name] = found = self.documents(getattr(self.corpus, name))
+            found = self.documents(getattr(self.corpus, name))
             if name == "train":
                 must_be_known(found.ids)
+            self.splits[name] = found
         return self.splits[name]
 
     def documents(self, texts: Sequence[str]) -> Documents:

@@ -84,10 +84,11 @@ class Sequences(Task[PairBatch], Writes):
         must_be_split(name)
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
-            self.splits[name] = found = self._encoded(pairs, cut=name == "train")
+            found = self._encoded(pairs, cut=name == "train")
             if name == "train":
                 some = (islice(side, LOOKED_AT) for side in (found.source, found.target))
                 must_be_known(chain.from_iterable(some))
+            self.splits[name] = found
         return self.splits[name]
 
     @property

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import tokenizers
 
+from regard.benchmarks.parity import strings
 from regard.data.tokenizers import (
     BYTES,
     PAD,
@@ -72,19 +73,10 @@ def random_texts(count, seed):
     return ["".join(character() for _ in range(chance.randint(0, 40))) for _ in range(count)]
 
 
-def any_texts(count, seed):
-    """Strings over all of Unicode, each character as likely; half surrogates are no text."""
-    chance = random.Random(seed)
-    points = [chance.randrange(0x110000 - 0x800) for _ in range(12 * count)]
-    text = "".join(chr(point if point < 0xD800 else point + 0x800) for point in points)
-    cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
-    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-
-
 @pytest.mark.parametrize("kind", sorted(WHOLE))
 def test_pieces_of_bytes_give_every_text_back(kind):
     pieces = trained(kind, vocabulary=400)
-    texts = [*any_texts(10_000, 1), *random_texts(2000, 1)]
+    texts = [*strings(10_000), *random_texts(2000, 1)]
     texts += ["[PAD] [UNK]", "", " ", "  two  spaces \n\n\t end ", "Ġ Ċ ▁ \0", "ﬁ e\u0301 é"]
     encoded = pieces.encode(texts)
     assert [pieces.decode(ids) for ids in encoded] == texts
