@@ -110,6 +110,11 @@ class Tokenizer:
             encoded.append([token for part in parts for token in part])
         return encoded
 
+    def arrays(self, texts: Iterable[str]) -> Iterator[NDArray[np.int32]]:
+        """The ids of one text after another, four bytes each: no list of them fills the memory."""
+        for text in texts:
+            yield np.array(self.encode([text])[0], dtype=np.int32)
+
     def _learn(self, chunks: list[str]) -> dict[str, list[int]]:
         """The ids of all chunks. Long ones, as texts without spaces are, will hardly come again:
         they are not kept.

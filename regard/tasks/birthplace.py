@@ -308,7 +308,7 @@ class Answers(Task[QuestionBatch], Writes):
         self, model: nn.Module, question: str, answers: Sequence[str]
     ) -> Float[np.ndarray, " answers"]:
         """The probability that the model gives each of some answers to one question."""
-        targets = [np.array(ids, np.int32) for ids in self.tokenizer.encode(list(answers))]
+        targets = list(self.tokenizer.arrays(answers))
         asked = self.prompts([question] * len(targets))
         texts = score(model, asked, targets, end=self.end)
         chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])

@@ -1,6 +1,6 @@
 """A text in, one of a few labels out: film reviews, or the user's own file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from regard.tasks.settings import ClassificationSettings
 from regard.tasks.task import Split, Task, device_of, judging, must_be_split
 
 T = TypeVar("T")
-CHUNK = 1_000  # texts tokenised at once, so that Python's integers never fill the memory
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,11 @@ class Classification(Task[Batch]):
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each text, truncated as the settings say."""
-        return list(self._encode(texts))
+        most, keep = self.settings.length, self.settings.truncate
+        return [
+            np.array(truncate(ids.tolist(), most, keep), np.int32)
+            for ids in self.tokenizer.arrays(texts)
+        ]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens of each text: the same in every epoch."""
@@ -209,12 +212,6 @@ class Classification(Task[Batch]):
         ids = self.encode([example.text for example in examples])
         labels = np.array([numbers[example.label] for example in examples], dtype=np.int64)
         return Encoded(ids, labels, examples)
-
-    def _encode(self, texts: Sequence[str]) -> Iterator[NDArray[np.int32]]:
-        for start in range(0, len(texts), CHUNK):
-            for ids in self.tokenizer.encode(list(texts[start : start + CHUNK])):
-                kept = truncate(ids, self.settings.length, self.settings.truncate)
-                yield np.array(kept, dtype=np.int32)
 
 
 @lru_cache(maxsize=4)

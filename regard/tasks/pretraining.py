@@ -22,7 +22,6 @@ from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import Split, Task, beside, judging, must_be_split
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
-CHUNK = 1_000  # texts tokenised at once
 Rows = NDArray[np.integer]  # of a batch: seed, epoch and index of each example
 
 
@@ -135,11 +134,7 @@ class Pretraining(Task[B], Generic[B]):
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each text, whole."""
-        return [
-            np.array(ids, dtype=np.int32)
-            for start in range(0, len(texts), CHUNK)
-            for ids in self.tokenizer.encode(list(texts[start : start + CHUNK]))
-        ]
+        return list(self.tokenizer.arrays(texts))
 
     def names(self, ids: Iterable[int]) -> list[str]:
         """The readable token of each id, symbols too."""

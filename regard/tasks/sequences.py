@@ -1,6 +1,6 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 
@@ -24,7 +24,6 @@ from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import Split, Task, beside, judging, must_be_split
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
-CHUNK = 1_000  # texts tokenised at once
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
 TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
 LOOKED_AT = 10_000  # pairs whose tokens have to be known, by and large
@@ -98,11 +97,11 @@ class Sequences(Task[PairBatch], Writes):
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
         """Token ids of each text, at most `length` of them; spaces around it are no part of it."""
-        return [ids[: self.room] for ids in self._arrays(text.strip() for text in texts)]
+        return [ids[: self.room] for ids in self.tokenizer.arrays(map(str.strip, texts))]
 
     def whole(self, text: str) -> NDArray[np.integer]:
         """All tokens of a text."""
-        return self._arrays([text.strip()])[0]
+        return next(self.tokenizer.arrays([text.strip()]))
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
         """Tokens of each pair, both sides and the end: the same in every epoch."""
@@ -187,7 +186,7 @@ class Sequences(Task[PairBatch], Writes):
         self, model: nn.Module, sources: Sequence[str], targets: Sequence[str]
     ) -> list[Written]:
         """How likely the model thinks each target of its source, end included. None is cut."""
-        wanted = self._arrays(text.strip() for text in targets)
+        wanted = list(self.tokenizer.arrays(map(str.strip, targets)))
         return score(model, self.encode(sources), wanted, end=self.end)
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
@@ -200,8 +199,8 @@ class Sequences(Task[PairBatch], Writes):
             known = self.tokenizer.encode([chr(FIRST + i) for i in range(26)])
             rows = np.array(known, np.int32)[:, 0][pairs.letters]
             return Encoded.held(list(rows), list(rows[:, ::-1]), pairs)
-        source = self._arrays(pair.source for pair in pairs)
-        target = self._arrays(pair.target for pair in pairs)
+        source = list(self.tokenizer.arrays(pair.source for pair in pairs))
+        target = list(self.tokenizer.arrays(pair.target for pair in pairs))
         most = self.settings.length
         if cut:
             kept = [
@@ -216,18 +215,6 @@ class Sequences(Task[PairBatch], Writes):
                 pairs = [pairs[i] for i in kept]
         # Texts are judged as they are; the loss of what no model writes is not asked for.
         return Encoded.held([ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs)
-
-    def _arrays(self, texts: Iterable[str]) -> list[NDArray[np.integer]]:
-        return [np.array(ids, np.int32) for ids in self._ids(texts)]
-
-    def _ids(self, texts: Iterable[str]) -> Iterator[list[int]]:
-        waiting: list[str] = []
-        for text in texts:
-            waiting.append(text)
-            if len(waiting) == CHUNK:
-                yield from self.tokenizer.encode(waiting)
-                waiting = []
-        yield from self.tokenizer.encode(waiting)
 
 
 def spread(count: int, most: int) -> list[int]:

@@ -142,6 +142,9 @@ def test_remembered_chunks_give_what_hugging_face_gives(kind):
     direct = [encoding.ids for encoding in tokenizer.inner.encode_batch(texts)]
     assert tokenizer.encode(texts) == direct
     assert tokenizer.encode(texts) == direct
+    arrays = list(tokenizer.arrays(iter(texts)))
+    assert [ids.tolist() for ids in arrays] == direct
+    assert {ids.dtype.name for ids in arrays} == {"int32"}
     assert [len(tokenizer.split(text)) for text in texts] == [len(ids) for ids in direct]
 
 

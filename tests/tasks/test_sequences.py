@@ -159,7 +159,7 @@ def test_a_model_writes_twice_what_it_reads(task, name, settings):
     model = entry.build(wanted, **short.sizes)
     (found,) = short.write(model, ["ABCD"], Search(longest=8))
     assert len(found[0].tokens) <= 8
-    source, target = short.encode(["ABCD"])[0], short._arrays(["ABCDABCD"])[0]
+    source, target = short.encode(["ABCD"])[0], short.whole("ABCDABCD")
     assert short.loss(model, short.tensors([source], [target])).item() > 0
 
 
