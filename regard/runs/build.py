@@ -54,6 +54,20 @@ def prepare(config: Config, *own: Any) -> Any:
     return type(task)(config.reads, *own) if own else task
 
 
+def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
+    """The network of a training at its first step, and in facts what it begins with.
+
+    Errors: those of `build_network` and `begin_from`; an optimizer that finds nothing to do in it.
+    """
+    vectors = pretrained(config, task.tokenizer.vocabulary)
+    network = build_network(config, **task.sizes, vectors=vectors)
+    OPTIMIZERS[config.training.optimizer].suits(network)
+    taken = {}
+    if init := config.training.init:
+        taken = begin_from(network, Path(init), config.model, getattr(task, "labels", ()))
+    return network, {"vectors": facts(vectors), "init": taken}
+
+
 def begin_from(
     network: nn.Module, folder: Path, model: str, labels: Sequence[str] = ()
 ) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.runs.build import begin_from, build_network, prepare, pretrained
+from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.tasks.classification import Classification
 from regard.tasks.task import SPLITS, beside
@@ -67,10 +66,7 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
 def _of_network(config: Config, task: Any) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
-    vectors = pretrained(config, task.tokenizer.vocabulary)
-    network = build_network(config, **task.sizes, vectors=vectors)
-    if settings.init:
-        begin_from(network, Path(settings.init), config.model, getattr(task, "labels", ()))
+    network, _ = begin(config, task)
     training = Training(network, task, settings, precision)
     plan = training.plan()
     with using_threads(settings.threads):

@@ -18,14 +18,13 @@ from regard.analysis.record import Recording, table
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.errors import RegardError
 from regard.parts import changed, digests
-from regard.runs.build import begin_from, build_network, facts, prepare, pretrained
+from regard.runs.build import begin, build_network, prepare
 from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
 from regard.training.checkpoints import load_weights, weights
 from regard.training.loop import NOTHING, Progress, train, using_threads
-from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision
 
 ENDED = "the training was ended by hand after {:.0%} of its budget"
@@ -194,18 +193,12 @@ class Run(ABC):
     def _work(self, task: Any, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its answers on the test split."""
         config, folder = self.config, self.folder
-        vectors = pretrained(config, task.tokenizer.vocabulary)
-        model = build_network(config, **task.sizes, vectors=vectors)
-        OPTIMIZERS[config.training.optimizer].suits(model)
-        begun = {}
-        if init := config.training.init:
-            begun = begin_from(model, Path(init), config.model, getattr(task, "labels", ()))
+        model, begun = begin(config, task)
         environment = self._begin(
             task,
             {
                 "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
-                "vectors": facts(vectors),
-                "init": begun,
+                **begun,
                 "parts": digests(config.network.model_dump()),
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
             },
