@@ -61,15 +61,17 @@ def test_how_a_text_goes_on_is_searched_for_or_drawn(pretrained):
     texts = ["Ada", "Bela was"]
     greedy = pretrained.predict(texts)
     assert [[text] for text in greedy] == pretrained.best(texts, 1)
-    for several, one in zip(pretrained.best(texts, 3), greedy, strict=True):
+    assert [len(text.text) for text in greedy] == [40 - 3, 40 - 8], "as much as they leave of 40"
+    shorts = pretrained.best(texts, Search(longest=3))
+    assert [text.text for (text,) in shorts] == [text.text[:3] for text in greedy]
+    threes = pretrained.best(texts, Search(beam=3, best=3, longest=3))
+    for several, (one,) in zip(threes, shorts, strict=True):
         assert len({text.text for text in several}) == 3
         assert max(text.log_probability for text in several) >= one.log_probability - 1e-4
     drawing = Search(temperature=2.0, seed=3)
     drawn = pretrained.best(texts, drawing)
     assert drawn == pretrained.best(texts, drawing)
     assert drawn != pretrained.best(texts, Search(temperature=2.0, seed=4))
-    short = pretrained.best(texts, Search(longest=3))
-    assert [x.text for (x,) in short] == [text.text[:3] for text in greedy]
     assert pretrained.best(texts, Search(longest=9_999)) == pretrained.best(texts, 1)
     assert [text.text for text in pretrained.best([""], 3)[0]] == [""]
     assert pretrained.left_out(["a" * 20, "a" * 26]) == [0, 6]

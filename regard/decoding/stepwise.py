@@ -61,10 +61,13 @@ class Written:
 class Limits:
     """How long a text may be: ``ratio`` × the source's length + ``more``, at most ``longest``.
 
-    ``least``: the end is not written before so many words.
+    At least one word; ``least``: the end is not written before so many. With ``ratio=-1`` a text
+    takes what its source leaves of ``more``.
 
     >>> Limits(ratio=2.0, more=3, longest=10).of([1, 4]).tolist()
     [5, 10]
+    >>> Limits(ratio=-1.0, more=8).of([1, 4, 9]).tolist()
+    [7, 4, 1]
     """
 
     ratio: float = 2.0
@@ -73,8 +76,8 @@ class Limits:
     least: int = 0
 
     def __post_init__(self) -> None:
-        if self.ratio < 0 or self.more < 0 or self.longest < 1 or self.least < 0:
-            raise RegardError(f"limits of a text's length are not negative: {self}")
+        if self.more < 0 or self.longest < 1 or self.least < 0:
+            raise RegardError(f"numbers of words that limit a text are not negative: {self}")
 
     def of(self, source_lengths: Sequence[int] | Tensor) -> Int[Tensor, " batch"]:
         """The most words of each text."""

@@ -71,13 +71,14 @@ class NextToken(Pretraining[NextTokens], Writes):
 
     @property
     def room(self) -> int:
-        """Half of what can be counted: as much is written."""
+        """Half of what can be counted, so that as much can be written."""
         return max(self.settings.length // 2, 1)
 
     @property
     def limits(self) -> Limits:
-        """So much whatever was read."""
-        return Limits(ratio=0.0, more=self.room, longest=self.room)
+        """What was read leaves the rest of `length`."""
+        length = self.settings.length
+        return Limits(ratio=-1.0, more=length, longest=max(length - 1, 1))
 
     def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """The end of each text."""

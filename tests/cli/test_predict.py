@@ -76,7 +76,7 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     assert (said.status, said.out.count("\n")) == (0, 1)
     assert "text:1: too long: its first 1 tokens are not read\n" in said.err
     said = regard("predict", run, "--longest", 200, "Ada")
-    assert said.err == "--longest 200: this run writes 8 tokens at most\n"
+    assert said.err == "--longest 200: this run writes 15 tokens at most\n"
     said = regard("predict", run, "--score", "a\tb")
     assert (said.status, said.out) == (2, "")
     assert "--score is for runs that write one text for another" in said.err

@@ -62,4 +62,4 @@ def test_errors():
     with pytest.raises(RegardError, match="a beam of 2 finds 1 to 2 texts, not 3"):
         beam(model, source, lengths, end=END, size=2, best=3)
     with pytest.raises(RegardError, match="not negative"):
-        Limits(ratio=-1)
+        Limits(more=-1)
