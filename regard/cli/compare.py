@@ -24,7 +24,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Settings for every arm; one of models goes to the arms whose model has it.",
+            help="Settings for every arm; one of models goes to the arms whose model has it. "
+            "`regard train TASK --model NAME --settings` lists them.",
         ),
     ] = None,
     arms: Annotated[

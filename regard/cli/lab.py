@@ -19,7 +19,11 @@ def lab(
         str, typer.Argument(help="Which lab; without it, a list.", autocompletion=_names)
     ] = "",
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the arms.")
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Settings of the lab and its arms; one that does not exist lists those that do.",
+        ),
     ] = None,
     data: Annotated[str, typer.Option(help="Named data or a file, instead of built-in data.")] = "",
     seeds: Annotated[int, typer.Option(min=0, help="Runs of each arm.", show_default=False)] = 0,
