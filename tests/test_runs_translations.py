@@ -114,11 +114,12 @@ def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) 
     ]
 
 
-def test_heads_are_compared_where_the_alignment_is_known_and_nowhere_else(tmp_path):
+def test_heads_are_compared_where_the_alignment_is_known_and_nowhere_else(tmp_path, monkeypatch):
     from types import SimpleNamespace
 
     from regard.labs.translation.looks import head_table
 
+    monkeypatch.setattr("regard.data.parallel.HELD", 40)
     given = ["locales=en_US", "examples=64", "width=8", "heads=2", "layers=2", "feedforward=8"]
     given += ["steps=2", "threads=1"]
     for name, tokenizer in (("signs", "characters"), ("words", "words")):

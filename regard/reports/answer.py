@@ -111,10 +111,10 @@ def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
             says.append(f"The best with attention and the best {kind}: {pair}.")
         elif not found.sure:
             says.append(f"The best with attention and the best {kind}: {pair}: {found.says}.")
-        elif ahead is other:
-            says.append(f"{other.name}, a {kind}, beats every attention arm: {pair}: {found.says}.")
         else:
-            says.append(f"{attention.name} beats every {kind}: {pair}: {found.says}.")
+            best = "with attention" if behind is attention else kind
+            has = f"{percent(behind.mean)}{unit}"
+            says.append(f"The best {best}, {behind.name}, has {has}: {found.says}.")
     return says
 
 

@@ -160,11 +160,11 @@ def _forest(story: Story, reference: str) -> Html:
 
 HOW_TO_READ = (
     "Blue circles attend, green diamonds are networks without attention, orange squares are no "
-    "networks; small dots are single seeds. Time is of training one seed, MFLOP of one forward "
-    "pass over a text of median length. A verdict rests on the differences of paired seeds "
-    "(Student's t, the variance of the test examples added), Holm's correction over all of them: "
-    "intervals that overlap can still differ, and one seed speaks of two models, not of two "
-    "methods."
+    "networks; small dots are single seeds. Time is of training one seed, without that of the run "
+    "it began from by init; MFLOP of one forward pass over a text of median length. A verdict "
+    "rests on the differences of paired seeds (Student's t, the variance of the test examples "
+    "added), Holm's correction over all of them: intervals that overlap can still differ, and one "
+    "seed speaks of two models, not of two methods."
 )
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,19 @@ def test_the_answer_names_the_best_baseline_plainly(made: Make) -> None:
     assert "nb-svm 95.0 %, transformer 85.0 %" in says[1]
     assert any(s == "Evidence of a gain over mean: transformer." for s in says)
     assert any(s == "No evidence of a difference from mean: nb-svm." for s in says)
+
+
+def test_the_answer_says_once_what_is_sure(made: Make) -> None:
+    comparison, folder = made()
+    verdict = {"a": "transformer", "b": "nb-svm", "p": 0.01, "low": -0.2, "high": -0.05}
+    for gain, says in ((-0.1, "nb-svm beats transformer"), (0.1, "transformer beats nb-svm")):
+        sure = [*comparison["verdicts"], {**verdict, "difference": gain, "says": says}]
+        arms = arms_of(comparison, folder)
+        if gain > 0:
+            arms = [replace(a, row={**a.row, "mean": 0.99}) if a.name == "transformer" else a
+                    for a in arms]  # fmt: skip
+        best = ["with attention, transformer, has 85.0", "baseline, nb-svm, has 95.0"][gain > 0]
+        assert answer({**comparison, "verdicts": sure}, arms)[1] == f"The best {best} %: {says}."
 
 
 def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:

@@ -134,9 +134,11 @@ def test_heads_of_plain_products_are_cut_apart():
         here += 1
         assert here.shape in ((1, 2, 166), (1, 2, 134))
     assert (seen == 1).all()
-    for mask in (None, window(20), lengths([300, 3, 0])):
-        with using(Constants(compile_hidden=0)):  # compiling takes longer than all of it
-            agree(both((x, x, x), made, mask, normalize="sparsemax", dropout=0.2), 1e-11)
+    y = x.detach()[..., :60, :].requires_grad_()
+    for mask in (None, window(20), lengths([60, 3, 0])):
+        # Compiling takes longer than all of it.
+        with using(Constants(compile_hidden=0, strip_numbers=10_000)):
+            agree(both((y, y, y), made, mask, normalize="sparsemax", dropout=0.2), 1e-11)
 
 
 def test_batches_broadcast():
