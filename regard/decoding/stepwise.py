@@ -76,8 +76,10 @@ class Limits:
     least: int = 0
 
     def __post_init__(self) -> None:
-        if self.more < 0 or self.longest < 1 or self.least < 0:
-            raise RegardError(f"numbers of words that limit a text are not negative: {self}")
+        if self.ratio < -1 or self.more < 0 or self.longest < 1 or self.least < 0:
+            raise RegardError(
+                f"numbers of words that limit a text are not negative, nor a ratio below -1: {self}"
+            )
 
     def of(self, source_lengths: Sequence[int] | Tensor) -> Int[Tensor, " batch"]:
         """The most words of each text."""

@@ -136,8 +136,9 @@ class Classification(Task[Batch]):
         """Token ids of each text, truncated as the settings say."""
         most, keep = self.settings.length, self.settings.truncate
         return [
-            np.array(truncate(ids.tolist(), most, keep), np.int32)
-            for ids in self.tokenizer.arrays(texts)
+            np.array(truncate(ids, most, keep), np.int32)
+            for text in texts
+            for ids in self.tokenizer.encode([text])
         ]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:

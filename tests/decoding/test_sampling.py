@@ -61,5 +61,6 @@ def test_errors():
         beam(model, source, lengths, end=END, size=0)
     with pytest.raises(RegardError, match="a beam of 2 finds 1 to 2 texts, not 3"):
         beam(model, source, lengths, end=END, size=2, best=3)
-    with pytest.raises(RegardError, match="not negative"):
-        Limits(more=-1)
+    for odd in ({"ratio": -1.5}, {"more": -1}, {"longest": 0}, {"least": -1}):
+        with pytest.raises(RegardError, match="not negative"):
+            Limits(**odd)
