@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.cli.console import Bar, Json, bar, emit_json, err, out, say
+from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say
 from regard.cli.train import TASKS_IN_WORDS
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Watch:
         elif event.kind == "failed":
             say(f"{name}: error: {event.says}", quiet=True)
         words = f"{name}: {event.says}" if event.kind == "progress" else ""
-        self.show(round(sum(self.done.values()), 2), event.total, words)
+        self.show(round(sum(self.done.values()), 2), event.total, words, event.left)
 
 
 def with_report(found: "Comparison") -> "Comparison":
@@ -255,4 +255,4 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
             f"{row['name']:<{wide}}  {row['runs']} × {row['seconds']:,.1f} s, "
             f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
         )
-    say(f"about {seconds:,.0f} s with {many} side by side; nothing was written")
+    say(f"about {duration(seconds)} with {many} side by side; nothing was written")

@@ -30,9 +30,12 @@ def emit_json(result: Any) -> None:
 
 
 class Bar(Protocol):
-    """Something that shows how far the work has come."""
+    """Something that shows how far the work has come.
 
-    def __call__(self, done: float, total: float, says: str) -> None: ...
+    `left`: the seconds that it will take yet, where more is known than that the rest goes as fast.
+    """
+
+    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
 
 
 @contextmanager
@@ -41,52 +44,71 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
 
     It goes to stderr, so that results on stdout stay clean. Call it as ``show(done, total, says)``.
     """
+    pace = _Pace()
     if not err.is_terminal:
-        yield _Lines(what, every)
+        yield _Lines(what, every, pace)
         return
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}", markup=False),
         TextColumn("{task.fields[says]}", markup=False),
     )
     with Progress(*columns, console=err, transient=True) as progress:
-        task = progress.add_task(what, total=None, says="")
+        task = progress.add_task(what, total=None, says="", left="")
 
-        def show(done: float, total: float, says: str) -> None:
-            if progress.tasks[0].total is None:  # what an earlier process did is no speed of ours
-                progress.reset(task, total=total, completed=int(done))
-            progress.update(task, completed=done, total=total, says=says)
+        def show(done: float, total: float, says: str, left: float | None = None) -> None:
+            _, words = pace(done, total, left)
+            progress.update(task, completed=done, total=total, says=says, left=words)
 
         yield show
+
+
+class _Pace:
+    """How long a piece of work goes on, and how long it will yet: as fast as it went here."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.first: float | None = None  # done before we came
+
+    def __call__(self, done: float, total: float, left: float | None) -> tuple[float, str]:
+        """Seconds since it began, and words for those that are left."""
+        spent = time.monotonic() - self.begun
+        self.first = done if self.first is None else self.first
+        if left is None and done > self.first:
+            left = spent * (total - done) / (done - self.first)
+        return spent, "" if left is None else f"{duration(left)} left"
 
 
 class _Lines:
     """Plain progress for files and pipes: a line every few seconds, rarer with time; the last."""
 
-    def __init__(self, what: str, every: float) -> None:
-        self.what, self.every, self.begun = what, every, time.monotonic()
-        self.last = self.begun
-        self.first: float | None = None  # done before we came
+    def __init__(self, what: str, every: float, pace: _Pace) -> None:
+        self.what, self.every, self.pace = what, every, pace
+        self.last = 0.0
 
-    def __call__(self, done: float, total: float, says: str) -> None:
-        now = time.monotonic()
-        spent = now - self.begun
-        self.first = done if self.first is None else self.first
-        if now - self.last < max(self.every, 0.03 * spent) and done < total:
+    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None:
+        spent, words = self.pace(done, total, left)
+        if spent - self.last < max(self.every, 0.03 * spent) and done < total:
             return
-        self.last = now
-        ours = done - self.first
-        left = f", {spent * (total - done) / ours:.0f} s left" if ours else ""
-        err.print(f"{self.what}: {done:g} of {total:g}, {spent:.0f} s{left}  {says}", markup=False)
+        self.last = spent
+        times = ", ".join([duration(spent), *([words] if words else [])])
+        err.print(f"{self.what}: {done:g} of {total:g}, {times}  {says}", markup=False)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(4.2), duration(150), duration(7500)
+    ('4.2 s', '2 min 30 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left} s"
+    return f"{minutes // 60} h {minutes % 60} min"

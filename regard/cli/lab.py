@@ -70,10 +70,10 @@ class Follow:
         self.open = ExitStack()
         self.bar: Bar | None = None
 
-    def __call__(self, done: float, total: float, says: str) -> None:
+    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None:
         if self.bar is None:
             self.bar = self.open.enter_context(bar("runs"))
-        self.bar(round(done, 2), total, says)
+        self.bar(round(done, 2), total, says, left)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, bar, emit_json, out, say
+from regard.cli.console import Json, bar, duration, emit_json, out, say
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -175,7 +175,7 @@ def follow(run: "Run", what: str, *, end: bool = False) -> None:
             for progress in run.train(end=end):
                 if progress.note:
                     say(progress.note, quiet=True)
-                show(*advance(progress))
+                show(*advance(progress), progress.seconds_left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():
                 say("with --end the same command makes a run of its last checkpoint", quiet=True)
@@ -188,6 +188,7 @@ def advance(progress: "Progress") -> tuple[float, float, str]:
     if progress.best is not None:
         words.append(f"validation {progress.best:.1%} at best")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
+    words += [] if progress.seconds_left else ["answering the test split"]
     return progress.step, progress.steps, ", ".join(words)
 
 
@@ -301,17 +302,3 @@ def show_forecast(forecast: "Forecast") -> None:
         f"{forecast.tokens_per_second:,.0f} tokens/s"
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> duration(4.2), duration(150), duration(7500)
-    ('4.2 s', '2 min 30 s', '2 h 5 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, left = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {left} s"
-    return f"{minutes // 60} h {minutes % 60} min"

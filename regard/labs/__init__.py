@@ -7,12 +7,17 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from regard.errors import RegardError
 
 Say = Callable[[str], None]
-Show = Callable[[float, float, str], None]
+
+
+class Show(Protocol):
+    """Told how far a lab is; `left` the seconds that it will take yet, where that is known."""
+
+    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def follow(show: Show) -> Callable[["Event"], None]:
 
     def hear(event: "Event") -> None:
         done[event.arm, event.seed] = event.done
-        show(sum(done.values()), event.total, f"{event.arm}, seed {event.seed} {event.says}")
+        words = f"{event.arm}, seed {event.seed} {event.says}"
+        show(sum(done.values()), event.total, words, event.left)
 
     return hear
 

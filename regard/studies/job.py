@@ -176,4 +176,5 @@ def _share(progress: "Progress") -> float:
 
 def _says(progress: "Progress") -> str:
     best = "" if progress.best is None else f", validation {100 * progress.best:.1f} %"
-    return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"
+    then = "" if progress.seconds_left else ", answering the test split"
+    return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}{then}"

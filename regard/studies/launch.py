@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection, get_context, parent_process
 from typing import Any, Literal
 
 from regard.errors import RegardError
+from regard.studies.remaining import Running, seconds_left
 
 _LIBRARIES = ["OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"]
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES} | {
@@ -51,7 +52,8 @@ class Job:
 class Event:
     """What happened to a job: `done` is the share of it that is finished, `says` a few words.
 
-    "kept" is a job of an earlier call, not done again. `total` is how many jobs there are.
+    "kept" is a job of an earlier call, not done again. `total` is how many jobs there are, `left`
+    the seconds that all of them will take yet, where something tells.
     """
 
     kind: Literal["kept", "started", "progress", "finished", "failed"]
@@ -60,6 +62,7 @@ class Event:
     done: float
     says: str = ""
     total: int = 0
+    left: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -115,24 +118,30 @@ def _serve(
 ) -> Iterator[Outcome]:
     """Hand out jobs as desks come free, pass on what is heard, yield what comes of each."""
     took: dict[str, float] = {}
+
+    def tell_left(event: Event) -> None:
+        running = [desk.running() for desk in desks if desk.job]
+        others = [(job.arm, job.cost) for job in waiting]
+        tell(replace(event, left=seconds_left(running, others, took, len(desks))))
+
     while waiting or any(desk.job for desk in desks):
         for desk in desks:
             if desk.job is None and waiting:
                 job = _next(waiting, took)
                 desk.give(work, job)
-                tell(Event("started", job.arm, job.seed, 0.0))
+                tell_left(Event("started", job.arm, job.seed, 0.0))
         connection.wait([desk.pipe for desk in desks if desk.job], GLANCE)
         for desk in desks:
             ended = desk.future is not None and desk.future.done()
             for event in desk.heard():  # after the look: nothing of this job is said of the next
-                tell(event)
+                tell_left(event)
             if desk.job is None or not ended:
                 continue
             outcome = desk.outcome(desk.job)
             took[outcome.job.arm] = outcome.seconds
             if isinstance(outcome.value, RegardError):
                 waiting[:] = [job for job in waiting if job.arm != outcome.job.arm]
-            _tell_end(tell, outcome)
+            _tell_end(tell_left, outcome)
             yield outcome
 
 
@@ -163,6 +172,7 @@ class _Desk:
     job: Job | None = None
     future: "Future[tuple[Any, str]] | None" = None
     begun: float = 0.0
+    shares: list[float] = field(default_factory=list)  # of the job that are done, by its words
 
     def __post_init__(self) -> None:
         self.start()
@@ -199,7 +209,13 @@ class _Desk:
         except BrokenProcessPool:
             self.replace()
             self.future = self.executor.submit(_do, work, job.task)
-        self.job, self.begun = job, time.monotonic()
+        self.job, self.begun, self.shares = job, time.monotonic(), [0.0]
+
+    def running(self) -> Running:
+        """How far its job is."""
+        assert self.job is not None
+        spent = time.monotonic() - self.begun
+        return Running(self.job.arm, self.job.cost, spent, self.shares[-1], self.shares[0])
 
     def heard(self) -> Iterator[Event]:
         """The progress that has come since."""
@@ -207,6 +223,7 @@ class _Desk:
             while self.pipe.poll():
                 done, says = self.pipe.recv()
                 if self.job:
+                    self.shares = [self.shares[0] or done, done]
                     yield Event("progress", self.job.arm, self.job.seed, done, says)
 
     def outcome(self, job: Job) -> Outcome:

@@ -33,19 +33,19 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown: list[tuple[float, float, str]] = []
-    watch = Watch(lambda done, total, says: shown.append((done, total, says)))
+    shown: list[tuple[object, ...]] = []
+    watch = Watch(lambda *told: shown.append(told))
     watch(Event("kept", "mean", 0, 1.0, "complete already", 4))
     watch(Event("started", "cnn", 0, 0.0, "", 4))
-    watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4))
+    watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4, 12.0))
     watch(Event("finished", "cnn", 0, 1.0, "accuracy 80.0 %, 2.0 s", 4))
     watch(Event("failed", "rnn", 1, 1.0, "out of luck", 4))
     assert shown == [
-        (1.0, 4, ""),
-        (1.0, 4, ""),
-        (1.5, 4, "cnn, seed 0: step 2 of 4"),
-        (2.0, 4, ""),
-        (3.0, 4, ""),
+        (1.0, 4, "", None),
+        (1.0, 4, "", None),
+        (1.5, 4, "cnn, seed 0: step 2 of 4", 12.0),
+        (2.0, 4, "", None),
+        (3.0, 4, "", None),
     ]
     assert capsys.readouterr().err.splitlines() == [
         "cnn, seed 0: accuracy 80.0 %, 2.0 s",

@@ -21,4 +21,14 @@ def test_time_left_counts_what_was_done_here(
     with console.bar("work", every=5) as show:
         show(900, 1000, "resumed")
         show(910, 1000, "on")
-    assert said == ["work: 910 of 1000, 11 s, 99 s left  on"]
+    assert said == ["work: 910 of 1000, 11.0 s, 1 min 39 s left  on"]
+
+
+def test_who_knows_better_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.bar("runs") as show:
+        show(1, 4, "on", 7500.0)
+    assert capsys.readouterr().err == "runs: 1 of 4, 10.0 s, 2 h 5 min left  on\n"

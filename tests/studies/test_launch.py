@@ -75,6 +75,19 @@ def test_low_seeds_first_then_what_takes_longest(tmp_path: Path) -> None:
     assert order.read_text().split()[:4] == ["c0", "a0", "b0", "b1"]
 
 
+def test_seconds_left_count_the_jobs_that_wait() -> None:
+    told: list[Event] = []
+    jobs = [Job("arm", seed, 0.4) for seed in range(3)]
+    launch(jobs, works.halfway, workers=1, on_event=told.append)
+    first, *_, last = [event.left for event in told if event.kind == "finished"]
+    assert first is not None
+    assert first > 0.7  # two more like it
+    assert last == 0.0
+    halves = [event.left for event in told if event.kind == "progress" and event.seed == 2]
+    assert halves[-1] is not None
+    assert halves[-1] < first
+
+
 def test_a_mistake_ends_its_arm_and_a_defect_only_its_job() -> None:
     events: list[Event] = []
     jobs = [Job("bad", 0, "mistake"), Job("bad", 1, "fine"), Job("bug", 0, "defect")]

@@ -18,6 +18,13 @@ def square(task: Any, report: Report) -> Any:
     return task * task
 
 
+def halfway(task: Any, report: Report) -> Any:
+    """Take so many seconds, and tell of the half of it."""
+    time.sleep(task / 2)
+    report(0.5, "half")
+    time.sleep(task / 2)
+
+
 def surroundings(task: Any, report: Report) -> Any:
     return os.getpid(), os.environ["OMP_NUM_THREADS"], "torch" in sys.modules
 

@@ -38,7 +38,9 @@ def test_unequal_scores_of_two_keys() -> None:
 def test_the_lab(tmp_path: Path) -> None:
     order = Order(out=tmp_path, overrides=["d=12", "keys=6", "draws=2000", "bases=30"])
     shown: list[float] = []
-    record = LABS["exploration"].run(order, quiet, lambda done, total, says: shown.append(done))
+    record = LABS["exploration"].run(
+        order, quiet, lambda done, total, says, left=None: shown.append(done)
+    )
     assert [one["says"] for one in record["claims"] if not one["holds"]] == []
     assert len(record["claims"]) == 15
     assert record["task"] == "exploration"

@@ -95,7 +95,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     shares: list[tuple[float, float]] = []
     order = Order(out=tmp_path / "lab", overrides=TINY)
     threads = torch.get_num_threads()
-    result = positions.run(order, said.append, lambda done, total, _: shares.append((done, total)))
+    result = positions.run(order, said.append, lambda done, total, *_: shares.append((done, total)))
     assert torch.get_num_threads() == threads
     assert shares[-1] == (len(plan(settings_for(order, PositionsSettings))),) * 2
     assert json.loads(json.dumps(result, allow_nan=False)) == result

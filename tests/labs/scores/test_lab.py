@@ -96,7 +96,9 @@ def test_a_score_of_ones_own_that_cannot_be_made_stops_the_lab_before_it_trains(
     order = Order(out=tmp_path, overrides=[f"scores={tmp_path / 'mine.py'}:Mine"])
     shown: list[str] = []
     with pytest.raises(RegardError, match="Mine"):
-        LABS["scores"].run(order, shown.append, lambda done, total, says: shown.append(says))
+        LABS["scores"].run(
+            order, shown.append, lambda done, total, says, left=None: shown.append(says)
+        )
     assert shown == []
 
 
@@ -225,7 +227,7 @@ def test_the_lab_from_end_to_end(tmp_path: Path) -> None:
                  "rates=0.03", "pairs=all"]  # fmt: skip
     order = Order(seeds=2, workers=2, out=tmp_path, overrides=overrides)
     record: dict[str, Any] = LABS["scores"].run(
-        order, lambda says: None, lambda done, total, says: seen.append(done / total)
+        order, lambda says: None, lambda done, total, says, left=None: seen.append(done / total)
     )
     names = [arm["name"] for arm in record["arms"]]
     assert len(names) == 3 * 5

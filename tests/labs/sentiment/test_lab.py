@@ -96,7 +96,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     said: list[str] = []
     shares: list[tuple[float, float]] = []
     order = Order(seeds=1, out=tmp_path / "lab", overrides=SMALL, workers=1)
-    result = sentiment.run(order, said.append, lambda done, total, _: shares.append((done, total)))
+    result = sentiment.run(order, said.append, lambda done, total, *_: shares.append((done, total)))
     assert [row["name"] for row in result["arms"]] == list(ARMS)
     assert shares[-1] == (len(ARMS), len(ARMS))
     assert len(result["verdicts"]) == len(ARMS) - 1 + len(sentiment.RUNGS)
