@@ -39,7 +39,9 @@ def attend(
     applied to the weights as they are used, not to ``Attended.weights``.
 
     A query that may see no key gets zero weights, zero output and zero gradients. Keys that no
-    query may see may hold anything, NaN included. A Tensor as mask is refused with the remedy.
+    query may see may hold anything, NaN included, in a cache too. On a CPU a NaN that some queries
+    may see reaches them alone; on a GPU, where finding it would wait, all. A Tensor as mask is
+    refused with the remedy.
     With a ``cache``, keys and values are appended to it, and the queries attend to all it holds.
 
     >>> same = torch.zeros(1, 2, 4)

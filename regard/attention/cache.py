@@ -18,6 +18,7 @@ class KeyValueCache:
 
     def __init__(self, *, fixed: bool = False) -> None:
         self.fixed = fixed
+        self.finite = True  # all that it holds, as far as anyone has looked
         self._length = 0
         self._room: list[Tensor] = []
 

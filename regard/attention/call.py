@@ -73,10 +73,15 @@ class Call:
         kind = mask.kind if mask else None
         if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
             kind = "pairs"
-        sources = [queries, keys, values, *score.parameters(), *normalizer.parameters()]
+        sources = [queries, keys, values, rows, columns]
+        sources += [
+            x for part in (score, normalizer) for x in (*part.parameters(), *part.buffers())
+        ]
         ready_keys: Prepared | None = None
         if cache is not None:
             ready_keys = score.prepare_keys(keys, over_heads(columns, heads))
+            if on_cpu(queries) and not (cache.fixed and len(cache)):
+                cache.finite = cache.finite and is_finite(*parts(ready_keys), values)
             ready_keys, values, columns = cache.append(ready_keys, values, columns)
         shape = shape_of_scores(queries, keys, m, heads)
         sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
@@ -84,9 +89,13 @@ class Call:
         # Without a mask one key is subtracted from all where only differences matter.
         spreads = mask is not None or (score.translation_invariant and on_cpu(queries))
         if spreads and cache is None and not (on_cpu(queries) and is_finite(queries, keys, values)):
-            queries, keys, values, faults = shield(queries, keys, values, sight)
+            queries, raw, values, faults = shield(queries, keys, values, sight)
+            keys = first(raw)
         dtype = values.dtype
         if ready_keys is not None:
+            assert cache is not None
+            if not (on_cpu(queries) and cache.finite and is_finite(queries)):
+                queries, ready_keys, values, faults = shield(queries, ready_keys, values, sight)
             ready_queries = score.prepare_queries(queries, sight.where[0])
         else:
             if score.translation_invariant:
@@ -115,6 +124,7 @@ class Call:
             searches=normalizer.searches,
             asked=choose.asked(),
         )
+        choose.tell_if_not_taken(plan)
         return cls(
             ready_queries,
             ready_keys,
@@ -215,20 +225,23 @@ def places(
 
 
 def shield(
-    queries: Tensor, keys: Tensor, values: Tensor, sight: Sight
-) -> tuple[Tensor, Tensor, Tensor, exact.Faults | None]:
+    queries: Tensor, keys: Prepared, values: Tensor, sight: Sight
+) -> tuple[Tensor, Prepared, Tensor, exact.Faults | None]:
     """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
+    sides = [*parts(keys), values]
     if sight.mask is not None:
         hidden = ~sight.seen
         if sight.heads and hidden.ndim > 1:
             hidden = hidden.all(-2, keepdim=True)
-        keys, values = (x.masked_fill(hidden.unsqueeze(-1), 0) for x in (keys, values))
-    if not on_cpu(queries) or is_finite(queries, keys, values):
-        return queries, keys, values, None
-    bad = [~x.isfinite() for x in (queries, keys, values)]
-    faults = exact.Faults(bad[0].any(-1), bad[1].any(-1), bad[2])
-    clean = [x.masked_fill(b, 0) for x, b in zip((queries, keys, values), bad, strict=True)]
-    return clean[0], clean[1], clean[2], faults
+        sides = [x.masked_fill(hidden.unsqueeze(-1), 0) for x in sides]
+    faults = None
+    if on_cpu(queries) and not is_finite(queries, *sides):
+        bad = [~x.isfinite() for x in (queries, *sides)]
+        of_keys = torch.stack([x.any(-1) for x in bad[1:-1]]).any(0)
+        faults = exact.Faults(bad[0].any(-1), of_keys, bad[-1])
+        queries, *sides = (x.masked_fill(b, 0) for x, b in zip((queries, *sides), bad, strict=True))
+    clean = tuple(sides[:-1]) if isinstance(keys, tuple) else sides[0]
+    return queries, clean, sides[-1], faults
 
 
 def is_finite(*tensors: Tensor) -> bool:
@@ -282,7 +295,12 @@ def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
 
 def first(prepared: Prepared) -> Tensor:
     """The first tensor of what a prepare method gave."""
-    return prepared if isinstance(prepared, Tensor) else prepared[0]
+    return parts(prepared)[0]
+
+
+def parts(prepared: Prepared) -> tuple[Tensor, ...]:
+    """All tensors of what a prepare method gave."""
+    return prepared if isinstance(prepared, tuple) else (prepared,)
 
 
 def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:

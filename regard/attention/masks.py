@@ -231,6 +231,7 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
     """A mask from a tensor, True = may look, by place in the call and not by position."""
     if allowed.dtype != torch.bool:
         raise RegardError(remedy(allowed))
+    allowed = allowed.clone()  # what is done to the caller's later is not ours
 
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         size = (rows.shape[-1], columns.shape[-1])
@@ -258,7 +259,7 @@ def _fits(name: str, numbers: Tensor, positions: Tensor, what: str) -> None:
 
 
 def _integers(valid: object) -> Tensor:
-    numbers = torch.as_tensor(valid)
+    numbers = torch.as_tensor(valid).clone()  # what is done to the caller's later is not ours
     if numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
         raise RegardError(f"lengths are whole numbers, not {numbers.dtype}")
     return numbers

@@ -1,11 +1,24 @@
 """The call itself: shapes, NaN, what is refused, what is lazy."""
 
+import math
+import warnings
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import SCORES, KeyValueCache, Mask, Score, attend, causal, dense, lengths
-from regard.attention.kernels.choose import use
+from regard.attention import (
+    SCORES,
+    KeyValueCache,
+    Mask,
+    Score,
+    attend,
+    causal,
+    dense,
+    lengths,
+    window,
+)
+from regard.attention.kernels.choose import KernelNotTaken, use
 from regard.errors import RegardError
 from tests.attention.parts import gradients
 
@@ -139,6 +152,29 @@ def test_weights_are_refused_after_a_change(score, changed):
         _ = attended.weights
 
 
+@pytest.mark.parametrize("changed", ["query_positions", "key_positions", "buffer"])
+def test_weights_are_refused_after_a_change_of_positions_or_buffers(changed):
+    class Shifted(SCORES["scaled-dot"]):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.ones(()))
+
+    x, score = torch.randn(5, 3), Shifted()
+    where = {"query_positions": torch.arange(5), "key_positions": torch.arange(5)}
+    attended = attend(x, x, x, score, causal(), **where)
+    {**where, "buffer": score.shift}[changed].add_(1)
+    with pytest.raises(RegardError, match=r"read \.weights before the next step"):
+        _ = attended.weights
+
+
+def test_what_is_done_to_the_tensors_of_a_mask_later_does_not_change_a_call():
+    x, valid, table = torch.randn(2, 4, 3), torch.tensor([4, 2]), torch.ones(4, 4).tril().bool()
+    for mask, tensor in ((lengths(valid), valid), (dense(table), table)):
+        attended = attend(x, x, x, SCORES["dot"](), mask)
+        tensor.fill_(1)
+        assert_close(attended.weights @ x, attended.output)
+
+
 def test_weights_read_before_a_change_stay():
     x = torch.randn(5, 3)
     attended = attend(x, x, x, SCORES["dot"]())
@@ -152,6 +188,44 @@ def test_inference_mode():
         x = torch.randn(2, 5, 3)
         attended = attend(x, x, x, SCORES["dot"](), causal())
         assert_close(attended.weights @ x, attended.output)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("score", ["scaled-dot", "additive", "gaussian"])
+def test_a_cache_may_hold_anything_where_no_query_looks(score, fixed):
+    queries, keys, values = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 4)
+    mask, made = lengths([5, 3]), SCORES[score](4, 4)
+    wanted = attend(queries, keys, values, made, mask).output
+    keys[1, 3:], values[1, 3:] = math.nan, math.inf
+    cache = KeyValueCache(fixed=fixed)
+    found = attend(queries, keys, values, made, mask, cache=cache)
+    assert_close(found.output, wanted)
+    assert_close(found.weights.sum(-1), torch.ones(2, 3))
+    none = keys[:, :0], values[:, :0]
+    assert_close(attend(queries[:, :1], *none, made, mask, cache=cache).output, wanted[:, :1])
+
+
+def test_a_nan_in_a_cache_reaches_those_who_see_it_alone():
+    x, cache = torch.randn(1, 6, 4), KeyValueCache()
+    x[0, 3] = math.nan
+    score = SCORES["scaled-dot"]()
+    near = window(1) & causal()
+    steps = [
+        attend(part, part, part, score, near, cache=cache).output
+        for part in x.split([2, 1, 2, 1], 1)
+    ]
+    seen = torch.cat(steps, 1).isnan().any(-1)
+    assert seen.tolist() == [[False, False, False, True, True, False]]
+
+
+def test_a_kernel_that_is_asked_for_and_not_taken_is_told():
+    x = torch.randn(5, 3)
+    with use("fused"), pytest.warns(KernelNotTaken, match="'fused'.*the score is no inner product"):
+        attend(x, x, x, SCORES["additive"](3, 3))
+    with use("fused"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attend(x, x, x, SCORES["dot"]())
+        attend(x[:0], x, x, SCORES["additive"](3, 3))
 
 
 def test_a_cache_gives_what_the_full_pass_gives():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,8 @@ from regard.attention.mask import Kind
 from regard.errors import RegardError
 
 Kernel = Literal["exact", "plain", "fused", "tiled"]
+
+EMPTY = "there is nothing to compare"
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def plan(
         return Plan(kernel, why, memory, compiled, sizes)
 
     if not n or not m:
-        return made("exact", "there is nothing to compare")
+        return made("exact", EMPTY)
     if asked == "exact":
         return made("exact", "use() asks for it")
     tiles = None
@@ -143,6 +146,16 @@ def plan(
     return made("fused", "an inner product with softmax: torch's kernel, O(n) memory")
 
 
+class KernelNotTaken(UserWarning):
+    """A path that :func:`use` asks for cannot serve a call."""
+
+
+def tell_if_not_taken(plan: Plan) -> None:
+    """Warn of a call that goes another way than :func:`use` asks; none of an empty one."""
+    if asked() not in (None, plan.kernel) and plan.why != EMPTY:
+        warnings.warn(f"use({asked()!r}) was not taken: {plan}", KernelNotTaken, stacklevel=4)
+
+
 def asked() -> Kernel | None:
     """The path that :func:`use` asks for."""
     return _asked.get()
@@ -153,7 +166,8 @@ def use(kernel: Kernel | str) -> Iterator[None]:
     """Compute by this path inside the block: for tests, and for finding faults.
 
     A call that "plain" and "fused" cannot serve (a score that is no inner product, another
-    normaliser than softmax, inputs that are not finite, dropout) goes by tiles all the same.
+    normaliser than softmax, inputs that are not finite, dropout) goes by tiles all the same, and
+    a :class:`KernelNotTaken` says so.
     """
     if kernel not in get_args(Kernel):
         raise RegardError(
