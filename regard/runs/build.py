@@ -11,6 +11,7 @@ from torch import nn
 from regard.errors import RegardError
 from regard.runs.config import Config
 from regard.runs.folder import Folder
+from regard.runs.leak import must_not_look_ahead
 from regard.tasks import TASKS
 from regard.training.loop import seeded
 from regard.training.optimizer import OPTIMIZERS
@@ -57,11 +58,14 @@ def prepare(config: Config, *own: Any) -> Any:
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """The network of a training at its first step, and in facts what it begins with.
 
-    Errors: those of `build_network` and `begin_from`; an optimizer that finds nothing to do in it.
+    Errors: those of `build_network` and `begin_from`; an optimizer that finds nothing to do in it;
+    a network that looks at what it is to foretell.
     """
     vectors = pretrained(config, task.tokenizer.vocabulary)
     network = build_network(config, **task.sizes, vectors=vectors)
     OPTIMIZERS[config.training.optimizer].suits(network)
+    longest = getattr(config.network, "length", None)
+    must_not_look_ahead(network, TASKS[config.task].kind, task.sizes["vocabulary"], longest)
     taken = {}
     if init := config.training.init:
         taken = begin_from(network, Path(init), config.model, getattr(task, "labels", ()))
