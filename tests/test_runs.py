@@ -494,6 +494,14 @@ def test_forecast_writes_nothing(
         assert told.steps == 4
 
 
+def test_forecast_of_a_baseline_knows_the_rarest_label(tmp_path: Path) -> None:
+    rows = [f"text {i},{'rare' if i in (1, 2, 4, 7, 8, 11) else 'usual'}" for i in range(3000)]
+    (tmp_path / "rare.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    told = runs.forecast("sentiment", "tfidf", [f"data={tmp_path / 'rare.csv'}"])
+    assert told.steps == 1
+    assert told.seconds > 0
+
+
 def test_forecast_counts_the_tokens_that_are_read() -> None:
     given = ["width=8", "heads=2", "layers=1", "feedforward=8", "batch_tokens=2000"]
     told = runs.forecast("birthplace-pretrain", "gpt", [*given, "tokens=500000"])

@@ -107,6 +107,17 @@ def test_data_of_the_run_that_an_answering_one_begins_from(pretrained):
     assert config.network.layers == 1
 
 
+def test_a_table_is_judged_by_the_column_that_the_run_learned_from(tmp_path):
+    rows = ["id,prose", *(f"{i},the film number {i} was good and long" for i in range(80))]
+    (tmp_path / "mine.csv").write_text("\n".join(rows) + "\n")
+    tiny = ["width=8", "heads=2", "layers=1", "steps=1", "threads=1", "text=prose"]
+    own = [f"data={tmp_path / 'mine.csv'}", *tiny]
+    run = finish(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", own))
+    assert run.evaluate(tmp_path / "mine.csv").line()
+    (tmp_path / "plain.txt").write_text("the film was long\n")
+    assert run.evaluate(tmp_path / "plain.txt").line()
+
+
 def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
     init = f"init={pretrained.folder.path}"
     run = runs.open_or_start(tmp_path / "wide", "birthplace", "gpt", [init, "width=32", "steps=1"])

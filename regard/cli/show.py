@@ -124,6 +124,8 @@ def looks(run: "Run", text: str) -> "list[Looked]":
     from regard.runs import Looked
 
     tokens = run.tokens(text)
+    if not tokens:
+        raise RegardError("there is no token to look at in this text")
     even = np.full((1, 1, len(tokens)), 1 / max(len(tokens), 1), dtype=np.float32)
     return [Looked("mean of the words", tokens, even)]
 

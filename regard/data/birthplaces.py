@@ -16,6 +16,7 @@ from regard.data.biographies import passages, people
 from regard.data.fetch import fetch, present
 from regard.data.files import BadRow, Lines, open_binary
 from regard.data.pairs import Pair
+from regard.data.sources import likeness
 from regard.errors import RegardError
 
 MASK_CHARACTER: Final = "⁇"  # as assignment 5 prints them: U+2047 and U+25A1
@@ -86,9 +87,9 @@ def load_birthplaces(
             )
         paths = {"texts": Path(texts), "train": Path(data), "dev": Path(test)}
     dev = read_answers(paths["dev"])
-    asked = {pair.source for pair in dev}
+    asked = {likeness(pair.source) for pair in dev}
     every = read_answers(paths["train"])
-    train = [pair for pair in every if pair.source not in asked]
+    train = [pair for pair in every if likeness(pair.source) not in asked]
     if not train:
         raise RegardError(
             f"{data}: all of its {len(every)} questions are asked in {paths['dev'].name} too, and "

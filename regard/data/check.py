@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from regard.data import imdb
 from regard.data.fetch import Show
-from regard.data.files import BadRow, Example, scan
+from regard.data.files import BadRow, Example, path_of, scan
 from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
 from regard.data.titles import OtherFileError
 from regard.data.tokenizers import train_tokenizer
@@ -187,11 +187,13 @@ Found = tuple[str, list[Example], list[BadRow]]
 def _gather(
     data: str, test: str | None, columns: dict[str, str | None], data_dir: Path | str | None
 ) -> tuple[str, list[Found]]:
-    path = Path(data).expanduser()
+    path = path_of(data)
     archive = path.name.endswith((".tar.gz", ".tgz"))
     if data == "imdb" or path.is_dir() or archive:
         place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
         if place is not None:
+            if test:
+                raise RegardError(f"{data} has its own test part: leave --test out")
             if any(columns.values()):
                 raise RegardError(f"{data} has no columns to be named: leave them out")
             train, held = imdb.load(place)
@@ -204,7 +206,7 @@ def _gather(
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     if test is None:
         return path.name, [_scan("rows", path, columns)]
-    held_path = Path(test).expanduser()
+    held_path = path_of(test)
     return path.name, [
         _scan("train", path, columns),
         _scan("test", held_path, columns),
@@ -282,6 +284,8 @@ def _problems(
             problems.append(f"{part.name}: {_count(bad, 'row')} cannot be read")
         if part.copies:
             problems.append(f"{part.name}: {_count(part.copies, 'row')} with a text seen before")
+        if not part.labels:
+            problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
         elif part.labels and max(part.labels.values()) > LOPSIDED * sum(part.labels.values()):

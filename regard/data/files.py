@@ -109,6 +109,17 @@ def scan(
             yield from _table_rows(lines, kind, text, label, group)
 
 
+def path_of(given: Path | str) -> Path:
+    """A path as someone typed it, ``~`` and all. Errors: what the system takes for none."""
+    try:
+        path = Path(given).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RegardError(f"{str(given)[:60]!r} is no path: {why}") from None
+    return path
+
+
 def table_kind(path: Path) -> str | None:
     """csv, tsv or jsonl, by the file's name, plain or .gz; None of another.
 

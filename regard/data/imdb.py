@@ -49,7 +49,7 @@ def load(place: Path) -> tuple[list[Example], list[Example]]:
     if (place / "train.jsonl.gz").is_file():
         return _from_lines(place / "train.jsonl.gz"), _from_lines(place / "test.jsonl.gz")
     films: Films = {}
-    shape = _from_archive if place.is_file() else _from_folder
+    shape = _from_folder if place.is_dir() else _from_archive
     return _gather(shape(place, films), films, place)
 
 

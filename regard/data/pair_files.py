@@ -30,6 +30,7 @@ from regard.data.files import (
     TOLERATED,
     BadRow,
     open_binary,
+    path_of,
 )
 from regard.data.pair_rows import STREAMED, Row, rows_of, side_by_side
 from regard.data.pairs import Pair
@@ -180,16 +181,16 @@ def files_of(
     data: str, target: str, source_name: str, target_name: str
 ) -> tuple[Path, Path | None]:
     """The one file, or the two, that `data` means."""
-    path = Path(data).expanduser()
+    path = path_of(data)
     if target:
-        return path, Path(target).expanduser()
+        return path, path_of(target)
     if path.is_file() or _member(path) is not None:
         return path, None
     beside = source_name and target_name and not path.is_dir()
     sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if beside]
     if "," in data and not any(sides):
         first, _, second = data.partition(",")
-        return Path(first.strip()).expanduser(), Path(second.strip()).expanduser()
+        return path_of(first.strip()), path_of(second.strip())
     if beside:
         if sides[0] is None and sides[1] is None:
             raise RegardError(

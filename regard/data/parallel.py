@@ -11,6 +11,7 @@ import numpy as np
 from regard.data import dates as human_dates
 from regard.data import streamed
 from regard.data.fetch import SOURCES, Show, fetch, present
+from regard.data.files import path_of
 from regard.data.pair_files import (
     LONGEST,
     MOST,
@@ -151,7 +152,7 @@ def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
 
 def _must_be_pairs(data: str) -> None:
     """A name that is no file is an error here: of other data, or misspelt."""
-    path = Path(data).expanduser()
+    path = path_of(data)
     known = [*DRAWN, "multi30k", "eng-fra"]
     if path.exists() or path.suffix or len(path.parts) != 1 or "," in data:
         return

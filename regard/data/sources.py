@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.data import imdb, synthetic
 from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
-from regard.data.files import BadRow, Example, read
+from regard.data.files import BadRow, Example, path_of, read
 from regard.errors import RegardError, look_up
 
 __all__ = [
@@ -87,16 +87,17 @@ def load_corpus(
     >>> len(corpus.train), len(corpus.test), corpus.labels
     (4000, 1000, ('negative', 'positive'))
     """
-    if data in LABELLED and test:
+    path = path_of(data)
+    reviews = path.is_dir() or path.name.endswith((".tar.gz", ".tgz"))
+    if (data in LABELLED or reviews) and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
-    if data in LABELLED and (text or label or group):
+    if (data in LABELLED or reviews) and (text or label or group):
         raise RegardError(f"{data} has no columns to be named: leave text, label and group out")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show))
-    path = Path(data).expanduser()
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
             used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
@@ -112,10 +113,10 @@ def load_corpus(
                 "test/neg; give a .csv, .tsv or .jsonl file"
             )
         return _imdb(path.name, place)
-    if path.name.endswith((".tar.gz", ".tgz")):
+    if reviews:
         return _imdb(path.name, path)
     columns = {"text": text, "label": label, "group": group}
-    return _from_files(path, Path(test).expanduser() if test else None, columns, seed)
+    return _from_files(path, path_of(test) if test else None, columns, seed)
 
 
 def hold_out(
@@ -125,8 +126,13 @@ def hold_out(
 
     Texts of one group stay together, and so do copies: case and spaces do not count. Whether a
     text is held out depends on that and the seed alone, so it stays out when others join or leave.
+    A copy in another group than a text that is held out is in neither.
     """
-    return _split(examples, fraction, f"validation {seed}")
+    train, held = _split(examples, fraction, f"validation {seed}")
+    if any(example.group for example in examples):
+        known = {likeness(example.text) for example in held}
+        train = [example for example in train if likeness(example.text) not in known]
+    return train, held
 
 
 def _split(

@@ -100,6 +100,6 @@ def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) 
             return names.index(name)
     asked = f"no column {column!r}" if column else "no column looks like the text"
     raise RegardError(
-        f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME (predict: --text NAME; "
-        "of without=: without_text=NAME)"
+        f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME (predict, evaluate: "
+        "--text NAME; of without=: without_text=NAME)"
     )

@@ -11,7 +11,7 @@ from typing import Final
 
 from regard.data import biographies, pydoc, synthetic
 from regard.data.birthplaces import load_birthplaces
-from regard.data.files import LINE_LIMIT, Lines, open_binary
+from regard.data.files import LINE_LIMIT, Lines, open_binary, path_of
 from regard.data.sources import SEED_OF_REVIEWS, find_imdb, leaves, likeness, load_corpus
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError, look_up
@@ -132,7 +132,7 @@ def read_texts(
         return [example.text for example in made if example.text not in tested], []
     if data == "imdb":
         return imdb_texts(find_imdb(data_dir))
-    path = Path(data).expanduser()
+    path = path_of(data)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         look_up(dict.fromkeys(NAMES), data, "text or file")
     found = passages(path) if plain else list(text_rows(path, column))
@@ -145,7 +145,7 @@ def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = No
     """The likenesses of texts that a model is to be judged by: of a file of rows all; by name, of
     a folder or of an archive the test.
     """
-    path = Path(data).expanduser()
+    path = path_of(data)
     if data in ("reviews", "imdb") or path.is_dir() or data.endswith((".tar.gz", ".tgz")):
         return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
     return {likeness(text) for text in text_rows(path, column)}
@@ -195,10 +195,11 @@ def _unlabelled(place: Path) -> Iterator[str]:
         if lines.is_file():
             yield from text_rows(lines, "text")
         elif folder.is_dir():
-            for path in sorted(folder.glob("*.txt")):
+            for path in sorted(folder.glob("*.txt"), key=_number):
                 with open_binary(path) as file:
                     yield _decoded(file.read(LINE_LIMIT), str(path))
         return
+    found: dict[Path, str] = {}
     with open_binary(place) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -206,9 +207,17 @@ def _unlabelled(place: Path) -> Iterator[str]:
                     unlabelled = member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
                     if unlabelled and member.isreg() and member.size <= LINE_LIMIT:
                         opened = archive.extractfile(member)
-                        yield _decoded(opened.read() if opened else b"", member.name)
+                        content = _decoded(opened.read() if opened else b"", member.name)
+                        found[Path(member.name)] = content
         except tarfile.TarError as error:
             raise RegardError(f"{place}: is cut off or no tar archive ({error})") from None
+    yield from (found[path] for path in sorted(found, key=_number))
+
+
+def _number(path: Path) -> tuple[int, str]:
+    """A review's place: 12 of 12_0.txt. The same from every shape."""
+    digits = path.stem.partition("_")[0]
+    return int(digits) if digits.isdecimal() else -1, path.name
 
 
 def _decoded(content: bytes, here: str) -> str:

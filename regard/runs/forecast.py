@@ -113,9 +113,12 @@ def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
 def _of_baseline(config: Config, task: Classification) -> Forecast:
     baseline: "Baseline" = config.entry.build(config.network, vocabulary=0, labels=len(task.labels))
     every = max(len(task.train) // SAMPLE, 1)
-    texts = [example.text for example in task.train.examples[::every]]
+    answers = task.answers("train")
+    first = np.unique(answers, return_index=True)[1]  # of each label, however rare
+    chosen = np.union1d(np.arange(0, len(answers), every), first)
+    texts = [task.train.examples[i].text for i in chosen.tolist()]
     begun = time.monotonic()
-    baseline.fit(texts, task.answers("train")[::every])
+    baseline.fit(texts, answers[chosen])
     seconds = (time.monotonic() - begun) * len(task.train) / len(texts)
     return Forecast(
         task=config.task,

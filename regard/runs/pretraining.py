@@ -192,9 +192,11 @@ class PretrainedRun(TextRun):
         if data is None:
             said = self.folder.read(self.folder.predictions)
             return Likelihoods.parse(said, str(self.folder.predictions))
+        from regard.data.files import table_kind
         from regard.data.texts import read_texts
 
-        task = self.task.with_texts(read_texts(str(data), text or "")[0])
+        named = str(getattr(self.config.data, "text", "")) if table_kind(data) else ""
+        task = self.task.with_texts(read_texts(str(data), text or named)[0])
         with self.computing():
             return judged(task, self.network)
 

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from regard.errors import RegardError, look_up
 from regard.models import MODELS, ModelEntry
+
+LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
 
 
 @dataclass(frozen=True)
@@ -20,14 +23,18 @@ class Arm:
     def folder(self) -> str:
         """The arm's name as a folder's, the same on every system; distinct arms stay distinct.
 
-        Other characters than letters, digits, ``+``, ``-`` and ``_`` become ``~`` and their number.
+        Other characters than letters, digits, ``+``, ``-`` and ``_`` become ``~`` and their number;
+        of a name too long for a folder the end becomes a hash of it.
 
         >>> Arm("transformer:score=additive,heads=2", "transformer").folder
         'transformer~3ascore~3dadditive~2cheads~3d2'
         >>> Arm("+residual", "+residual").folder
         '+residual'
         """
-        return re.sub(r"[^A-Za-z0-9+_-]", lambda odd: f"~{ord(odd[0]):x}", self.name)
+        folder = re.sub(r"[^A-Za-z0-9+_-]", lambda odd: f"~{ord(odd[0]):x}", self.name)
+        if len(folder) <= LONGEST:
+            return folder
+        return f"{folder[: LONGEST - 20]}~~{sha256(folder.encode()).hexdigest()[:16]}"
 
     @property
     def deterministic(self) -> bool:

@@ -1,7 +1,7 @@
 """A training budget as people say it: 10m, 90s, 500 steps, 3 epochs, 2M tokens."""
 
-import math
 import re
+from fractions import Fraction
 
 from regard.errors import RegardError
 
@@ -10,6 +10,7 @@ _TIME = re.compile(_NUMBER + r"\s*(s|secs?|seconds?|m|mins?|minutes?|h|hours?)")
 _COUNT = re.compile(_NUMBER + r"\s*([kKmMbB]?)\s*(step|epoch|token)s?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
+_ALL = 10**18
 _FORMS = "10m, 90s, 1.5h, 500 steps, 3 epochs or 2M tokens"
 
 
@@ -26,16 +27,16 @@ def parse_budget(text: str) -> dict[str, str]:
     """
     written = text.strip()
     if time := _TIME.fullmatch(written):
-        key, amount = "minutes", float(time[1]) * _SECONDS[time[2][0]] / 60
+        key, amount = "minutes", Fraction(time[1]) * _SECONDS[time[2][0]] / 60
     elif count := _COUNT.fullmatch(written):
-        key, amount = f"{count[3]}s", float(count[1]) * _TIMES[count[2].lower()]
+        key, amount = f"{count[3]}s", Fraction(count[1]) * _TIMES[count[2].lower()]
     elif re.fullmatch(_NUMBER, written):
         raise RegardError(f"budget {text!r}: {written} of what? A budget is {_FORMS}")
     else:
         raise RegardError(f"budget {text!r}: a budget is {_FORMS}")
-    if not 0 < amount < math.inf:
+    if not 0 < amount < _ALL:
         raise RegardError(f"budget {text!r}: more than none and less than all; as in {_FORMS}")
-    whole = amount == round(amount)
+    whole = amount.denominator == 1
     if not whole and key in ("steps", "tokens"):
         raise RegardError(f"budget {text!r}: {key} are whole")
-    return {key: str(round(amount)) if whole else repr(amount)}
+    return {key: str(amount) if whole else repr(float(amount))}

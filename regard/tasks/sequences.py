@@ -51,12 +51,12 @@ class Sequences(Task[PairBatch], Writes):
     def tokenizer(self) -> Tokenizer:
         """Learned from both sides of what is trained on; of many pairs from all parts of them."""
         train = self.corpus.train
-        far = max(1, len(train) // TEACHING)
+        far = max(1, -(-len(train) // TEACHING))
         pairs: Iterable[Pair]
         if isinstance(train, StreamedPairs):
-            pairs = islice(train, 0, far * TEACHING, far)
+            pairs = islice(train, 0, None, far)
         else:
-            pairs = (train[i] for i in range(0, min(len(train), far * TEACHING), far))
+            pairs = (train[i] for i in range(0, len(train), far))
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         asked = self.settings
         return train_tokenizer(
@@ -190,18 +190,19 @@ class Sequences(Task[PairBatch], Writes):
         return score(model, self.encode(sources), wanted, end=self.end)
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
+        most = self.settings.length
         if isinstance(pairs, StreamedPairs):
-            found = Encoded.stored(pairs, self.tokenizer, self.settings.length)
+            found = Encoded.stored(pairs, self.tokenizer, most)
             if not len(found):
-                raise RegardError(TOO_LONG.format(self.settings.length))
+                raise RegardError(TOO_LONG.format(most))
             return found
-        if isinstance(pairs, Reversals) and self.settings.tokenizer == "characters":
+        letters = self.settings.tokenizer == "characters"
+        if isinstance(pairs, Reversals) and letters and pairs.letters.shape[1] <= most:
             known = self.tokenizer.encode([chr(FIRST + i) for i in range(26)])
             rows = np.array(known, np.int32)[:, 0][pairs.letters]
             return Encoded.held(list(rows), list(rows[:, ::-1]), pairs)
         source = list(self.tokenizer.arrays(pair.source for pair in pairs))
         target = list(self.tokenizer.arrays(pair.target for pair in pairs))
-        most = self.settings.length
         if cut:
             kept = [
                 i

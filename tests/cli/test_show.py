@@ -76,6 +76,8 @@ def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says:
     said = regard("show", tmp_path / "run", "a good film")
     assert said.status == 0
     assert says in said.out
+    if model == "mean":
+        assert "there is no token to look at" in regard("show", tmp_path / "run", " ").err
 
 
 def test_colour_follows_weight() -> None:

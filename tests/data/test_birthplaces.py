@@ -61,6 +61,15 @@ def test_questions_that_are_all_asked_in_the_test_too(tmp_path):
         load_birthplaces(questions, texts=str(tmp_path / "t.txt"), test=questions)
 
 
+def test_a_question_in_other_letters_is_the_same(tmp_path):
+    (tmp_path / "q.tsv").write_text("Where was A B born?\tRome\nwhere was c born?\tOslo\n")
+    (tmp_path / "dev.tsv").write_text("where was  a b born?\tRome\n")
+    (tmp_path / "t.txt").write_text("A B of Rome.\n")
+    places = {"texts": str(tmp_path / "t.txt"), "test": str(tmp_path / "dev.tsv")}
+    found = load_birthplaces(str(tmp_path / "q.tsv"), **places)
+    assert [pair.target for pair in found.train] == ["Oslo"]
+
+
 def test_namedata_counts_as_the_assignment_prints(folder):
     found = load_birthplaces("birthplaces", data_dir=folder)
     assert found.counted == "data has 418352 characters, 256 unique."

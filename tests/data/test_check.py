@@ -158,12 +158,16 @@ def test_imdb_has_no_columns(tmp_path):
     assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5
     with pytest.raises(RegardError, match="has no columns to be named: leave them out"):
         check(tmp_path / "aclImdb_v1.tar.gz", group="film")
+    with pytest.raises(RegardError, match="has its own test part: leave --test out"):
+        check(tmp_path / "aclImdb_v1.tar.gz", test="mine.csv")
 
 
 def test_only_bad_rows(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("text,label\n,1\n")
     assert check(path).parts[0].words["longest"] == 0
+    path.write_text("text,label\n")
+    assert check(path).problems == ["rows: no row with a text and a label"]
 
 
 def test_unreadable_is_an_error(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 from regard.data.files import Example
 from regard.data.sources import hold_out, load_corpus
 from regard.errors import RegardError
+from tests.data.archives import folder
 
 
 def table(path, rows, header="text,label"):
@@ -122,6 +123,17 @@ def test_what_is_no_data(tmp_path):
     assert "there is no such file" in refused(tmp_path / "none.csv")
     assert "is a folder, but no aclImdb" in refused(tmp_path)
     assert "imdb has its own test part" in refused("imdb", test="x.csv")
+    assert "'~nobody-of-that-name/x.csv' is no path" in refused("~nobody-of-that-name/x.csv")
+    assert "is no path: File name too long" in refused("good " * 60)
+    assert "there is no such file" in refused(tmp_path / "none.tgz")
+
+
+def test_what_goes_with_files_alone_is_refused_of_a_folder_of_reviews(tmp_path):
+    place = str(folder(tmp_path / "aclImdb"))
+    assert len(load_corpus(place).test) == 3
+    assert "aclImdb has its own test part" in refused(place, test="mine.csv")
+    for column in ("text", "label", "group"):
+        assert "has no columns to be named" in refused(place, **{column: "x"})
 
 
 def test_hold_out_is_stable_and_keeps_copies_together():
@@ -137,6 +149,14 @@ def test_hold_out_is_stable_and_keeps_copies_together():
     assert hold_out(examples, 0.0) == (examples, [])
     shouted = [Example(f" TEXT  {i}", "a", "") for i in range(2000)]
     assert len(hold_out(shouted)[1]) == len(held)
+
+
+def test_copies_in_two_groups_are_not_in_train_and_validation():
+    examples = [Example(f"text {i // 2}", "a", "", f"group {i}") for i in range(2000)]
+    train, held = hold_out(examples)
+    assert 160 <= len(held) <= 240
+    assert not {e.text for e in train} & {e.text for e in held}
+    assert 1500 < len(train) < 2000 - len(held), "copies of what is held out are in neither"
 
 
 def test_validation_is_independent_of_the_test_split(tmp_path):

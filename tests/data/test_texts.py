@@ -9,6 +9,7 @@ import pytest
 from regard.data import biographies, pydoc
 from regard.data.texts import labelled_texts, load_texts, passages, read_texts
 from regard.errors import RegardError
+from tests.data.archives import REVIEWS, archive, folder
 
 
 def write(path: Path, content: str) -> str:
@@ -176,6 +177,15 @@ def test_imdb_without_what_stands_in_test(tmp_path):
     texts, notes = read_texts("imdb", "", tmp_path)
     assert texts == ["good", "bad", "free"]
     assert notes == ["2 texts that stand in test too are left out"]
+
+
+def test_unlabelled_reviews_come_by_number_from_every_shape(tmp_path):
+    free = {f"train/unsup/{i}_0": f"review {i}" for i in (0, 1, 10, 11, 2)}
+    place = folder(tmp_path / "folder" / "aclImdb", REVIEWS | free)
+    packed = archive(tmp_path / "aclImdb_v1.tar.gz", REVIEWS | free)
+    found = [read_texts("imdb", "", where)[0] for where in (place.parent, packed.parent)]
+    assert found[0] == found[1]
+    assert found[0][-5:] == [f"review {i}" for i in (0, 1, 2, 10, 11)]
 
 
 def test_a_comma_that_is_not_quoted_cuts_no_text(tmp_path):

@@ -80,6 +80,14 @@ def test_folders_are_safe_and_distinct() -> None:
     assert all(set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789~+-_") for folder in folders)
 
 
+def test_long_names_are_cut_and_stay_distinct() -> None:
+    settings = ",".join(f"setting_{i}=value" for i in range(14))
+    one, other = (Arm(f"transformer:{settings},x={i}", "transformer").folder for i in (1, 2))
+    assert len(one) == len(other) == 198
+    assert one != other
+    assert one.startswith("transformer~3asetting_0~3dvalue")
+
+
 def test_names_that_only_differ_in_case_are_one_folder_on_some_systems() -> None:
     with pytest.raises(RegardError, match="two arms"):
         check_arms([Arm("rnn:vectors=A", "rnn"), Arm("rnn:vectors=a", "rnn")])

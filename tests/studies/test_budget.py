@@ -21,6 +21,8 @@ from regard.training.settings import TrainingSettings
         ("3epochs", {"epochs": "3"}),
         ("2M tokens", {"tokens": "2000000"}),
         ("2.5M tokens", {"tokens": "2500000"}),
+        ("4.1M tokens", {"tokens": "4100000"}),
+        ("0.3B tokens", {"tokens": "300000000"}),
         ("2Mtokens", {"tokens": "2000000"}),
         ("2 M tokens", {"tokens": "2000000"}),
         ("300k tokens", {"tokens": "300000"}),

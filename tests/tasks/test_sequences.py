@@ -29,10 +29,14 @@ def network(task: Sequences, name: str = "lab-6") -> torch.nn.Module:
     return entry.build(settings, **task.sizes)
 
 
-def test_what_is_learned_and_judged_is_from_all_parts_of_a_sorted_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize("teaching", [40, 275])
+def test_what_is_learned_and_judged_is_from_all_parts_of_a_sorted_file(
+    tmp_path, monkeypatch, teaching
+):
     rows = [f"{'abcdefghij'[i // 60] * 9} {i}\t{i}" for i in range(600)]
     (tmp_path / "sorted.tsv").write_text("\n".join(rows) + "\n")
-    monkeypatch.setattr("regard.tasks.sequences.TEACHING", 40)
+    # 40 of the 540 that are not held out, and of 540 = 1.96 · 275 the last as well
+    monkeypatch.setattr("regard.tasks.sequences.TEACHING", teaching)
     asked = SequencesSettings(data=str(tmp_path / "sorted.tsv"), minimum=1, judged=4)
     task = Sequences(asked)
     assert set("abcdefghij") <= set(task.tokenizer.vocabulary)
@@ -161,6 +165,11 @@ def test_a_model_writes_twice_what_it_reads(task, name, settings):
     assert len(found[0].tokens) <= 8
     source, target = short.encode(["ABCD"])[0], short.whole("ABCDABCD")
     assert short.loss(model, short.tensors([source], [target])).item() > 0
+
+
+def test_strings_longer_than_the_length_are_cut_or_refused_like_all_texts():
+    with pytest.raises(RegardError, match="no pair has at most 8 tokens"):
+        _ = Sequences(SMALL.model_copy(update={"letters": 40, "length": 8})).split("train")
 
 
 def test_tasks_by_name():
