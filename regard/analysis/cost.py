@@ -28,9 +28,14 @@ def _attention_backward(
     return int(2 * math.prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
 
 
+def _added_products(total: Any, one: Any, two: Any, *rest: Any, **named: Any) -> int:
+    return int(2 * math.prod(one) * two[-1])
+
+
 #: Kernels of the CPU that torch's own counter does not know.
 UNCOUNTED: dict[Any, Callable[..., int]] = {
     torch.ops.aten.mkldnn_rnn_layer: _recurrent,
+    torch.ops.aten.baddbmm_: _added_products,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }

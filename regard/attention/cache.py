@@ -19,6 +19,7 @@ class KeyValueCache:
     def __init__(self, *, fixed: bool = False) -> None:
         self.fixed = fixed
         self.finite = True  # all that it holds, as far as anyone has looked
+        self._origin: Tensor | None = None
         self._length = 0
         self._room: list[Tensor] = []
 
@@ -60,6 +61,15 @@ class KeyValueCache:
         held = [kept.data.narrow(-2, 0, total) for kept in self._room]
         prepared = tuple(held[:-2]) if is_tuple else held[0]
         return prepared, held[-2], held[-1].squeeze(-1)
+
+    def centred(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sides less the first finite key that it was ever given."""
+        if self._origin is None and keys.numel():
+            rows = keys.detach().reshape(-1, keys.shape[-1])
+            self._origin = rows[int(rows.isfinite().all(-1).int().argmax())].nan_to_num()
+        if self._origin is None:
+            return queries, keys
+        return queries - self._origin, keys - self._origin
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these rows of the first batch axis alone: finished sentences leave.

@@ -1,6 +1,7 @@
 """A call of attention: checked, placed, cleaned, prepared, planned, computed."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,7 @@ class Call:
     dropout: float
     plan: choose.Plan
     dtype: torch.dtype
+    cast: tuple[bool, torch.dtype]
     sources: Sequence[Tensor]
 
     @classmethod
@@ -63,6 +65,8 @@ class Call:
         cache: KeyValueCache | None,
     ) -> "Call":
         """Check, place, clean, prepare, plan."""
+        if not isinstance(score, Score):
+            raise RegardError(f"a score is a Score, as make_score('dot') makes one, not {score!r}")
         heads, mask = heads or score.heads, as_mask(mask)
         normalizer = named(normalize, heads)
         check(queries, keys, values, score, dropout, heads)
@@ -74,15 +78,16 @@ class Call:
         if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
             kind = "pairs"
         sources = [queries, keys, values, rows, columns]
-        sources += [
-            x for part in (score, normalizer) for x in (*part.parameters(), *part.buffers())
-        ]
+        sources += [*score.parameters(), *score.buffers(), *normalizer.parameters()]
+        sources += normalizer.buffers()
+        dtype, cast = values.dtype, autocasting(queries.device.type)
+        ready_queries: Prepared | None = None
         ready_keys: Prepared | None = None
         if cache is not None:
-            ready_keys = score.prepare_keys(keys, over_heads(columns, heads))
-            if on_cpu(queries) and not (cache.fixed and len(cache)):
-                cache.finite = cache.finite and is_finite(*parts(ready_keys), values)
-            ready_keys, values, columns = cache.append(ready_keys, values, columns)
+            where = over_heads(rows, heads), over_heads(columns, heads)
+            sides = remembered(score, cache, queries, keys, values, where)
+            queries, ready_queries, new_keys, values = sides
+            ready_keys, values, columns = cache.append(new_keys, values, columns)
         shape = shape_of_scores(queries, keys, m, heads)
         sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
         # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
@@ -91,12 +96,10 @@ class Call:
         if spreads and cache is None and not (on_cpu(queries) and is_finite(queries, keys, values)):
             queries, raw, values, faults = shield(queries, keys, values, sight)
             keys = first(raw)
-        dtype = values.dtype
-        if ready_keys is not None:
-            assert cache is not None
+        if cache is not None and ready_keys is not None and ready_queries is not None:
             if not (on_cpu(queries) and cache.finite and is_finite(queries)):
                 queries, ready_keys, values, faults = shield(queries, ready_keys, values, sight)
-            ready_queries = score.prepare_queries(queries, sight.where[0])
+                ready_queries = score.prepare_queries(queries, sight.where[0])
         else:
             if score.translation_invariant:
                 queries, keys = centred(queries, keys, sight)
@@ -108,6 +111,8 @@ class Call:
                 finer = FINER[queries.dtype]
                 ready_queries, ready_keys = prepare(score, queries.to(finer), keys.to(finer), sight)
                 values = values.to(finer)
+        if score.loses_digits(ready_queries, None):
+            cast = False, cast[1]  # autocast would round what was just made finer
         plan = choose.plan(
             inner_product=score.inner_product,
             normalize=normalizer.name,
@@ -136,11 +141,24 @@ class Call:
             dropout,
             plan,
             dtype,
+            cast,
             sources,
         )
 
+    def casting(self) -> AbstractContextManager[object]:
+        """Inside, autocast is as it was when the call was made."""
+        device = self.values.device.type
+        if autocasting(device) == self.cast:
+            return nullcontext()
+        return torch.autocast(device, self.cast[1], self.cast[0])
+
     def run(self) -> Attended:
         """Compute it, by its plan."""
+        with self.casting():
+            return self.computed()
+
+    def computed(self) -> Attended:
+        """The output, by its plan; the weights for who asks."""
         weigh, heads = self.weigh, self.sight.heads
         if self.plan.kernel == "exact":
             weights, dropout = weigh(), Dropout.drawn(self.dropout)
@@ -169,31 +187,33 @@ class Call:
         """The weights, summed up strip by strip."""
         heads, sizes, compiled = self.sight.heads, self.plan.sizes, self.plan.compiled
         keys, sight = spread_all(self.keys, heads), self.sight
-        return summarize(
-            self.queries,
-            keys,
-            self.score,
-            self.normalizer,
-            sight,
-            self.faults,
-            sizes,
-            compiled,
-            top,
-        )
+        with self.casting():
+            return summarize(
+                self.queries,
+                keys,
+                self.score,
+                self.normalizer,
+                sight,
+                self.faults,
+                sizes,
+                compiled,
+                top,
+            )
 
     def weigh(self) -> Tensor:
         """The weights, whole, before dropout."""
         sight = self.sight
-        found = exact.weights(
-            self.queries,
-            self.keys,
-            sight.where,
-            self.score,
-            self.normalizer,
-            sight.heads,
-            sight.allowed,
-            self.faults,
-        )
+        with self.casting():
+            found = exact.weights(
+                self.queries,
+                self.keys,
+                sight.where,
+                self.score,
+                self.normalizer,
+                sight.heads,
+                sight.allowed,
+                self.faults,
+            )
         # A score of positions alone says the same for every text.
         return found if found.shape == sight.shape else found.expand(sight.shape)
 
@@ -208,6 +228,36 @@ class Call:
         causal = sight.kind == "causal"
         allowed = None if causal else sight.allowed
         return dot.fused(queries, keys, self.values, scale, heads, allowed, causal)
+
+
+def remembered(
+    score: Score,
+    cache: KeyValueCache,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    where: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Prepared, Prepared, Tensor]:
+    """Queries, they and the new keys made ready, and the new values, as the cache keeps them.
+
+    What comes later must not change what came before: so by the first key and by the dtype alone.
+    """
+    if score.translation_invariant:
+        queries, keys = cache.centred(queries, keys)
+    ready = score.prepare_queries(queries, where[0])
+    if score.loses_digits(ready, None):
+        finer = FINER[queries.dtype]
+        queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
+        ready = score.prepare_queries(queries, where[0])
+    ready_keys = score.prepare_keys(keys, where[1])
+    if on_cpu(queries) and not (cache.fixed and len(cache)):
+        cache.finite = cache.finite and is_finite(*parts(ready_keys), values)
+    return queries, ready, ready_keys, values
+
+
+def autocasting(device: str) -> tuple[bool, torch.dtype]:
+    """Whether torch rounds products here, and to what."""
+    return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
 
 
 def places(
@@ -311,6 +361,8 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
     """
     if isinstance(normalize, Normalizer):
         return normalize
+    if not isinstance(normalize, str):
+        raise RegardError(f"a normalizer is a Normalizer or the name of one, not {normalize!r}")
     if is_part(normalize):
         own: type[Normalizer] = load_part(normalize, Normalizer, "normalizer")
         return own(heads)
@@ -331,6 +383,9 @@ def check(
     """Refuse what cannot be attended to, in words."""
     if not 0 <= dropout < 1:
         raise RegardError(f"dropout is a share of the weights from 0 up to 1, not {dropout}")
+    if min(queries.ndim, keys.ndim, values.ndim) < 2:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (queries, keys, values))
+        raise RegardError(f"queries, keys and values are (*batch, rows, width), not {shapes}")
     if keys.shape[-2] != values.shape[-2]:
         raise RegardError(f"{keys.shape[-2]} keys came with {values.shape[-2]} values")
     score.check(queries.shape[-1], keys.shape[-1])

@@ -231,6 +231,11 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
     """A mask from a tensor, True = may look, by place in the call and not by position."""
     if allowed.dtype != torch.bool:
         raise RegardError(remedy(allowed))
+    if allowed.ndim < 2:
+        raise RegardError(
+            f"a dense mask is (*batch, queries, keys), not {tuple(allowed.shape)}: with [None] one "
+            "row of keys is for all queries"
+        )
     allowed = allowed.clone()  # what is done to the caller's later is not ours
 
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:

@@ -129,11 +129,11 @@ class Entmax(Normalizer):
         scaled = less * (scores - scores.detach().amax(-1, keepdim=True)).masked_fill(hidden, 0)
         scaled = scaled.masked_fill(hidden, -torch.inf)
         _, threshold = newton(scaled.detach(), 1.0, 1 / less.detach())
-        # One more step of Newton's, with gradients, gives the threshold its own.
-        rest = power(torch.relu(scaled - threshold), 1 / less)
-        slope = power(torch.relu(scaled - threshold), 1 / less - 1).detach()
-        slope = (slope / less.detach()).sum(-1, keepdim=True)
-        threshold = threshold + (rest.sum(-1, keepdim=True) - 1) / slope
+        for _ in range(2):  # one more step with gradients gives the threshold its own, two theirs
+            above = torch.relu(scaled - threshold)
+            rest = power(above, 1 / less).sum(-1, keepdim=True) - 1
+            slope = (power(above, 1 / less - 1) / less).sum(-1, keepdim=True)
+            threshold = threshold + rest / slope
         return power(torch.relu(scaled - threshold), 1 / less).masked_fill(empty, 0)
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:

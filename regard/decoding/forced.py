@@ -25,7 +25,7 @@ def forced(
     tokens = torch.full((len(targets), 1), BEGIN, device=source.device)
     for step in range(longest + 1):
         gained = chosen(without(writing.step(tokens)[:, 0], end, False), table[:, step])
-        inside = torch.tensor([step <= len(words) for words in targets])
+        inside = torch.tensor([step <= len(words) for words in targets], dtype=torch.bool)
         sums += torch.where(inside, gained.double().cpu(), 0.0)
         tokens = table[:, step : step + 1]
     return [

@@ -38,12 +38,10 @@ def sample(
         raise RegardError(f"top_p is a share above 0 and at most 1, not {top_p:g}")
     if top_k < 0:
         raise RegardError(f"top_k counts words, or is 0 for all; not {top_k}")
-    drawn = np.stack(
-        [
-            np.random.Generator(np.random.Philox(key=[seed, text])).random(limits.longest)
-            for text in range(len(source))
-        ]
-    )
+    drawn = np.empty((len(source), limits.longest))
+    for text in range(len(source)):
+        generator = np.random.Generator(np.random.Philox(key=[seed, text]))
+        drawn[text] = generator.random(limits.longest)
 
     def draw(chances: Tensor, texts: Tensor, step: int) -> Tensor:
         shares, words = nucleus(chances, temperature, top_k, top_p)

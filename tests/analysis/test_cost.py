@@ -77,6 +77,19 @@ def test_operations_of_gradients_by_hand() -> None:
     assert operations(lambda: attention().sum().backward()) == 7 * fused, "2, and 5 back"
 
 
+def test_operations_of_gradients_in_strips_are_those_of_the_fused_kernel() -> None:
+    n, d = 256, 16
+    x = torch.ones(1, 1, n, d, requires_grad=True)
+    attention, once = Attention(make_score("scaled-dot")), 2 * n * n * d
+
+    def found(kernel: str) -> int:
+        with use(kernel):
+            return operations(lambda: attention(x, x, x).output.sum().backward())
+
+    assert found("fused") == 7 * once
+    assert 7 * once <= found("tiled") < 7.1 * once
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_blocks_that_a_window_hides_are_not_counted(grad: bool) -> None:
     """Strips of 128 queries and 64 keys to each side, by blocks of 64: 256 keys, 192 at the ends.

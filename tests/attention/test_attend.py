@@ -11,6 +11,7 @@ from regard.attention import (
     SCORES,
     KeyValueCache,
     Mask,
+    MultiHeadAttention,
     Score,
     attend,
     causal,
@@ -200,7 +201,7 @@ def test_a_cache_may_hold_anything_where_no_query_looks(score, fixed):
     cache = KeyValueCache(fixed=fixed)
     found = attend(queries, keys, values, made, mask, cache=cache)
     assert_close(found.output, wanted)
-    assert_close(found.weights.sum(-1), torch.ones(2, 3))
+    assert_close(found.weights.sum(-1).float(), torch.ones(2, 3))
     none = keys[:, :0], values[:, :0]
     assert_close(attend(queries[:, :1], *none, made, mask, cache=cache).output, wanted[:, :1])
 
@@ -216,6 +217,54 @@ def test_a_nan_in_a_cache_reaches_those_who_see_it_alone():
     ]
     seen = torch.cat(steps, 1).isnan().any(-1)
     assert seen.tolist() == [[False, False, False, True, True, False]]
+
+
+@pytest.mark.parametrize("far", [0.0, 100.0, 1000.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_cache_of_gaussian_scores_is_the_full_pass_far_from_zero(far, dtype):
+    x = (torch.randn(1, 6, 4) + far).to(dtype)
+    score, cache = SCORES["gaussian"](), KeyValueCache()
+    whole = attend(x, x, x - far, score, causal()).output
+    parts = x.split([2, 1, 3], 1)
+    steps = [attend(p, p, p - far, score, causal(), cache=cache).output for p in parts]
+    assert_close(torch.cat(steps, 1), whole)
+    assert all(step.dtype == dtype for step in steps)
+
+
+def test_autocast_does_not_round_differences_of_squares():
+    x = torch.randn(2, 40, 8)
+    score = SCORES["gaussian"](inverse_width=3.0)
+    wanted = attend(x, x, x, score).output
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(x, x, x, score).output
+        rounded = attend(x, x, x, SCORES["dot"]()).output
+    assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert (rounded - attend(x, x, x, SCORES["dot"]()).output).abs().max() > 1e-4, "others are"
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_weights_can_be_asked_for_after_autocast(score):
+    x, made = torch.randn(5, 4), SCORES[score](4, 4, length=5)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = attend(x, x, x, made).weights
+        attended = attend(x, x, x, made)
+    assert_close(attended.weights, inside)
+    assert attended.summary(2).indices.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (lambda x: attend(x, x, x, "dot"), "makes one, not 'dot'"),
+        (lambda x: attend(x, x, x, SCORES["dot"](), normalize=None), "the name of one, not None"),
+        (lambda x: attend(x[0], x, x, SCORES["dot"]()), r"\(\*batch, rows, width\), not \(3,\)"),
+        (lambda x: dense(torch.tensor([True, False])), r"not \(2,\): with \[None\] one row"),
+        (lambda x: MultiHeadAttention(8, 0), "heads of 1 or more, not 8 and 0"),
+    ],
+)
+def test_mistakes_in_a_call_are_told_in_a_line(asked, says):
+    with pytest.raises(RegardError, match=says):
+        asked(torch.randn(5, 3))
 
 
 def test_a_kernel_that_is_asked_for_and_not_taken_is_told():

@@ -95,6 +95,7 @@ def test_gradients_by_hand_are_those_of_the_definition(normalizer):
 def test_definitions_are_differentiable(normalizer):
     scores = 3 * torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(normalizer, scores)
+    assert torch.autograd.gradgradcheck(normalizer, scores)
 
 
 def test_large_scores_do_not_overflow(normalizer):

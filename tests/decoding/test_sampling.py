@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding import Limits, beam, sample
+from regard.decoding import Limits, beam, forced, greedy, sample
 from regard.decoding.sampling import nucleus, pick
 from regard.errors import RegardError
 from tests.decoding.writers import END, make, sources
@@ -27,6 +27,13 @@ def test_a_seed_decides_and_the_batch_does_not():
     assert once == sample(model, source, lengths, end=END, seed=1)
     assert once != sample(model, source, lengths, end=END, seed=2)
     assert sample(model, source[:2], lengths[:2], end=END, seed=1) == once[:2]
+
+
+def test_of_no_texts_nothing_is_written():
+    model, (source, lengths) = make("rotary, pre"), sources()
+    none = source[:0], lengths[:0]
+    assert sample(model, *none, end=END) == greedy(model, *none, end=END) == []
+    assert forced(model, *none, [], end=END) == []
 
 
 def test_one_word_to_choose_from_is_greedy():
