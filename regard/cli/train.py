@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, bar, duration, emit_json, out, say
+from regard.cli.console import Json, bar, duration, emit_json, err, out, say
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -16,6 +16,7 @@ MODELS_IN_WORDS = (  # written out, so that help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
     "transformer, gpt, bert, t5, rnn, cnn, tfidf, nb-svm"
 )
+BUDGETS = ("epochs", "steps", "tokens", "minutes")
 WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
 TASKS_IN_WORDS = (
     "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
@@ -63,6 +64,14 @@ def train(
             "settings hold where none are given.",
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN|FILE",
+            help="Model and settings of another run, or of a file like its config.toml; what is "
+            "given here goes before.",
+        ),
+    ] = None,
     pretrain_on: Annotated[
         str,
         typer.Option(
@@ -107,11 +116,14 @@ def train(
     regard train sentiment --data few.csv --pretrain-on many.txt
 
     regard train birthplace --init runs/birthplace-pretrain-gpt
+
+    regard train sentiment --config runs/mine --out runs/again seed=1
     """
     from regard import runs
     from regard.errors import RegardError, look_up
     from regard.tasks import TASKS
     from regard.training.memory import keep_freed_memory
+    from regard.training.ranks import ranks
 
     if init and pretrain_on:
         raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
@@ -120,9 +132,11 @@ def train(
     if pretrain_budget and not pretrain_on:
         raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
     after = "bert" if pretrain_on else runs.model_after(init, task)
-    model = model or after or look_up(TASKS, task, "task").model
     overrides = [*(settings or []), *([f"init={init}"] if init else []), *as_pairs(budget)]
     overrides += [f"data={data}"] if data else []
+    if config:
+        after, overrides = as_there(runs.Config.read(config), task, model, overrides)
+    model = model or after or look_up(TASKS, task, "task").model
     if list_settings:
         show_settings(runs.Config.make(task, model, overrides), json)
         return
@@ -133,6 +147,7 @@ def train(
         show_forecasts([runs.forecast(what, model, own) for what, own in asked], json)
         return
     keep_freed_memory()
+    out.quiet = err.quiet = not ranks().first  # of several processes one speaks
     place = folder or Path("runs") / f"{task}-{model}"
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
@@ -143,7 +158,27 @@ def train(
     run = runs.open_or_start(place, task, model, overrides)
     complete = run.complete
     follow(run, f"{model} on {task}", end=end)
-    report(run, complete, json)
+    if ranks().first:
+        report(run, complete, json)
+
+
+def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[str, list[str]]:
+    """The model of another run, and its settings as pairs where none are given.
+
+    Errors: a run of another task.
+    """
+    from regard.errors import RegardError
+
+    if there.task != task:
+        raise RegardError(f"--config is of {there.task}, not of {task}")
+    mine = {pair.partition("=")[0].strip().replace("-", "_") for pair in given}
+    mine |= set(BUDGETS) if mine & set(BUDGETS) else set()
+    sections = there.sections()
+    if model and model != there.model:
+        del sections["network"]
+    theirs = {key: value for part in sections.values() for key, value in part.items()}
+    left = [f"{key}={in_words(value)}" for key, value in theirs.items() if key not in mine]
+    return there.model, [*left, *given]
 
 
 def as_pairs(budget: str) -> list[str]:

@@ -48,9 +48,18 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
         tag("h2", "To see it again"),
         tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
+        tag("p", "And to train it once more, or with one setting changed:"),
+        tag("pre", once_more(run)),
         *machine(run.folder.environment()),
     ]
     return page(f"{config.model} on {config.task}", parts, stored=stored("Text", looks))
+
+
+def once_more(run: Run) -> str:
+    """The command that trains a run like this one."""
+    here = place(run.folder.path)
+    words = ["regard", "train", run.config.task, "--config", here, "--out", f"{here}-again"]
+    return shlex.join(words)
 
 
 def place(folder: Path) -> str:

@@ -64,8 +64,11 @@ class Config:
 
     @classmethod
     def read(cls, folder: Path) -> "Config":
-        """The config of a run's folder. Errors: no folder, no run in it, a file edited badly."""
-        path = folder / CONFIG
+        """The config of a run's folder, or of a file like its ``config.toml``.
+
+        Errors: no folder, no run in it, a file edited badly.
+        """
+        path = folder if folder.is_file() else folder / CONFIG
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             task, model = str(values["task"]), str(values["model"])

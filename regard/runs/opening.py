@@ -14,6 +14,7 @@ from regard.runs.pretraining import PretrainedRun
 from regard.runs.run import Run
 from regard.runs.writing import WriterRun
 from regard.tasks import TASKS
+from regard.training.ranks import ranks
 
 RUNS: dict[str, type[Run]] = {
     "classification": ClassifierRun,
@@ -53,12 +54,15 @@ def open_or_start(
     path = place.path
     if place.holds_something_else():
         raise RegardError(f"{path} holds something else than a run; give another --out")
-    if not place.begun:  # or one that came to nothing, of a mistake in its settings or data
+    if (
+        ranks().first and not place.begun
+    ):  # or one that came to nothing, of a mistake in its settings or data
         with durable.told(path, 0):
             path.mkdir(parents=True, exist_ok=True)
         with place.locked():
             if not place.begun and not _same(config, path):
                 durable.write_bytes(path / CONFIG, config.toml())
+    ranks().wait()  # for the first process, which alone writes
     if differences := config.differences(Config.read(path)):
         raise RegardError(
             f"{path} holds another run: {', '.join(differences)}; "

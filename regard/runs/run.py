@@ -1,8 +1,10 @@
 """One run: a task, a model, a folder. Train it, judge it, ask it: what all kinds of run share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,9 @@ from torch import Tensor, nn
 
 from regard import durable
 from regard.analysis.record import Recording, table
+from regard.attention import Attended
 from regard.attention.kernels.choose import Constants, constants_from, using
+from regard.attention.kernels.summary import Summary
 from regard.errors import RegardError
 from regard.parts import changed, digests
 from regard.runs.build import begin, build_network, prepare
@@ -26,9 +30,29 @@ from regard.runs.metrics_log import MetricsLog
 from regard.training.checkpoints import load_weights, weights
 from regard.training.loop import NOTHING, Progress, train, using_threads
 from regard.training.precision import Precision
+from regard.training.ranks import ranks
 
 ENDED = "the training was ended by hand after {:.0%} of its budget"
 READ = "judged by texts that it has read: validation=0 holds none out"
+_most: ContextVar[float] = ContextVar("weights that one text may have", default=math.inf)
+
+
+class TooManyWeightsError(RegardError):
+    """A text has more weights of attention than `at_most` takes; ``weights`` tells how many."""
+
+    def __init__(self, most: float, weights: int) -> None:
+        super().__init__(f"a text may have {most:,} weights of attention here, not {weights:,}")
+        self.weights = weights
+
+
+@contextmanager
+def at_most(weights: int) -> Iterator[None]:
+    """Inside, the layers of a text with more weights together are refused, none computed."""
+    token = _most.set(weights)
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
 class Looked(NamedTuple):
@@ -45,8 +69,23 @@ class Looked(NamedTuple):
 
 
 def looked(recording: Recording, tokens: Sequence[str]) -> list[Looked]:
-    """What each recorded layer did with the first text of its batch."""
+    """What each recorded layer did with the first text of its batch. Errors: see `at_most`."""
+    must_be_few(recording)
     return [Looked(name, list(tokens), heads(table(seen))) for name, seen in recording.layers]
+
+
+def must_be_few(recording: Recording) -> None:
+    """Errors: the tables of a recording, which are yet to be made, are over `at_most`."""
+    found = sum(_size(seen) for _, seen in recording.layers)
+    if found > _most.get():
+        raise TooManyWeightsError(_most.get(), found)
+
+
+def _size(seen: Attended | Summary) -> int:
+    """Numbers in the `table` of a layer."""
+    if isinstance(seen, Summary):
+        return seen.mass.numel() * seen.indices.shape[-2]
+    return seen.output.shape[:-2].numel() * seen.pairs
 
 
 def heads(weights: Tensor) -> NDArray[np.float32]:
@@ -88,10 +127,16 @@ class Run(ABC):
             return
         if end and not self.folder.checkpoints.steps():
             raise RegardError(NOTHING)
-        with self.folder.locked():
-            durable.remove_leftovers(self.folder.path)
-            yield from self._work(prepare(self.config), end)
-            self.folder.seal()
+        if ranks().world > 1 and self.config.entry.kind == "baseline":
+            raise RegardError(f"{self.config.model} is no network: one process fits it")
+        if ranks().first:
+            with self.folder.locked():
+                durable.remove_leftovers(self.folder.path)
+                yield from self._work(prepare(self.config), end)
+                self.folder.seal()
+        else:
+            yield from self._beside(prepare(self.config), end)
+        ranks().wait()
 
     @property
     def ended(self) -> float | None:
@@ -190,6 +235,26 @@ class Run(ABC):
         """What the run chose its attention kernels by when it began."""
         return constants_from(self._environment.get("kernels", {}), str(self.folder.path))
 
+    def _beside(self, task: Any, end: bool) -> Iterator[Progress]:
+        """Train beside the first process, which alone writes and answers."""
+        model, _ = begin(self.config, task)
+        ranks().wait()  # until it has written what the training stands on
+        yield from self._steps(task, model, end)
+        self.__dict__.pop("_environment", None)
+
+    def _steps(self, task: Any, model: nn.Module, end: bool) -> Iterator[Progress]:
+        """Train the network, by what ``env.json`` says."""
+        environment = self._environment
+        settings = self.config.training.model_copy(update={"threads": environment["threads"]})
+        saved, precision = self.folder.checkpoints, self._precision
+        steps = train(model, task, settings, saved, precision=precision, end=end)
+        while True:
+            with using(self._kernels):  # not around the yield, where it would be the caller's too
+                progress = next(steps, None)
+            if progress is None:
+                return
+            yield progress
+
     def _work(self, task: Any, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its answers on the test split."""
         config, folder = self.config, self.folder
@@ -201,24 +266,20 @@ class Run(ABC):
                 **begun,
                 "parts": digests(config.network.model_dump()),
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                **self._processes(),
             },
         )
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
-        settings = config.training.model_copy(update={"threads": environment["threads"]})
-        log, precision = MetricsLog(folder.metrics), Precision(**environment["precision"])
-        steps = train(model, task, settings, folder.checkpoints, precision=precision, end=end)
-        while True:
-            with using(self._kernels):  # not around the yield, where it would be the caller's too
-                progress = next(steps, None)
-            if progress is None:
-                break
+        ranks().wait()
+        log = MetricsLog(folder.metrics)
+        for progress in self._steps(task, model, end):
             log.add(progress)
             if end and progress.seconds_left:
                 environment["ended"] = progress.step / progress.steps
             yield progress
         with (
-            using_threads(settings.threads),
-            precision.autocast(settings.device),
+            using_threads(environment["threads"]),
+            self._precision.autocast(config.training.device),
             using(self._kernels),
         ):
             answers = self.answer_test(task, model)
@@ -242,6 +303,11 @@ class Run(ABC):
                 )
         self.__dict__.pop("_environment", None)
         return {key: value for key, value in written.items() if key != "ended"}
+
+    def _processes(self) -> dict[str, int]:
+        """How many train it, where several do or did: with another number other batches come."""
+        several = ranks().world > 1 or "processes" in self._environment
+        return {"processes": ranks().world} if several else {}
 
     def _same_parts(self) -> None:
         """Errors: a file of one's own that the run was trained with has changed since."""

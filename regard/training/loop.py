@@ -1,8 +1,8 @@
 """The training loop: plain PyTorch, a generator that yields its progress.
 
 Everything random is a pure function of the seed and the step: the order of the data of (seed,
-epoch), dropout of (seed, step). So a checkpoint holds no generator's state, and a training that
-was killed at any moment goes on to the very bits it would have reached.
+epoch, rank), dropout of (seed, step, rank). So a checkpoint holds no generator's state, and a
+training that was killed at any moment goes on to the very bits it would have reached.
 """
 
 import math
@@ -29,6 +29,7 @@ from regard.training.checkpoints import (
 from regard.training.memory import peak_mb, trim
 from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
+from regard.training.ranks import ranks
 from regard.training.schedules import factor
 from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
@@ -123,6 +124,7 @@ class Training:
         self.mean: Tensors = weights(model) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task)
         self.begun = time.monotonic()
+        self.ranks = ranks()
 
     def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
         """Resume, train, validate, save; in the end the best weights are in the model."""
@@ -135,12 +137,12 @@ class Training:
             plan = self.plan()
             for indexes in plan[self.state.position :]:
                 rate = self.update(indexes)
-                self.state.seconds = earlier + time.monotonic() - self.begun
+                self.tell_time(earlier)
                 measured = self.validate() if self.validation_due() else (None, None)
-                self.state.seconds = earlier + time.monotonic() - self.begun
+                self.tell_time(earlier)
                 yield self.progress(rate, measured, tokens_before, note)
                 note = ""
-                if checkpoints and self.save_due(saved):
+                if checkpoints and self.ranks.first and self.save_due(saved):
                     checkpoints.save(self.checkpoint())
                     saved = time.monotonic()
                 if time.monotonic() - trimmed >= TRIM:
@@ -153,6 +155,10 @@ class Training:
         load_weights(self.model, self.best)
         self.model.eval()
 
+    def tell_time(self, earlier: float) -> None:
+        """Take the first process's clock: budgets end and rates fall alike in all."""
+        (self.state.seconds,) = self.ranks.told(earlier + time.monotonic() - self.begun)
+
     def judged_once_more(self, tokens_before: int, note: str) -> Progress:
         """Where a training stands that ends here; patience knows nothing of this validation."""
         if not self.state.step:
@@ -163,18 +169,21 @@ class Training:
         return self.progress(0.0, measured, tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
-        """The batches of the current epoch: a pure function of (seed, epoch)."""
+        """The batches of the current epoch: a pure function of (seed, epoch, rank)."""
         plan = self.task.batches(
             "train",
             tokens=self.batch_tokens,
             seed=self.settings.seed,
             epoch=self.state.epoch,
             shuffle=True,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
         )
-        if not len(plan):
+        count = self.ranks.least(len(plan))
+        if not count:
             raise RegardError("there is nothing to train on: the train split is empty")
-        self.state.plan = len(plan)
-        return plan
+        self.state.plan = count
+        return plan[:count]
 
     def update(self, indexes: NDArray[np.integer]) -> float:
         """One step of the optimizer on one batch; answers the learning rate that it took."""
@@ -182,12 +191,14 @@ class Training:
         rate = settings.learning_rate * factor(settings.schedule, self.done(), settings.warmup)
         self.model.train()
         self.optimizer.zero()
-        with seeded(step_seed(settings.seed, state.step), self.device):
+        with seeded(step_seed(settings.seed, state.step, self.ranks.rank), self.device):
             with self.precision.autocast(self.device.type):
                 loss = self.task.loss(self.model, beside(self.model, batch))
             loss.backward()
+        self.ranks.average(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
-        value = loss.item()
+        value, tokens = self.ranks.total(loss.item(), int(batch.lengths.sum()))
+        value /= self.ranks.world
         if not math.isfinite(value + norm.item()):
             raise RegardError(
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
@@ -198,7 +209,7 @@ class Training:
         state.step += 1
         self.follow()
         state.position += 1
-        state.tokens += int(batch.lengths.sum())
+        state.tokens += int(tokens)
         state.loss = SMOOTH * state.loss + (1 - SMOOTH) * value
         return rate
 
@@ -228,9 +239,11 @@ class Training:
 
     def validate(self) -> tuple[float, float]:
         """Metric and loss on the validation split; keeps the weights if they are the best yet."""
-        state = self.state
+        state, metric, loss = self.state, 0.0, 0.0
         with self.judged_weights(), self.precision.autocast(self.device.type):
-            metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
+            if self.ranks.first:
+                metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
+            metric, loss = self.ranks.told(metric, loss)
             if not (math.isfinite(metric) and math.isfinite(loss)):
                 raise RegardError(
                     f"the loss of the validation is {loss} at step {state.step}; try a smaller "
@@ -370,6 +383,7 @@ def using_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def step_seed(seed: int, step: int) -> int:
-    """A seed for the dropout of one step, far from those of other steps and seeds."""
-    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0])
+def step_seed(seed: int, step: int, rank: int = 0) -> int:
+    """A seed for the dropout of one step, far from those of other steps, seeds and processes."""
+    place = [seed, step, rank] if rank else [seed, step]
+    return int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])

@@ -36,6 +36,29 @@ def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> 
     assert found["steps"] > 1
 
 
+def test_a_run_is_trained_once_more_by_its_config(
+    regard: Command, trained: Path, tmp_path: Path
+) -> None:
+    said = regard("train", "sentiment", "--config", trained, "--out", tmp_path / "again")
+    assert said.status == 0, said.err
+    one, two = (
+        (folder / "predictions.jsonl").read_bytes() for folder in (trained, tmp_path / "again")
+    )
+    assert one == two
+    file = trained / "config.toml"
+    assert (tmp_path / "again" / "config.toml").read_bytes() == file.read_bytes()
+    said = regard(
+        *("train", "sentiment", "--config", file, "--out", tmp_path / "other", "--json"),
+        *("seed=3", "--budget", "0.5 epochs"),
+    )
+    assert json.loads(said.out)["steps"] < 10
+    assert "seed = 3" in (tmp_path / "other" / "config.toml").read_text()
+    said = regard("train", "reverse", "--config", trained, "--out", tmp_path / "none")
+    assert "error: --config is of sentiment, not of reverse" in said.err
+    said = regard("train", "sentiment", "--config", tmp_path / "none.toml")
+    assert "does not exist" in said.err
+
+
 def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: Path) -> None:
     said = regard("train", "sentiment", "--out", trained, *TINY[:-1], "seed=3")
     assert said.status == 2
