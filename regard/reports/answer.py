@@ -126,6 +126,8 @@ def _against_reference(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> 
     for verdict in comparison.get("verdicts", []):
         if reference not in (verdict.get("a"), verdict.get("b")):
             continue
+        if verdict.get("family") == "ladder":  # its p is one of another family
+            continue
         forward = verdict.get("b") == reference
         name, gain = verdict["a" if forward else "b"], float(verdict["difference"])
         gain = gain if forward else -gain

@@ -3,10 +3,12 @@
 What was typed is text in it; its script reaches nothing outside the frame.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.attention import Attended, Mask
 from regard.attention.sines import Sinusoidal
@@ -24,6 +26,7 @@ from regard.studies.result import Comparison
 PLACES = 24  # positions of a mask that are drawn
 WAVES = 96  # positions of sines that are drawn
 ROOM = 2_000_000  # bytes of weights in one cell of a notebook
+MOST = 20_000_000  # weights of a batch that are computed to show its first row
 
 
 class Seen:
@@ -69,7 +72,7 @@ def html(thing: object) -> str:
     if isinstance(thing, Attended):
         return _attended(thing)
     if isinstance(thing, Mask):
-        return _framed("Mask", _mask(thing))
+        return _mask(thing)
     if isinstance(thing, Sinusoidal):
         return _framed("Positions", _positions(thing))
     if isinstance(thing, Run):
@@ -83,8 +86,29 @@ def _framed(title: str, chart: Html, height: int = 560) -> str:
     return sandboxed(page(title, [tag("figure", chart)]), height)
 
 
+def _said(title: str, words: str) -> str:
+    return sandboxed(page(title, [tag("p", f"{words}.")]), 120)
+
+
 def _attended(attended: Attended) -> str:
-    """All heads of the first batch row."""
+    """All heads of the first batch row; words where there is nothing to show, or too much."""
+    *batch, queries, _ = attended.output.shape
+    size = math.prod(batch) * attended.pairs
+    shape = " × ".join(map(str, (*batch, queries, attended.pairs // max(queries, 1))))
+    if not size:
+        return _said("Attended", f"Weights of {shape}: there are none")
+    if size > MOST:
+        instead = "summary() tells the strongest of each query"
+        return _said("Attended", f"Weights of {shape}: too many to compute for a look; {instead}")
+    try:
+        seen = _row(attended)
+    except RegardError as error:
+        return _said("Attended", f"Weights of {shape}, not shown: {error}")
+    body = [tag("div", id="looks")]
+    return sandboxed(page("Attended", body, stored=stored("Row", [seen])), 900)
+
+
+def _row(attended: Attended) -> dict[str, Any]:
     weights = attended.weights.detach().float().cpu()
     while weights.dim() > 3:
         weights = weights[0]
@@ -93,19 +117,42 @@ def _attended(attended: Attended) -> str:
     names = [str(i) for i in range(keys)]
     asking = None if queries == keys else [str(i) for i in range(queries)]
     packed = pack_below([Looked("attention", names, table, asking)], ROOM)
-    seen = {"text": f"{queries} queries, {keys} keys", **packed}
-    body = [tag("div", id="looks")]
-    return sandboxed(page("Attended", body, stored=stored("Row", [seen])), 900)
+    return {"text": f"{queries} queries, {keys} keys", **packed}
 
 
-def _mask(mask: Mask) -> Html:
-    places = torch.arange(PLACES)
-    allowed = mask.allows(places, places)
-    while allowed.dim() > 2:
-        allowed = allowed[0]
-    title = f"Who may look at whom, the first {PLACES} positions"
-    table = allowed.expand(PLACES, PLACES).float().numpy()
-    return heat_map(title, table, x_label="is looked at", y_label="looks", width=520)
+def _mask(mask: Mask) -> str:
+    try:
+        allowed = _allowed(mask)
+    except RegardError as error:
+        return _said("Mask", f"Not drawn: {error}")
+    size = len(allowed)
+    which = "the first" if size == PLACES else "all"
+    title = f"Who may look at whom, {which} {size} positions"
+    table = allowed.float().cpu().numpy()
+    return _framed(
+        "Mask", heat_map(title, table, x_label="is looked at", y_label="looks", width=520)
+    )
+
+
+def _allowed(mask: Mask) -> Tensor:
+    """What a mask says of the first positions; if it fits its own size alone, at that.
+
+    Errors: it fits no square of that size or less; it is of a batch without rows.
+    """
+    refusals = []
+    for size in range(PLACES, 0, -1):
+        places = torch.arange(size)
+        try:
+            allowed = mask.allows(places, places)
+        except RegardError as error:
+            refusals.append(error)
+            continue
+        while allowed.dim() > 2:
+            if not len(allowed):
+                raise RegardError("a mask of a batch without rows")
+            allowed = allowed[0]
+        return allowed.expand(size, size)
+    raise refusals[0]
 
 
 def _positions(positions: Sinusoidal) -> Html:

@@ -26,15 +26,30 @@ THUMB = 48  # cells of a thumbnail's side, at most
 SMALL = 400_000  # weights of all layers together up to which all of them travel at once
 TOPS = (32, 16, 12, 8, 4)  # of a query's strongest keys, how many are tried where all are too many
 ROLLOUT = "rollout"
+SIDES = ("encoder", "decoder")
 
 
 def with_rollout(layers: Sequence[Looked], residual: float = 0.5) -> list[Looked]:
-    """The layers, and where a text looks at itself in two or more of them their `rollout`."""
-    same = [x for x in layers if x.asking is None and x.weights.shape[1] == x.weights.shape[2] > 1]
-    if len(same) < 2 or len({x.weights.shape[1] for x in same}) > 1:
-        return list(layers)
-    together = rollout([torch.from_numpy(np.asarray(x.weights)) for x in same], residual)
-    return [*layers, Looked(ROLLOUT, same[0].tokens, together.numpy()[None])]
+    """The layers, and where a text looks at itself in two or more of them their `rollout`.
+
+    Encoder and decoder look at two texts: each has its own.
+    """
+    stacks: dict[str, list[Looked]] = {}
+    for x in layers:
+        if x.asking is None and x.weights.shape[1] == x.weights.shape[2] > 1:
+            side = x.layer.partition(".")[0]
+            stacks.setdefault(f"{side}." if side in SIDES else "", []).append(x)
+    found = list(layers)
+    for side, same in stacks.items():
+        if len(same) > 1 and len({x.weights.shape[1] for x in same}) == 1:
+            together = rollout([torch.from_numpy(np.asarray(x.weights)) for x in same], residual)
+            found.append(Looked(side + ROLLOUT, same[0].tokens, together.numpy()[None]))
+    return found
+
+
+def is_rollout(layer: Looked) -> bool:
+    """Whether it is several layers together."""
+    return layer.layer.rpartition(".")[2] == ROLLOUT
 
 
 def pack(layers: Sequence[Looked], *, small: int = SMALL) -> dict[str, Any]:
@@ -109,10 +124,12 @@ def _layer(layer: Looked, axis: Callable[[Sequence[str]], int]) -> dict[str, Any
     heads, rows, columns = layer.weights.shape
     thumbs = [thumbnail(head) for head in layer.weights]
     kind = "cross" if layer.asking is not None else "pool" if rows < columns else "self"
-    if layer.layer == ROLLOUT:
-        kind = ROLLOUT
+    name = plain_name(layer.layer)
+    if is_rollout(layer):
+        side = layer.layer.removesuffix(ROLLOUT).replace(".", " ")
+        kind, name = ROLLOUT, f"all {side}layers together"
     return {
-        "name": "all layers together" if kind == ROLLOUT else plain_name(layer.layer),
+        "name": name,
         "path": layer.layer,
         "kind": kind,
         "heads": heads,

@@ -20,7 +20,7 @@ from regard.decoding import Writer
 from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run, heads, looked
+from regard.runs.run import Looked, Run, heads, looked, must_be_few
 from regard.tasks.searching import Writes
 
 END, FIRST = "[END]", "[BEGIN]"
@@ -170,7 +170,8 @@ def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
     A causal model sees at each place what it saw when it wrote there, so these are the weights it
     wrote with, to the rounding of float32.
 
-    Errors: numbers that are no tokens of the model; more than it writes for this text.
+    Errors: numbers that are no tokens of the model; more than it writes for this text; more
+    weights than `runs.run.at_most` takes.
     """
     written = list(written)
     _check(asked, written)
@@ -213,6 +214,7 @@ def _check(asked: Asked, written: Sequence[int]) -> None:
 
 def _both(recording: Recording, asked: Asked, written: Sequence[int]) -> list[Looked]:
     """Of an encoder and a decoder: each in its own text, and the one in the other's."""
+    must_be_few(recording)
     reads = asked.names(asked.source.tolist())
     said = [asked.named(token) for token in written]
     across, found = of_source(recording, 1), dict[str, Looked]()

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.errors import RegardError
-from regard.reports.packed import ROLLOUT, matrix, pack, with_rollout
+from regard.reports.packed import is_rollout, matrix, pack, with_rollout
 from regard.runs import Likelihoods, Looked
 from regard.runs.pieces import Drawing, answered
+from regard.runs.run import TooManyWeightsError, at_most
 from regard.web.limits import Limits
 from regard.web.refusal import over
 from regard.web.shelf import Shelf
+from regard.web.subject import Subject
 
 Written = Sequence[int] | None  # numbers of the tokens that a model wrote; None: its own answer
 
@@ -60,7 +62,7 @@ class Answers:
         self, name: str, text: str, written: Written, layer: int | None, head: int | None
     ) -> list[dict[str, Any]]:
         """The weights of layers and heads as plain numbers. Errors: no such layer; too many."""
-        own = [x for x in self._seen(name, text, written).layers if x.layer != ROLLOUT]
+        own = [x for x in self._seen(name, text, written).layers if not is_rollout(x)]
         chosen = [
             (number, _one_head(seen, head))
             for number, seen in enumerate(own, 1)
@@ -136,11 +138,11 @@ class Answers:
     def _look(self, name: str, text: str, written: Written) -> Seen:
         subject = self.shelf.subject(name)
         self._short(subject.count(text) + len(written or ()))
-        if written is None:
-            answer, layers, read = subject.predict([text])[0], subject.attention(text), None
-        else:
-            pieces, layers, read = subject.reread(text, written)
-            answer = {**answered(pieces), "pieces": [piece._asdict() for piece in pieces]}
+        try:
+            with at_most(self.limits.weights):
+                answer, layers, read = _looked(subject, text, written)
+        except TooManyWeightsError as error:
+            raise over("weights", self.limits.weights, error.weights) from None
         return Seen(answer, with_rollout(layers, subject.residual), read)
 
     def _held(self) -> int:
@@ -149,6 +151,14 @@ class Answers:
     def _short(self, tokens: int) -> None:
         if tokens > self.limits.tokens:
             raise over("tokens", self.limits.tokens, tokens)
+
+
+def _looked(subject: Subject, text: str, written: Written) -> Seen:
+    if written is None:
+        return Seen(subject.predict([text])[0], subject.attention(text))
+    pieces, layers, read = subject.reread(text, written)
+    told = [piece._asdict() for piece in pieces]
+    return Seen({**answered(pieces), "pieces": told}, layers, read)
 
 
 def _one_head(seen: Looked, head: int | None) -> Looked:

@@ -34,7 +34,7 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 QUESTIONS = ("/predict", "/translate", "/generate", "/attention", "/look", "/matrix")
-SLOW = 10.0  # seconds that a request's body may take
+SLOW = 10.0  # seconds that a request's body may take, all of it
 
 
 class Guard:
@@ -133,14 +133,14 @@ def _bare(host: str) -> str:
 
 def _bounded(receive: Receive, most: int, broken: list[RefusedError]) -> Receive:
     """The request, refused once it is over the limit or slow to come; `broken` then says why."""
-    came, whole = 0, False
+    came, whole, deadline = 0, False, time.monotonic() + SLOW
 
     async def bounded() -> Message:
         nonlocal came, whole
         if whole:  # what comes now is that the asker leaves
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), SLOW)
+            message = await asyncio.wait_for(receive(), deadline - time.monotonic())
         except TimeoutError:
             broken.append(RefusedError(408, f"the request did not come within {SLOW:g} s"))
             raise broken[0] from None

@@ -11,10 +11,11 @@ class Limits(Settings):
     ``queue``: requests that wait or are at work; one more gets 503 and Retry-After. ``deadline``:
     seconds from a request's arrival to its answer, else 504. ``body``: bytes of a request.
     ``texts`` of one request, ``tokens`` of one text, ``new_tokens`` written by /generate, ``best``
-    texts asked for of one, ``numbers`` of weights in one plain answer. ``batch``: texts of several
-    requests that the model answers at once. ``connections``: open at a time. ``drain``: seconds
-    that requests at work may still take when the server is asked to end. ``keep``: models in
-    memory. ``looks``: texts whose weights are kept for the next question about them.
+    texts asked for of one, ``numbers`` of weights in one plain answer, ``weights`` of all layers of
+    one text that is looked at, four bytes each. ``batch``: texts of several requests that the model
+    answers at once. ``connections``: open at a time. ``drain``: seconds that requests at work may
+    still take when the server is asked to end. ``keep``: models in memory. ``looks``: texts whose
+    weights are kept for the next question about them.
     """
 
     queue: int = Field(default=64, ge=1, le=100_000)
@@ -25,6 +26,7 @@ class Limits(Settings):
     new_tokens: int = Field(default=256, ge=1, le=100_000)
     best: int = Field(default=10, ge=1, le=100)
     numbers: int = Field(default=1_000_000, ge=1, le=100_000_000)
+    weights: int = Field(default=250_000_000, ge=1, le=100_000_000_000)
     batch: int = Field(default=32, ge=1, le=10_000)
     connections: int = Field(default=512, ge=1, le=100_000)
     drain: float = Field(default=8.0, ge=0, le=600)

@@ -4,14 +4,17 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.runs.config import CONFIG
+from regard.studies.result import per_cent
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained
 from regard.web.subject import Open, Subject, opened
@@ -44,6 +47,8 @@ class Shelf:
     keep: int = 4
     open: Open = opened
     _loaded: "OrderedDict[str, Subject]" = field(default_factory=OrderedDict)
+    _kinds: dict[str, str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def loaded(self) -> int:
@@ -57,16 +62,33 @@ class Shelf:
 
     def subject(self, name: str) -> Subject:
         """A run's model, loaded if need be; the one unused for longest makes room."""
-        if name not in self._loaded:
-            self._loaded[name] = self.open(name, self.runs[self.check(name)])
-        self._loaded.move_to_end(name)
-        while len(self._loaded) > self.keep:
-            self._loaded.popitem(last=False)
-        return self._loaded[name]
+        with self._lock:  # `listed` is asked in another thread
+            if name not in self._loaded:
+                self._loaded[name] = self.open(name, self.runs[self.check(name)])
+            self._loaded.move_to_end(name)
+            while len(self._loaded) > self.keep:
+                self._loaded.popitem(last=False)
+            return self._loaded[name]
 
     def listed(self) -> list[dict[str, Any]]:
-        """Each run in a few plain values, read without loading a model."""
-        return [_told(name, folder) for name, folder in self.runs.items()]
+        """Each run in a few plain values, read without loading a model.
+
+        A folder that only an `open` of one's own reads is loaded, once, to ask what it does.
+        """
+        return [self._listed(name, folder) for name, folder in self.runs.items()]
+
+    def _listed(self, name: str, folder: Path) -> dict[str, Any]:
+        try:
+            return _told(name, folder) if self.open is opened else self._asked(name, folder)
+        except RegardError as error:
+            return {"name": name, "error": str(error)}
+
+    def _asked(self, name: str, folder: Path) -> dict[str, Any]:
+        with suppress(RegardError):
+            return _told(name, folder)
+        if name not in self._kinds:
+            self._kinds[name] = self.subject(name).kind
+        return _own(name, self._kinds[name])
 
     def examples(self, name: str) -> list[str]:
         """A few short texts of a run's test split, each of another answer where there are several.
@@ -105,7 +127,9 @@ class Shelf:
         found = _json(self.comparisons[name] / COMPARISON)
         if not isinstance(found.get("arms"), list):
             raise RegardError(f"{name} holds no comparison that this version can read")
-        return {**found, "name": name, "runs": self._runs_of(self.comparisons[name], found)}
+        unit = per_cent(str(found.get("metric")))
+        runs = self._runs_of(self.comparisons[name], found)
+        return {**found, "name": name, "unit": unit, "runs": runs}
 
     def _runs_of(self, folder: Path, found: dict[str, Any]) -> dict[str, list[str]]:
         """The runs on this shelf of each arm."""
@@ -200,17 +224,15 @@ def _name(path: Path, base: Path) -> str:
 
 
 def _told(name: str, folder: Path) -> dict[str, Any]:
+    """A run in a few plain values. Errors: a folder of another layout; its files are broken."""
     from regard.runs.config import Config
     from regard.tasks import TASKS
 
-    try:
-        if is_pretrained(folder):
-            return pretrained(name, folder)
-        config, environment = Config.read(folder), _json(folder / "env.json")
-    except RegardError as error:
-        return {"name": name, "error": str(error)}
+    if is_pretrained(folder):
+        return pretrained(name, folder)
+    config, environment = Config.read(folder), _json(folder / "env.json")
     network = config.network.model_dump()
-    data = environment.get("data", {})
+    data = found if isinstance(found := environment.get("data"), dict) else {}
     return {
         "name": name,
         "task": config.task,
@@ -225,6 +247,26 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "parameters": environment.get("parameters"),
         "writes": WRITES.get(TASKS[config.task].kind, ""),
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
+    }
+
+
+def _own(name: str, kind: str) -> dict[str, Any]:
+    """What can be told of a subject that is no run."""
+    writes = kind == "sequences"
+    return {
+        "name": name,
+        "task": "your own",
+        "model": name,
+        "says": "writes texts" if writes else "labels texts",
+        "kind": kind,
+        "data": "",
+        "labels": [],
+        "attends": True,
+        "layers": None,
+        "heads": None,
+        "parameters": None,
+        "writes": "another" if writes else "",
+        "settings": {},
     }
 
 

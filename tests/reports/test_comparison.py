@@ -124,6 +124,15 @@ def test_the_answer_says_once_what_is_sure(made: Make) -> None:
         assert answer({**comparison, "verdicts": sure}, arms)[1] == f"The best {best} %: {says}."
 
 
+def test_a_rung_beside_the_reference_is_named_once(made: Make) -> None:
+    comparison, folder = made()
+    reference = [{**verdict, "family": "reference"} for verdict in comparison["verdicts"]]
+    rung = {"a": "transformer", "b": "mean", "difference": 0.1, "low": 0.05, "high": 0.15,
+            "p": 0.07, "says": "no evidence", "family": "ladder"}  # fmt: skip
+    says = answer({**comparison, "verdicts": [*reference, rung]}, arms_of(comparison, folder))
+    assert says == answer(comparison, arms_of(comparison, folder))
+
+
 def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:
     comparison, folder = made()
     mean, transformer, svm = arms_of(comparison, folder)

@@ -13,6 +13,7 @@ import torch
 
 import regard
 from regard.attention import Attended, Mask, attend, causal, lengths
+from regard.attention.masks import dense, documents, lengths_per_query
 from regard.attention.scores import ScaledDot
 from regard.attention.sines import Sinusoidal
 from regard.errors import RegardError
@@ -55,6 +56,60 @@ def test_masks_draw_themselves(mask: Mask) -> None:
     inside = framed(mask._repr_html_())
     assert "Who may look at whom" in inside
     assert 'class="heat"' in inside
+
+
+FIVE = dense(torch.eye(5, dtype=torch.bool))
+OWN_SIZE = [
+    (FIVE, 5),
+    (FIVE & causal(), 5),
+    (documents(torch.tensor([0, 0, 1])) | lengths(1), 3),
+    (~lengths_per_query([[1, 2, 3, 4], [1, 1, 1, 1]]), 4),
+]
+
+
+@pytest.mark.parametrize(("mask", "size"), OWN_SIZE)
+def test_masks_by_place_are_drawn_at_their_own_size(mask: Mask, size: int) -> None:
+    assert f"Who may look at whom, all {size} positions" in framed(mask._repr_html_())
+
+
+UNDRAWN = [
+    (dense(torch.ones(5, 7, dtype=torch.bool)), "a dense mask of 5 × 7 does not fit"),
+    (documents(torch.zeros(30, dtype=torch.long)) & causal(), "documents tells of 30 queries"),
+    (FIVE | documents(torch.tensor([0, 0, 1])), "a dense mask of 5 × 5 does not fit"),
+    (lengths(torch.zeros(0, dtype=torch.long)), "a mask of a batch without rows"),
+]
+
+
+@pytest.mark.parametrize(("mask", "why"), UNDRAWN)
+def test_a_mask_that_fits_no_square_says_why(mask: Mask, why: str) -> None:
+    assert f"<p>Not drawn: {why}" in framed(mask._repr_html_())
+
+
+@pytest.mark.parametrize(
+    ("batch", "queries", "keys"), [((0, 3), 5, 5), ((2, 3), 0, 7), ((2, 3), 5, 0), ((), 0, 0)]
+)
+def test_attended_with_nothing_in_it_says_so(
+    batch: tuple[int, ...], queries: int, keys: int
+) -> None:
+    x, y = torch.randn(*batch, queries, 4), torch.randn(*batch, keys, 4)
+    shape = " × ".join(map(str, (*batch, queries, keys if queries else 0)))
+    inside = framed(attend(x, y, y, ScaledDot())._repr_html_())
+    assert f"<p>Weights of {shape}: there are none.</p>" in inside
+
+
+def test_a_large_attended_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(40, 8, 256, 4)
+    seen = attend(x, x, x, ScaledDot(), causal())
+    monkeypatch.setattr(seen, "_weigh", lambda: pytest.fail("all weights were computed"))
+    inside = framed(seen._repr_html_())
+    assert "<p>Weights of 40 × 8 × 256 × 256: too many to compute for a look; summary()" in inside
+
+
+def test_attended_whose_inputs_have_changed_says_so() -> None:
+    x = torch.randn(2, 3, 5, 4)
+    seen = attend(x, x, x, ScaledDot(), causal())
+    x.add_(1)
+    assert "not shown: inputs or parameters have changed" in framed(seen._repr_html_())
 
 
 def test_positions_draw_themselves() -> None:

@@ -44,6 +44,33 @@ def test_twelve_by_twelve_heads_at_512_fit_into_five_megabytes() -> None:
     assert pack(random_layers(1, 1, 4))["layers"][0]["thumb"] == [4, 4]
 
 
+def test_encoder_and_decoder_are_put_together_each_for_itself() -> None:
+    rng = np.random.default_rng(0)
+
+    def stack(side: str, n: int) -> list[Looked]:
+        tokens = [f"{side} {i}" for i in range(n)]
+        return [
+            Looked(f"{side}.{i}.attention", tokens, rng.dirichlet(np.ones(n), (2, n)))
+            for i in range(3)
+        ]
+
+    for written in (4, 5):  # as long as what was read, and not
+        read, said = stack("encoder", 4), stack("decoder", written)
+        across = Looked("decoder.0.memory_attention", read[0].tokens,
+                        rng.dirichlet(np.ones(4), (2, written)), said[0].tokens)  # fmt: skip
+        found = with_rollout([*read, across, *said])
+        assert [x.layer for x in found[7:]] == ["encoder.rollout", "decoder.rollout"]
+        for layers, together in zip((read, said), found[7:], strict=True):
+            (alone,) = with_rollout([x._replace(layer="blocks") for x in layers])[3:]
+            assert together.tokens == layers[0].tokens
+            np.testing.assert_array_equal(together.weights, alone.weights)
+        rows = pack(found)["layers"][7:]
+        assert [row["kind"] for row in rows] == ["rollout", "rollout"]
+        names = ["all encoder layers together", "all decoder layers together"]
+        assert [row["name"] for row in rows] == names
+    assert len(with_rollout([read[0], said[0]])) == 2, "one layer of each is no product"
+
+
 def test_a_bundle_needs_nothing_else() -> None:
     whole = bundle("stored.js")
     code = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", whole, flags=re.DOTALL | re.MULTILINE)

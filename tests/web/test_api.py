@@ -2,16 +2,30 @@
 
 import base64
 import json
+import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 import regard
-from regard.web.subject import RunSubject
+from regard.analysis.record import record
+from regard.attention import Attended
+from regard.attention.kernels.summary import Summary
+from regard.errors import RegardError
+from regard.runs import Looked, classifying, pieces, pretraining
+from regard.runs.pieces import Drawing, Piece, Reread
+from regard.web import pretrained
+from regard.web.api import create_app
+from regard.web.limits import Limits
+from regard.web.shelf import Shelf, find
+from regard.web.subject import RunSubject, opened
 
 Ask = Callable[..., httpx.Response]
 TEXT = "not a good film at all"
@@ -28,6 +42,68 @@ def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
     assert found["counts"]["attends"] is False
     assert found["writes"]["kind"] == "sequences"
     assert "regard_models_loaded 0\n" in client("GET", "/metrics").text
+
+
+@pytest.mark.parametrize("data", [None, [], "reviews"])
+def test_an_environment_without_its_data_hides_no_other_run(
+    folder: Path, tmp_path: Path, data: Any
+) -> None:
+    shutil.copytree(folder / "labels", tmp_path / "odd")
+    path = tmp_path / "odd" / "env.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": data}))
+    shelf = Shelf({"odd": tmp_path / "odd", "labels": folder / "labels"})
+    with serving(shelf) as client:
+        odd, labels = client.get("/runs").json()["runs"]
+    assert (odd["task"], odd["labels"]) == ("sentiment", [])
+    assert labels["labels"] == ["negative", "positive"]
+
+
+class Own:
+    """A subject that is no run, as somebody's program serves it."""
+
+    residual = 0.5
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind = name, kind
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+    def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
+        return [{"label": "fine", "probabilities": {"fine": 1.0}} for _ in texts]
+
+    def attention(self, text: str) -> list[Looked]:
+        return []
+
+    def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
+        raise RegardError("it writes nothing")
+
+    def reread(self, text: str, written: Sequence[int]) -> Reread:
+        raise RegardError("it wrote nothing")
+
+
+def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def open_(name: str, path: Path) -> Own:
+        asked.append(name)
+        if name == "broken":
+            raise RegardError("its weights are gone")
+        return Own(name, "classification" if name == "mine" else "sequences")
+
+    names = ("mine", "theirs", "broken")
+    shelf = Shelf({**dict.fromkeys(names, tmp_path), "labels": folder / "labels"}, {}, 1, open_)
+    with serving(shelf) as client:
+        mine, theirs, broken, labels = client.get("/runs").json()["runs"]
+        client.get("/runs")
+        said = client.post("/predict", json={"run": "mine", "text": "a"}).json()
+    assert (mine["kind"], mine["writes"]) == ("classification", "")
+    assert (theirs["kind"], theirs["writes"]) == ("sequences", "another")
+    assert set(mine) == set(labels), "a page reads them alike"
+    assert broken == {"name": "broken", "error": "its weights are gone"}
+    assert labels["task"] == "sentiment"
+    assert said["label"] == "fine"
+    assert asked == ["mine", "theirs", "broken", "broken", "mine"], "each is loaded for it once"
 
 
 @pytest.mark.parametrize("name", ["labels", "counts"])
@@ -146,6 +222,44 @@ def test_a_body_without_a_length_is_counted_as_it_comes(client: Ask) -> None:
     answer = client("POST", "/predict", content=pieces, headers=headers)
     assert answer.status_code == 413
     assert "body: at most 2,000 here" in answer.json()["error"]
+
+
+def serving(shelf: Shelf, **limits: int) -> TestClient:
+    app = create_app(shelf, Limits(**limits))
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def made(_: object) -> None:
+    raise AssertionError("weights were made")
+
+
+@pytest.mark.parametrize("long", [1_000_000, 3])
+@pytest.mark.parametrize("name", ["labels", "goes", "hugging", "writes"])
+def test_weights_over_their_limit_are_never_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, long: int
+) -> None:
+    for module in (classifying, pieces, pretraining, pretrained):  # of a long layer the summary
+        monkeypatch.setattr(module, "record", partial(record, long=long))
+    text = "ABCD" if name == "writes" else TEXT
+    subject = opened(name, folder / name)
+    bodies: list[dict[str, Any]] = [{"run": name, "text": text}]
+    sizes = [sum(seen.weights.size for seen in subject.attention(text))]
+    if name != "labels":
+        written = [piece.id for piece in subject.write(text, Drawing(5)) if piece.id is not None]
+        bodies.append({**bodies[0], "written": written})
+        sizes.append(sum(seen.weights.size for seen in subject.reread(text, written).layers))
+    for body, size in zip(bodies, sizes, strict=True):
+        with serving(find([folder]), weights=size) as client:
+            assert client.post("/look", json=body).status_code == 200
+        with monkeypatch.context() as never, serving(find([folder]), weights=size - 1) as client:
+            never.setattr(Attended, "weights", property(made))
+            never.setattr(Summary, "dense", made)
+            for path in ("/look", "/attention"):
+                answer = client.post(path, json=body)
+                assert answer.status_code == 422
+                assert answer.json()["error"].startswith(
+                    f"weights: at most {size - 1:,} here, not {size:,}; "
+                )
 
 
 def test_half_surrogates_are_question_marks(client: Ask) -> None:

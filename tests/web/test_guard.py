@@ -1,10 +1,18 @@
 """Whom the server answers, and what an answer lets a page do."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import httpx
 import pytest
+
+from regard.web import guard
+from regard.web.guard import Guard
+from regard.web.limits import Limits
+from regard.web.metrics import Metrics
 
 Ask = Callable[..., httpx.Response]
 
@@ -71,3 +79,27 @@ def test_every_answer_is_signed(client: Ask) -> None:
     page = client("GET", "/")
     tag = page.headers["etag"]
     assert client("GET", "/", headers={"if-none-match": tag}).status_code == 304
+
+
+def test_a_body_that_comes_byte_by_byte_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SLOW", 0.3)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def reads(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"] and time.monotonic() < begun + 5:
+            pass
+
+    scope = {"type": "http", "method": "POST", "path": "/predict"}
+    scope |= {"headers": [(b"host", b"localhost")]}
+    begun = time.monotonic()
+    asyncio.run(Guard(reads, Limits(), Metrics())(scope, receive, send))
+    assert time.monotonic() < begun + 3
+    assert sent[0]["status"] == 408
+    assert b"did not come within 0.3 s" in sent[1]["body"]

@@ -7,12 +7,14 @@ import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import regard
+from regard.web.shelf import Shelf
 from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, Server, until, wait_for
@@ -461,6 +463,58 @@ NEVER = "iframe, object, embed, base, form, main img, main script"
 def answering(body: Any) -> Callable[[Any], None]:
     said = json.dumps(body)
     return lambda route: route.fulfill(body=said, content_type="application/json")
+
+
+def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None:
+    on = opened()
+    rows = [{"name": "old", "error": "no task 'sorting'"}, {"name": "cut", "error": "it is cut"}]
+    on.page.route("**/runs", answering({"runs": rows, "comparisons": []}))
+    for state in ("", "view=try", "view=heads", "view=compare"):
+        page = on.show(state, "#main li")
+        assert page.locator("#main li").all_inner_texts() == [
+            "old: no task 'sorting'", "cut: it is cut",
+        ]  # fmt: skip
+    on.show("view=learn", ".lesson .card")
+    on.well()
+
+
+@pytest.mark.parametrize("kind", ["classification", "sequences"])
+def test_a_subject_of_ones_own_is_tried(
+    opened: Callable[..., Opened], tmp_path: Path, kind: str
+) -> None:
+    shelf = Shelf({"mine": tmp_path}, open=lambda name, folder: SimpleNamespace(kind=kind))  # type: ignore[arg-type,return-value]
+    on = opened()
+    on.page.route("**/runs", answering({"runs": shelf.listed(), "comparisons": []}))
+    on.page.route("**/examples*", answering({"texts": []}))
+    on.page.route("**/look", answering(hostile_look(["fine", "bad"])))
+    for view in ("try", "heads", "compare"):
+        page = on.show({"view": view, "text": "a film"}, ".tokens")
+        if view != "heads":
+            assert page.inner_text(".answer-card .label >> nth=0").startswith("fine")
+    on.well()
+
+
+@pytest.mark.parametrize(("metric", "unit"), [("BLEU", ""), ("accuracy", " %")])
+def test_a_comparison_is_headed_by_its_metric_and_unit(
+    opened: Callable[..., Opened], tmp_path: Path, metric: str, unit: str
+) -> None:
+    arms = [{"name": "gru", "mean": 0.331, "low": 0.32, "high": 0.34, "seconds": 1}]
+    (tmp_path / "comparison.json").write_text(json.dumps({"metric": metric, "arms": arms}))
+    found = Shelf({}, {"c": tmp_path}).comparison("c")
+    on = opened()
+    page = on.page
+    page.route("**/runs", lambda route: route.fulfill(
+        json={**route.fetch().json(), "comparisons": ["c"]}))  # fmt: skip
+    page.route("**/comparison?*", answering(found))
+    on.show("view=compare&a=labels&b=counts", ".results td")
+    headed = metric + unit.replace(" ", ", ")
+    assert page.locator(".results th").all_inner_texts()[1] == headed
+    assert page.get_attribute(".results .interval", "aria-label") == f"32.0 to 34.0{unit}"
+    with page.expect_download() as download:
+        page.locator("section:has(> .scroll .results) .tools button", has_text="SVG").click()
+    download.value.save_as(tmp_path / "drawn.svg")
+    assert f">{headed} (95 % interval)<" in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
+    on.well()
 
 
 def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path: Path) -> None:

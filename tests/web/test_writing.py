@@ -149,7 +149,7 @@ def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(
 ) -> None:
     subject = subjects["turns"]
     kinds = [layer["kind"] for layer in look(subject.run, "ABCD")["layers"]]
-    assert sorted(kinds) == sorted(["self"] * 4 + ["cross"] * 2)
+    assert sorted(kinds) == sorted(["self"] * 4 + ["cross"] * 2 + ["rollout"] * 2)
     assert "read" not in look(subject.run, "ABCD")
 
 

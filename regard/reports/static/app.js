@@ -22,11 +22,16 @@ function show() {
   const [title, build] = VIEWS[view];
   document.title = `${title} · regard`;
   writeState({ view });
-  if (!known.runs.length && view !== "learn") {
-    main.replaceChildren(h("p", { class: "empty" }, "No run is here. Train one with: regard train sentiment"));
+  if (!known.runs.some((run) => !run.error) && view !== "learn") {
+    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No run is here. Train one with: regard train sentiment")]));
     return;
   }
   main.replaceChildren(build({ ...known, state }));
+}
+
+/** Why none of the runs that are here can be asked. */
+function unread() {
+  return [h("h1", {}, "No run can be read"), h("ul", { class: "texts" }, known.runs.map((run) => h("li", { class: "problem" }, `${run.name}: ${run.error}`)))];
 }
 
 /** The ways to other views keep the run and the text. */
