@@ -52,7 +52,9 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or width < 1:
-            raise RegardError(f"a layer has a width and heads of 1 or more, not {width} and {heads}")
+            raise RegardError(
+                f"a layer has a width and heads of 1 or more, not {width} and {heads}"
+            )
         groups = key_value_heads or heads
         if head_width is None and width % heads:
             near = width - width % heads or heads

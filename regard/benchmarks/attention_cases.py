@@ -13,7 +13,6 @@ from regard.attention import (
     SCORES,
     Attended,
     Mask,
-    MultiHeadAttention,
     Score,
     attend,
     bigbird,
@@ -25,6 +24,7 @@ from regard.attention import (
 from regard.attention.positions import t5_bucket
 from regard.benchmarks import peers
 from regard.benchmarks.case import Aim, Case, Problem, Side
+from regard.interop.torch_layers import from_torch
 
 HEADS, WIDTH = 8, 64
 TRAINED, FORWARD = "forward + backward", "forward"
@@ -181,12 +181,8 @@ def layer_cases(sizes: Sequence[int]) -> Iterator[Case]:
 def layer(n: int) -> Problem:
     """Both have the same weights."""
     width = HEADS * WIDTH
-    mine, other = MultiHeadAttention(width, HEADS), torch_layer(width)
-    with torch.no_grad():
-        mine.project.weight.copy_(other.in_proj_weight)
-        mine.project.bias.copy_(other.in_proj_bias)
-        assert mine.output is not None
-        mine.output.load_state_dict(other.out_proj.state_dict())
+    other = torch_layer(width)
+    mine = from_torch(other)
     x = torch.randn(batch_of(n), n, width, requires_grad=True)
     return Problem(
         lambda: Side(lambda: mine(x), [x, *projections(mine)]),

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from regard.attention import (
     POSITIONS,
     SCORES,
-    MultiHeadAttention,
     Score,
     attend,
     causal,
@@ -25,6 +24,7 @@ from regard.attention import (
 from regard.data.synthetic import reviews
 from regard.data.tokenizers import WHOLE, train_tokenizer
 from regard.errors import RegardError
+from regard.interop.torch_layers import from_torch
 from regard.models.gpt import GPT
 from regard.models.settings import GPTSettings
 from regard.settings import build
@@ -161,17 +161,11 @@ def of_torch(kind: str, dtype: torch.dtype) -> float:
     torch.manual_seed(0)
     width, heads, n, itself = 32, 4, 9, kind in ("self", "causal")
     m = n if itself else 13
-    theirs = nn.MultiheadAttention(width, heads, batch_first=True)
-    ours = MultiHeadAttention(width, heads)
-    with torch.no_grad():
-        theirs.in_proj_bias.normal_()
-        theirs.out_proj.bias.normal_()
-        ours.project.weight.copy_(theirs.in_proj_weight)
-        ours.project.bias.copy_(theirs.in_proj_bias)
-        output = cast(nn.Linear, ours.output)
-        output.weight.copy_(theirs.out_proj.weight)
-        output.bias.copy_(theirs.out_proj.bias)
-    ours, theirs = ours.to(dtype), theirs.to(dtype)
+    theirs = nn.MultiheadAttention(width, heads, batch_first=True, dtype=dtype)
+    nn.init.normal_(theirs.in_proj_bias)
+    nn.init.normal_(theirs.out_proj.bias)
+    ours = from_torch(theirs)
+    output = cast(nn.Linear, ours.output)
     x = torch.randn(3, n, width, dtype=dtype, requires_grad=True)
     y = x if itself else torch.randn(3, m, width, dtype=dtype, requires_grad=True)
     sizes = torch.tensor([m, 5, 1])
