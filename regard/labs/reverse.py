@@ -21,6 +21,8 @@ from regard.studies.arms import Arm
 
 NAME = "reverse"
 REFERENCE = "gru"
+AIM, LONG_AIM = 0.99, 0.97  # of strings without error: of 10 letters, and of LONG or more
+LONG = 30
 
 
 class ReverseSettings(Settings):
@@ -123,8 +125,8 @@ def claims(record: Mapping[str, Any], asked: ReverseSettings) -> list[dict[str, 
     found = []
     if "lab-6" in means:
         says = f"with attention strings of {asked.letters} letters are turned around without error"
-        share = means["lab-6"]
-        found.append(claim(f"{says} in {share:.1%} (99 % or more)", share, share >= 0.99))
+        share, aim = means["lab-6"], LONG_AIM if asked.letters >= LONG else AIM
+        found.append(claim(f"{says} in {share:.1%} ({aim:.0%} or more)", share, share >= aim))
     if {"lab-6", "gru"} <= means.keys():
         lead = means["lab-6"] - means["gru"]
         says = f"attention leads a state alone by {100 * lead:.1f} points"

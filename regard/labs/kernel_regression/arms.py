@@ -121,6 +121,7 @@ def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
         Arm(AVERAGE, "nothing to choose", fitted("average", unit)),
         Arm(fixed_name(how), "as set", fitted("gaussian", unit)),
         Arm(LEARNED, learned, fitted("gaussian", "learn", start=unit), parameters=dimensions),
+        Arm("dot", "no width: the inner product", fitted("dot", unit)),
         Arm("cosine", "no width: direction alone", fitted("cosine", unit)),
     ]
     if points.small:

@@ -136,7 +136,7 @@ def judged(lab: Lab) -> Table:
     several = lab.points.x.shape[1] > 1
     for name, fitted in lab.fitted.items():
         mean, low, high = arm_interval(lab.errors(name)[None])
-        widthless = name in (AVERAGE, "cosine", "k-nearest")
+        widthless = name in (AVERAGE, "dot", "cosine", "k-nearest")
         widths = [] if widthless else getattr(fitted.model, "widths_", [])
         w = [1 / float(h) for h in widths] or [np.nan]
         said: Cell = ", ".join(map(number, w)) if several else w[0]
@@ -233,7 +233,8 @@ def kernels_section(lab: Lab) -> Section:
     table = Table("Kernels", ["kernel", "weights"], rows)
     says = (
         "The Gaussian never forgets a point; Epanechnikov (1969) and the boxcar end, and where "
-        "nothing is in their reach the answer is the mean of y. The cosine sees the direction of x "
+        "nothing is in their reach the answer is the mean of y. The inner product of dot looks for "
+        "what lies farthest out on x's side, near x or not. The cosine sees the direction of x "
         "alone, so that in one dimension only its sign counts, and its softmax hardly leaves the "
         "average. k-nearest reaches as far as it must for k points."
     )

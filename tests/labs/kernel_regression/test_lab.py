@@ -56,7 +56,8 @@ def test_on_the_built_in_points(tmp_path: Path) -> None:
     assert 0.15 < left["Gaussian, learned"] < 0.35 < left["Gaussian, w = 1"] < 0.7 < left["average"]
     assert left["cosine"] == pytest.approx(left["average"])
     assert left["k-nearest"] == pytest.approx(left["KNeighborsRegressor"])
-    assert len(left) == len(record["verdicts"]) + 1 == 10
+    assert len(left) == len(record["verdicts"]) + 1 == 11
+    assert left["dot"] > left["Gaussian, learned"]
     against = {verdict["b"]: verdict for verdict in record["verdicts"]}
     assert against["average"]["difference"] == pytest.approx(
         left["average"] - left["Gaussian, learned"]
