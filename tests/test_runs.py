@@ -123,6 +123,12 @@ def test_folders_of_something_else_are_left_alone(tmp_path: Path, whole: Path) -
         runs.start(whole, "sentiment", "mean")
 
 
+@pytest.mark.parametrize("position", ["tree-depth", "tree-keys"])
+def test_positions_along_trees_are_refused_where_data_give_none(position: str) -> None:
+    with pytest.raises(RegardError, match=f"position={position} takes a tree of each text"):
+        Config.make("sentiment", "transformer", [f"position={position}"])
+
+
 def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
     for text in ("task = ", "task = 'sentiment'", "task = 3\nmodel = 4"):
         (tmp_path / "config.toml").write_text(text)

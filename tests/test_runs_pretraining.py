@@ -168,9 +168,9 @@ def test_texts_held_out_may_have_other_words(tmp_path):
 
 def test_a_model_without_any_of_the_weights_is_refused(pretrained):
     with pytest.raises(RegardError, match="no weight of that run has a place in this model"):
-        begin_from(torch.nn.Linear(3, 2), pretrained.folder.path, "gpt")
+        begin_from(torch.nn.Linear(3, 2), pretrained.folder.path, "gpt", pretrained.task)
     with pytest.raises(RegardError, match="pretrained is a gpt; a bert begins from a bert"):
-        begin_from(pretrained.network, pretrained.folder.path, "bert")
+        begin_from(pretrained.network, pretrained.folder.path, "bert", pretrained.task)
 
 
 REVIEWS = ["data=reviews", "examples=300", "tokenizer=words"]
@@ -268,10 +268,23 @@ def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp
         assert torch.equal(value, theirs[name]), name
 
 
-def test_words_that_a_task_has_no_place_for(tmp_path):
+@pytest.mark.parametrize("model", ["t5", "transformer"])
+def test_what_was_pretrained_with_sentinels_goes_on_to_write(tmp_path, model):
     given = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=1", "threads=1"]
-    finish(runs.open_or_start(tmp_path / "t5", "span-corruption", "t5",
-                              [*given, "data=biographies", "length=16"]))  # fmt: skip
-    more = [f"init={tmp_path / 't5'}", "steps=1", "threads=1", "examples=50", "letters=4"]
-    with pytest.raises(RegardError, match=r"has \d+ tokens and symbols, and this task \d+: it has"):
-        finish(runs.open_or_start(tmp_path / "back", "reverse", "t5", more))
+    before = finish(runs.open_or_start(tmp_path / "before", "span-corruption", model,
+                                       [*given, "data=biographies", "length=16"]))  # fmt: skip
+    more = [f"init={tmp_path / 'before'}", "steps=1", "threads=1", "examples=50", "letters=4"]
+    run = finish(runs.open_or_start(tmp_path / "back", "reverse", model,
+                                    [*more, "learning_rate=1e-9"]))  # fmt: skip
+    theirs, ours = before.network.state_dict(), run.network.state_dict()
+    tokens = len(run.task.tokenizer)
+    tables = [name for name, x in ours.items() if len(x) == tokens + 1]
+    assert tables
+    for name, value in ours.items():
+        wanted = theirs[name]
+        if name in tables:
+            assert len(wanted) == tokens + 103
+            wanted = torch.cat([wanted[:tokens], wanted[tokens + 1 : tokens + 2]])  # [SEP] ends
+        assert torch.allclose(value, wanted, atol=1e-6), name
+    assert run.folder.environment()["init"]["new"] == []
+    assert isinstance(run.predict("ab").text, str)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.errors import RegardError
+from regard.layers.marks import Marks
 from regard.runs.config import Config
 from regard.runs.folder import Folder
 from regard.runs.leak import must_not_look_ahead
@@ -68,19 +69,20 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     must_not_look_ahead(network, TASKS[config.task].kind, task.sizes["vocabulary"], longest)
     taken = {}
     if init := config.training.init:
-        taken = begin_from(network, Path(init), config.model, getattr(task, "labels", ()))
+        taken = begin_from(network, Path(init), config.model, task)
     return network, {"vectors": facts(vectors), "init": taken}
 
 
-def begin_from(
-    network: nn.Module, folder: Path, model: str, labels: Sequence[str] = ()
-) -> dict[str, Any]:
+def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[str, Any]:
     """Put the weights of another run into a network where the names agree; what was done, in facts.
 
     A network that wraps another (``body``, as those that put labels on texts) takes the other's;
-    what puts labels on texts is taken for the same ``labels`` alone. Errors: no complete run; one
-    of another ``model``; nothing that agrees; a weight of another shape, with both shapes.
+    what puts labels on texts is taken for the same labels alone. Of a task with other symbols
+    behind the same tokens (sentinels) the rows of the tokens are taken, and of the symbol that
+    ends a text. Errors: no complete run; one of another ``model``; nothing that agrees; a weight of
+    another shape, with both shapes.
     """
+    labels = getattr(task, "labels", ())
     donor = complete(folder)
     if (kind := Config.read(folder).model) != model:
         raise RegardError(f"init={folder} is a {kind}; a {model} begins from a {model}")
@@ -96,11 +98,9 @@ def begin_from(
         raise RegardError(f"init={folder}: no weight of that run has a place in this model")
     for there, name in taken.items():
         was, now = tuple(tensors[there].shape), tuple(here[name].shape)
-        if name.endswith("embedding.weight") and was[0] != now[0] and was[1:] == now[1:]:
-            raise RegardError(
-                f"init={folder}: {Config.read(folder).task} has {was[0]} tokens and symbols, and "
-                f"this task {now[0]}: it has no place for that run's words"
-            )
+        if was != now and was[1:] == now[1:] and now[0] == task.sizes["vocabulary"]:
+            take_words(here[name], tensors[there], len(task.tokenizer), task)
+            continue
         if was != now:
             raise RegardError(
                 f"init={folder}: {there} is {was} there and {now} here; give the settings of that "
@@ -115,6 +115,15 @@ def begin_from(
         "left": sorted(tensors.keys() - taken.keys()),
         "new": sorted(here.keys() - set(taken.values())),
     }
+
+
+def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
+    """Copy the rows of the tokens that two tables share, and of what ends a text in each."""
+    end = tokens if len(there) == tokens + 1 else Marks.behind(tokens).separator
+    with torch.no_grad():
+        here[:tokens].copy_(there[:tokens])
+        if hasattr(task, "end"):
+            here[task.end].copy_(there[end])
 
 
 def facts(vectors: "Vectors | None") -> dict[str, int]:

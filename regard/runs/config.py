@@ -42,7 +42,8 @@ class Config:
         A key that task and model both have (the `length` of a text) goes to both. With ``init=RUN``
         what is not given is as in that run: the network's settings, and how texts are cut into
         tokens. Errors: a task, model or key that does not exist, with the nearest spellings; other
-        tokens than those of the run that is begun from; a baseline, which begins from none.
+        tokens than those of the run that is begun from; a baseline, which begins from none;
+        positions along trees, which no data give.
         """
         asked = look_up(TASKS, task, "task")
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
@@ -54,6 +55,12 @@ class Config:
             _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
             data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
             network = {**shared(before.network, entry.settings), **network}
+        position = str(network.get("position", ""))
+        if position.startswith("tree-"):
+            raise RegardError(
+                f"position={position} takes a tree of each text, and data hold none: without it "
+                "each word hangs on the one before. In Python: with regard.attention.parsed(…)"
+            )
         return cls(
             task,
             model,
