@@ -153,6 +153,8 @@ def show_comparison(found: "Comparison") -> None:
     """Print the arms, the verdicts, and where the report lies."""
     from rich.console import Console
 
+    from regard.studies.compare import models_of
+
     place = out if out.is_terminal else Console(width=ONE_TABLE)  # a file has no edge to fold at
     if place.width >= ONE_TABLE:
         place.print(_table(found, VERDICT, COST))
@@ -165,6 +167,9 @@ def show_comparison(found: "Comparison") -> None:
         say(difference.says)
     if not found.verdicts:
         say(f"nothing to compare with: {found.reference} has no result")
+    counting = [name for name, entry in models_of(found.task).items() if entry.kind == "baseline"]
+    if counting and not any(result.arm.deterministic for result in found.arms):
+        say(f"no arm counts words: {' or '.join(counting)} beside them shows what a network adds")
     for failure in found.failures:
         err.print(f"error: {failure.arm}, seed {failure.seed}: {failure.says}", markup=False)
     say(f"\nreport: {found.report}")
