@@ -91,5 +91,6 @@ def ranks() -> Ranks:
         return Ranks()
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    distributed.init_process_group(timeout=PATIENCE)
+    if not distributed.is_initialized():
+        distributed.init_process_group(timeout=PATIENCE)
     return Ranks(int(rank), int(world))
