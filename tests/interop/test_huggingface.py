@@ -171,6 +171,18 @@ def test_what_early_files_hold_and_nobody_reads_is_left_out(tmp_path):
         runs.load(tmp_path)
 
 
+def test_buffers_of_old_files_of_gpt2_are_left_out(tmp_path):
+    there = random_model("gpt2", 0)
+    there.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    buffers = {
+        f"transformer.h.0.attn.{name}": x
+        for name, x in (("bias", torch.ones(1, 1, 8, 8)), ("masked_bias", torch.tensor(-1e4)))
+    }
+    safetensors.torch.save_file(safetensors.torch.load_file(file) | buffers, file)
+    assert max(furthest("gpt2", there, load(tmp_path).model, 0)) < 1e-5
+
+
 def index_outside(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b"}}')

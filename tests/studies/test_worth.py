@@ -1,13 +1,14 @@
 """What arms of writers are worth: BLEU of the whole test, by seeds, or by texts with one seed."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from regard.errors import RegardError
 from regard.studies import worth
+from regard.studies.alike import check_paired
 from regard.studies.job import Judged
 from regard.studies.statistics import compare_runs
 from regard.tasks.sequence_metrics import judge, paired_bootstrap
@@ -53,6 +54,14 @@ def run(said: list[str], wanted: list[str]) -> Judged:
 WANTED = texts(80, 0)
 GOOD = [run(spoiled(WANTED, 0.2, seed), WANTED) for seed in range(3)]
 BAD = [run(spoiled(WANTED, 0.5, seed), WANTED) for seed in (7, 8, 9)]
+
+
+def test_runs_that_were_judged_by_other_measures_are_not_compared() -> None:
+    check_paired({"good": dict(enumerate(GOOD)), "bad": dict(enumerate(BAD))})
+    other = replace(BAD[1], signature=BAD[1].signature.replace("13a", "intl"))
+    assert other.signature != BAD[1].signature
+    with pytest.raises(RegardError, match=r"good and bad were judged by other measures: \S*13a"):
+        check_paired({"good": dict(enumerate(GOOD)), "bad": {1: other}})
 
 
 def test_a_run_keeps_its_corpus_score() -> None:

@@ -1,0 +1,29 @@
+"""What README.md shows in Python runs, one snippet after the other, and answers what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard import runs
+
+PAGE = Path(__file__).parents[1] / "README.md"
+
+
+def test_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny = ["width=8", "heads=2", "layers=1", "steps=1", "examples=100", "threads=1"]
+    for _ in runs.start("runs/mine", "sentiment", "transformer", tiny).train():
+        pass
+    found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(found) >= 4
+    scope: dict[str, object] = {}
+    for number, snippet in enumerate(found, 1):
+        exec(compile(snippet, f"{PAGE.name}, snippet {number}", "exec"), scope)
+        if number == 1:
+            attended = scope["found"]
+            assert attended.output.shape == (2, 5, 3)
+            assert attended.weights.shape == (2, 5, 7)
+            assert torch.equal(attended.weights[1, :, 4:], torch.zeros(5, 3))
+            assert scope["y"].shape == (2, 9, 64)
