@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
+from regard.attention.clean import centred, is_finite, on_cpu, shield
 from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.summary import Summary, summarize
@@ -16,7 +17,7 @@ from regard.attention.kernels.tiled import tiled
 from regard.attention.mask import Mask, as_mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
-from regard.attention.score import Prepared, Score, spread
+from regard.attention.score import Prepared, Score, as_tuple, spread
 from regard.attention.sight import Sight, over_heads
 from regard.errors import RegardError, look_up
 from regard.parts import is_part, load_part
@@ -251,7 +252,7 @@ def remembered(
         ready = score.prepare_queries(queries, where[0])
     ready_keys = score.prepare_keys(keys, where[1])
     if on_cpu(queries) and not (cache.fixed and len(cache)):
-        cache.finite = cache.finite and is_finite(*parts(ready_keys), values)
+        cache.finite = cache.finite and is_finite(*as_tuple(ready_keys), values)
     return queries, ready, ready_keys, values
 
 
@@ -274,62 +275,6 @@ def places(
     return rows, columns
 
 
-def shield(
-    queries: Tensor, keys: Prepared, values: Tensor, sight: Sight
-) -> tuple[Tensor, Prepared, Tensor, exact.Faults | None]:
-    """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
-    sides = [*parts(keys), values]
-    if sight.mask is not None:
-        hidden = ~sight.seen
-        if sight.heads and hidden.ndim > 1:
-            hidden = hidden.all(-2, keepdim=True)
-        sides = [x.masked_fill(hidden.unsqueeze(-1), 0) for x in sides]
-    faults = None
-    if on_cpu(queries) and not is_finite(queries, *sides):
-        bad = [~x.isfinite() for x in (queries, *sides)]
-        of_keys = torch.stack([x.any(-1) for x in bad[1:-1]]).any(0)
-        faults = exact.Faults(bad[0].any(-1), of_keys, bad[-1])
-        queries, *sides = (x.masked_fill(b, 0) for x, b in zip((queries, *sides), bad, strict=True))
-    clean = tuple(sides[:-1]) if isinstance(keys, tuple) else sides[0]
-    return queries, clean, sides[-1], faults
-
-
-def is_finite(*tensors: Tensor) -> bool:
-    """Whether nothing in them is NaN, infinite, or so large that a product of two could be.
-
-    The sum of squares bounds every inner product. Parts of one projection are read as the whole
-    that they are, which is 3 times faster.
-    """
-    whole = tensors[0]._base
-    if whole is not None and all(x._base is whole for x in tensors):
-        tensors = (whole,) if sum(x.numel() for x in tensors) == whole.numel() else tensors
-    return all(bool(_squares(x.detach()).isfinite()) for x in tensors)
-
-
-def _squares(x: Tensor) -> Tensor:
-    """The sum of all squares, in a dtype that holds it if each product of two is held."""
-    half = x.dtype in (torch.float16, torch.bfloat16)
-    if x.is_contiguous() and not half:  # takes half as long
-        return torch.dot(x.view(-1), x.view(-1))
-    norm: Tensor = torch.linalg.vector_norm(x, dtype=torch.float32 if half else None)
-    return norm.square()
-
-
-def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
-    """Both sides less the first key that someone sees: far from 0, squares lose their digits.
-
-    One key and not a mean, so that what comes later cannot change a bit of what came before.
-    """
-    if keys.numel() == 0:
-        return queries, keys
-    rows, first = keys.detach(), 0
-    if sight.mask is not None:
-        rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
-        first = int(sight.seen.expand(rows.shape[:-1]).reshape(-1).int().argmax())
-    origin = rows.reshape(-1, keys.shape[-1])[first]
-    return queries - origin, keys - origin
-
-
 def prepare(score: Score, queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Prepared, Prepared]:
     """Both sides, made ready once per row."""
     rows, columns = sight.where
@@ -345,12 +290,7 @@ def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
 
 def first(prepared: Prepared) -> Tensor:
     """The first tensor of what a prepare method gave."""
-    return parts(prepared)[0]
-
-
-def parts(prepared: Prepared) -> tuple[Tensor, ...]:
-    """All tensors of what a prepare method gave."""
-    return prepared if isinstance(prepared, tuple) else (prepared,)
+    return as_tuple(prepared)[0]
 
 
 def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
@@ -418,8 +358,3 @@ def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) ->
             "not broadcast"
         ) from None
     return torch.Size([*batch, queries.shape[-2], m])
-
-
-def on_cpu(x: Tensor) -> bool:
-    """Looking at a value costs no waiting."""
-    return x.device.type == "cpu"

@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.call import on_cpu, places
+from regard.attention.call import places
+from regard.attention.clean import on_cpu
 from regard.attention.mask import Mask, Tile
 from regard.attention.positions import Rotary, rotate
 from regard.attention.score import Score, spread

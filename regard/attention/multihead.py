@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import is_finite, on_cpu, places
+from regard.attention.call import places
+from regard.attention.clean import is_finite, on_cpu
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask

@@ -16,7 +16,6 @@ MODELS_IN_WORDS = (  # written out, so that help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
     "transformer, gpt, bert, t5, rnn, cnn, tfidf, nb-svm"
 )
-BUDGETS = ("epochs", "steps", "tokens", "minutes")
 WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
 TASKS_IN_WORDS = (
     "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
@@ -168,6 +167,7 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     Errors: a run of another task.
     """
     from regard.errors import RegardError
+    from regard.training.settings import BUDGETS
 
     if there.task != task:
         raise RegardError(f"--config is of {there.task}, not of {task}")

@@ -188,7 +188,7 @@ def _gather(
     data: str, test: str | None, columns: dict[str, str | None], data_dir: Path | str | None
 ) -> tuple[str, list[Found]]:
     path = path_of(data)
-    archive = path.name.endswith((".tar.gz", ".tgz"))
+    archive = imdb.is_packed(path)
     if data == "imdb" or path.is_dir() or archive:
         place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
         if place is not None:

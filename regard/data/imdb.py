@@ -40,6 +40,11 @@ def is_folder(folder: Path) -> bool:
     return unpacked or all((folder / f"{split}.jsonl.gz").is_file() for split in ("train", "test"))
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a path is named as an archive of the reviews is."""
+    return path.name.endswith((".tar.gz", ".tgz"))
+
+
 def load(place: Path) -> tuple[list[Example], list[Example]]:
     """Train and test, negative reviews first, by number: the same from every shape.
 

@@ -88,7 +88,7 @@ def load_corpus(
     (4000, 1000, ('negative', 'positive'))
     """
     path = path_of(data)
-    reviews = path.is_dir() or path.name.endswith((".tar.gz", ".tgz"))
+    reviews = path.is_dir() or imdb.is_packed(path)
     if (data in LABELLED or reviews) and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
     if (data in LABELLED or reviews) and (text or label or group):

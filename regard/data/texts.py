@@ -12,6 +12,7 @@ from typing import Final
 from regard.data import biographies, pydoc, synthetic
 from regard.data.birthplaces import load_birthplaces
 from regard.data.files import LINE_LIMIT, Lines, open_binary, path_of
+from regard.data.imdb import is_packed
 from regard.data.sources import SEED_OF_REVIEWS, find_imdb, leaves, likeness, load_corpus
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError, look_up
@@ -146,7 +147,7 @@ def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = No
     a folder or of an archive the test.
     """
     path = path_of(data)
-    if data in ("reviews", "imdb") or path.is_dir() or data.endswith((".tar.gz", ".tgz")):
+    if data in ("reviews", "imdb") or path.is_dir() or is_packed(path):
         return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
     return {likeness(text) for text in text_rows(path, column)}
 

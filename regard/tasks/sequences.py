@@ -1,6 +1,6 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 
@@ -52,12 +52,8 @@ class Sequences(Task[PairBatch], Writes):
         """Learned from both sides of what is trained on; of many pairs from all parts of them."""
         train = self.corpus.train
         far = max(1, -(-len(train) // TEACHING))
-        pairs: Iterable[Pair]
-        if isinstance(train, StreamedPairs):
-            pairs = islice(train, 0, None, far)
-        else:
-            pairs = (train[i] for i in range(0, len(train), far))
-        texts = (text for pair in pairs for text in (pair.source, pair.target))
+        taught = islice(train, 0, None, far)
+        texts = (text for pair in taught for text in (pair.source, pair.target))
         asked = self.settings
         return train_tokenizer(
             asked.tokenizer, texts, vocabulary=asked.vocabulary, minimum=asked.minimum

@@ -8,6 +8,7 @@ from regard.errors import RegardError, look_up
 from regard.settings import Settings
 from regard.training.schedules import SCHEDULES
 
+BUDGETS = ("epochs", "steps", "tokens", "minutes")
 DEFAULT_EPOCHS = 5.0
 MOST_TOKENS = 8192
 LEAST_STEPS = 50
@@ -85,7 +86,7 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="after")
     def one_budget(self) -> Self:
-        given = [unit for unit in ("epochs", "steps", "tokens", "minutes") if getattr(self, unit)]
+        given = [unit for unit in BUDGETS if getattr(self, unit)]
         if len(given) > 1:
             raise RegardError(f"one budget at a time, not {' and '.join(given)}; leave one out")
         look_up(SCHEDULES, self.schedule, "schedule")
@@ -98,7 +99,7 @@ class TrainingSettings(Settings):
         >>> TrainingSettings(steps=500).budget
         Budget(unit='steps', amount=500.0)
         """
-        for unit in ("steps", "tokens", "minutes", "epochs"):
+        for unit in BUDGETS:
             if amount := getattr(self, unit):
                 return Budget(unit, float(amount))
         return Budget("epochs", DEFAULT_EPOCHS)
