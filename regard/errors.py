@@ -14,6 +14,13 @@ class RegardError(Exception):
     """
 
 
+class UntrainableError(RegardError):
+    """A training that its own settings end: the loss diverges, or nothing is left to learn from.
+
+    A search counts it as a trial that failed; other errors (data, disk) end the search.
+    """
+
+
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     """The row of a table by its name, or an error that offers the nearest spellings.
 

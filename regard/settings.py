@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.errors import RegardError
+from regard.ranges import Range
 
 S = TypeVar("S", bound="Settings")
 #: What people coming from other libraries call a setting, and what it is called here.
 USUAL = {
     "lr": "learning_rate",
     "wd": "weight_decay",
-    **dict.fromkeys(("bs", "batch", "batch_size"), "batch_tokens"),
+    **dict.fromkeys(("bs", "batch"), "batch_size"),
     **dict.fromkeys(("dim", "d_model", "hidden_size", "n_embd"), "width"),
     **dict.fromkeys(("num_layers", "n_layers", "n_layer", "depth"), "layers"),
     **dict.fromkeys(("num_heads", "n_heads", "n_head", "nhead"), "heads"),
@@ -24,6 +25,9 @@ class Settings(BaseModel):
     """The base of every settings model: one flat model beside each model, task and trainer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    #: What `regard compare --tune` draws by default: ranges of settings that do not change what
+    #: the model is (regularisation, first weights, the optimizer), never its parts or its size.
+    search: ClassVar[Mapping[str, Range]] = {}
 
     @classmethod
     def meanings(cls) -> dict[str, str]:

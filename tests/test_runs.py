@@ -123,12 +123,6 @@ def test_folders_of_something_else_are_left_alone(tmp_path: Path, whole: Path) -
         runs.start(whole, "sentiment", "mean")
 
 
-@pytest.mark.parametrize("position", ["tree-depth", "tree-keys"])
-def test_positions_along_trees_are_refused_where_data_give_none(position: str) -> None:
-    with pytest.raises(RegardError, match=f"position={position} takes a tree of each text"):
-        Config.make("sentiment", "transformer", [f"position={position}"])
-
-
 def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
     for text in ("task = ", "task = 'sentiment'", "task = 3\nmodel = 4"):
         (tmp_path / "config.toml").write_text(text)
@@ -164,7 +158,7 @@ def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) ->
 def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path) -> None:
     from regard.training.checkpoints import Checkpoints
 
-    settings = [*SMALL, "save_every=2", "evaluate_every=1000"]
+    settings = [*SMALL, "save_every=2", "evaluate_every=1000", "average=0"]
     run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
     with pytest.raises(RegardError, match="nothing to end with"):
         list(run.train(end=True))

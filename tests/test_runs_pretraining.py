@@ -83,7 +83,7 @@ def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pr
     run = finish(runs.open_or_start(tmp_path / "fine", "birthplace", "gpt", given))
     assert run.config.network == pretrained.config.network
     assert run.config.data.length == 40
-    assert run.folder.read_tokenizer().sha256 == pretrained.folder.read_tokenizer().sha256
+    assert run.task.tokenizer.sha256 == pretrained.task.tokenizer.sha256
     theirs = pretrained.network.state_dict()
     for name, value in run.network.state_dict().items():
         assert torch.allclose(value, theirs[name], atol=1e-6), name
@@ -211,7 +211,10 @@ def goes_on_or_fills_in(run):
     else:
         first, second = run.best(texts, 2)
         assert len({text.text for text in first}) == 2
-        assert [first[0]] == [text for (text, *_) in run.best(texts[:1], 2)]
+        ((alone, *_),) = run.best(texts[:1], 2)
+        assert (alone.text, alone.ended) == (first[0].text, first[0].ended)
+        # Two batch sizes: products are summed in another order, and round differently.
+        assert alone.log_probability == pytest.approx(first[0].log_probability, rel=1e-4)
         from_nothing = 2 if run.config.task == "language-modeling" else 1
         assert len(second) == from_nothing
     room = {"masked-modeling": 38, "language-modeling": 20, "span-corruption": 40}

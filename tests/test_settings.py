@@ -7,8 +7,8 @@ from regard.attention.positions import POSITIONS
 from regard.attention.scores import SCORES
 from regard.data.tokenizers import TOKENIZERS
 from regard.layers.feedforward import ACTIVATIONS
-from regard.models import MODELS_FOR
-from regard.settings import USUAL, Settings
+from regard.models import MODELS_FOR, ModelEntry
+from regard.settings import USUAL, Settings, build
 from regard.tasks import TASKS
 from regard.training.schedules import SCHEDULES
 from regard.training.settings import TrainingSettings
@@ -33,6 +33,21 @@ def test_every_setting_says_what_it_means(kind: type[Settings]) -> None:
     meanings = kind.meanings()
     assert meanings.keys() == kind.model_fields.keys()
     assert [key for key, means in meanings.items() if len(means) < 5 or "None" in means] == []
+
+
+@pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))
+def test_every_range_of_a_search_is_of_settings_that_there_are(kind: type[Settings]) -> None:
+    for key, where in kind.search.items():
+        for end in where.ends():
+            assert where.has(str(getattr(build(kind, {key: end}), key)))
+
+
+@pytest.mark.parametrize("entry", [e for models in MODELS_FOR.values() for e in models.values()])
+def test_every_model_is_searched_and_its_defaults_are_in_its_ranges(entry: ModelEntry) -> None:
+    settings = entry.configure()
+    assert entry.settings.search
+    for key, where in entry.settings.search.items():
+        assert where.has(str(getattr(settings, key))), key
 
 
 def test_usual_names_mean_settings_that_there_are() -> None:

@@ -24,7 +24,7 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.packing import Packing
-from regard.attention.patterns import PATTERNS, named_mask
+from regard.attention.patterns import PATTERNS, named_mask, within
 from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
@@ -67,4 +67,5 @@ __all__ = [
     "sinusoidal",
     "use",
     "window",
+    "within",
 ]

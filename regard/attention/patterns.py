@@ -54,6 +54,20 @@ def named_mask(pattern: str, length: int | None = None) -> Mask | None:
     return reduce(or_, (_part(name, length) for name in pattern.split("+")))
 
 
+def within(mask: Mask | None, pattern: Mask | None) -> Mask | None:
+    """Return a mask of the pairs that both allow; None allows all.
+
+    >>> import torch
+    >>> within(causal(), named_mask("window-1")).allows(torch.arange(3), torch.arange(3)).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 1, 1]], dtype=torch.int32)
+    """
+    if mask is None or pattern is None:
+        return pattern if mask is None else mask
+    return mask & pattern
+
+
 def _part(name: str, length: int | None) -> Mask:
     base, *numbers = name.strip().split("-")
     known = PATTERNS.get(base)

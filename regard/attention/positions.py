@@ -188,11 +188,18 @@ POSITIONS: dict[str, type[nn.Module] | None] = {
 }
 
 
-def input_positions(name: str, width: int, *, length: int | None = None) -> nn.Module | None:
-    """The module that adds these positions to the input, or None if they are part of the score."""
+def input_positions(
+    name: str, width: int, *, length: int | None = None, sines: float = 1.0
+) -> nn.Module | None:
+    """Return the module that adds these positions to the input, or None if the score has them.
+
+    ``sines`` scales sine positions, so that they can be as large as the vectors they are added to.
+    """
     kind = look_up(POSITIONS, name, "position")
     if kind is None or issubclass(kind, Score):
         return None
+    if kind is Sinusoidal:
+        return Sinusoidal(width, length=length, scale=sines)
     return kind(width, length=length)
 
 

@@ -41,11 +41,11 @@ def rotation(shift: int, width: int) -> Float[Tensor, "{width} {width}"]:
 
 
 class Sinusoidal(nn.Module):
-    """x + p, with p of :func:`sinusoidal`; no parameters, no longest input."""
+    """x + scale · p, with p of :func:`sinusoidal`; no parameters, no longest input."""
 
-    def __init__(self, width: int, *, length: int | None = None) -> None:
+    def __init__(self, width: int, *, length: int | None = None, scale: float = 1.0) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.scale = width, scale
         # No buffer: a table that .double() made from float32 would be wrong in its last digits.
         self.table = torch.empty(0, width)
 
@@ -54,11 +54,12 @@ class Sinusoidal(nn.Module):
     ) -> Float[Tensor, "*batch n width"]:
         """x with its positions added: 0 … n − 1, or ``where``."""
         if where is not None:
-            return x + sinusoidal(where, self.width, x.dtype)
+            return x + self.scale * sinusoidal(where, self.width, x.dtype)
         n = x.shape[-2]
         if len(self.table) < n or self.table.dtype != x.dtype or self.table.device != x.device:
             size = max(n, 2 * len(self.table))
-            self.table = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
+            sines = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
+            self.table = self.scale * sines
         return x + self.table[:n]
 
     def _repr_html_(self) -> str:

@@ -1,25 +1,34 @@
 """``regard compare``: several models, several seeds, one budget; and which is better."""
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say
 from regard.cli.train import TASKS_IN_WORDS
+from regard.errors import RegardError, look_up
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from regard.studies.compare import Study
     from regard.studies.launch import Event
-    from regard.studies.result import ArmResult, Comparison
+    from regard.studies.result import ArmResult, Comparison, Unit
+    from regard.studies.search import Sampler, Search
     from regard.studies.statistics import Difference
 
 
 def compare(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=f"What to learn: {TASKS_IN_WORDS}.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help=f"What to learn: {TASKS_IN_WORDS}. With --predictions: the first file.",
+        ),
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -61,10 +70,33 @@ def compare(
     ladder: Annotated[
         bool, typer.Option("--ladder", help="Also compare each network with the one before it.")
     ] = False,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Search every arm's settings on validation: N trials each, the first with the "
+            "default settings, each with the budget of a run. The seeds then have the best.",
+        ),
+    ] = None,
+    tune_space: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=RANGE",
+            help="Range to search instead of the usual one, or beside them: low..high, "
+            "low..high:log or a,b,c. May be given more than once.",
+        ),
+    ] = None,
+    sampler: Annotated[
+        str, typer.Option(help="Optuna's sampler: random, or tpe, which learns from the trials.")
+    ] = "random",
+    tune_seed: Annotated[int, typer.Option(min=0, help="Random seed of the search.")] = 0,
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Folder of runs and report.", show_default="runs/compare-TASK-DATA"
+            "--out",
+            help="Folder of runs and report.",
+            show_default="runs/compare-TASK-DATA, with --tune runs/tune-TASK-DATA",
         ),
     ] = None,
     workers: Annotated[
@@ -76,14 +108,33 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
     ] = False,
+    predictions: Annotated[
+        bool,
+        typer.Option(
+            "--predictions",
+            help="Train nothing: the arguments are files of predictions, one for each arm and "
+            "seed, FILE or NAME=FILE (.jsonl, .csv or .tsv with label and predicted; "
+            "probabilities, group, and id, source or text to pair rows if there are any). Seed N "
+            "is told by ARM.N.jsonl, ARM-seed-N.jsonl or ARM/seed-N/predictions.jsonl.",
+        ),
+    ] = False,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="With --predictions: accuracy, macro-f1, balanced-accuracy, log-loss, or of texts "
+            "bleu. A training takes metric=NAME.",
+            show_default="accuracy",
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Train models with several seeds, and say which is surely better.
 
-    The unit is the seed: intervals and p are Student's t on paired differences, the variance of
-    the test examples added, Holm's correction over all arms against the reference. Translations
-    are compared by BLEU of the whole test; with one seed by a paired bootstrap over its texts. The
-    same command again goes on where it was; more --seeds add to what is there.
+    The unit is the seed: intervals and p are of paired differences, the variance of the test
+    examples (or of their groups) added, Holm's correction over all arms against the reference.
+    Without evidence, the verdict says how large a difference would have been found. Translations
+    are compared by BLEU of the whole test. The same command again goes on where it was; more
+    --seeds add to what is there.
 
     regard compare sentiment --arms mean,transformer,tfidf
 
@@ -92,13 +143,29 @@ def compare(
     regard compare sentiment --data reviews.csv --seeds 5 --budget 10m
 
     regard compare translation --data multi30k --arms gru,bahdanau --seeds 1
+
+    regard compare sentiment --arms tfidf,transformer --tune 12
+
+    regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """
     from regard.studies.compare import Study
     from regard.studies.compare import compare as run
 
+    if predictions:
+        trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
+                  "--ladder": ladder, "--dry-run": dry_run}  # fmt: skip
+        if given := [name for name, value in trains.items() if value]:
+            raise RegardError(f"--predictions trains nothing: leave {' and '.join(given)} out")
+        _of_files([task, *(settings or [])], metric, reference, folder, json)
+        return
+    if metric:
+        raise RegardError(f"--metric goes with --predictions; a training takes metric={metric}")
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
-    place = folder or Path("runs") / f"compare-{task}{f'-{Path(data).stem}' if data else ''}"
+    search = search_of(tune, sampler, tune_seed, tune_space or [])
+    kind = "tune" if search else "compare"
+    place = folder or Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"
     asked: dict[str, Any] = {
+        "search": search,
         "seeds": seeds,
         "budget": budget or None,
         "reference": reference or None,
@@ -119,16 +186,48 @@ def compare(
         raise typer.Exit(2)
 
 
+def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
+    """Return the search that the options ask for. Errors: options of a search without --tune."""
+    from regard.studies.search import SAMPLERS, Search
+
+    drawn: Mapping[str, Sampler] = {name: name for name in SAMPLERS}
+    chosen = look_up(drawn, sampler, "sampler")
+    if trials is not None:
+        return Search(trials, chosen, seed, tuple(space))
+    given = {"--tune-space": bool(space), "--sampler": sampler != "random", "--tune-seed": seed}
+    for option, is_given in given.items():
+        if is_given:
+            raise RegardError(f"{option} is of a search: give --tune N, the number of trials, too")
+    return None
+
+
+def _of_files(
+    files: Sequence[str], metric: str, reference: str, folder: Path | None, json: bool
+) -> None:
+    """Compare what other programs predicted."""
+    from regard.studies.predictions import OUT, compare_predictions
+
+    place = folder or Path(OUT)
+    found = compare_predictions(
+        files, metric=metric or "accuracy", reference=reference or None, out=place
+    )
+    found = with_report(found)
+    if json:
+        emit_json(found.json())
+    else:
+        show_comparison(found)
+
+
 class Watch:
     """Turns what happens to the jobs into one bar, and a line for each job that ends."""
 
     def __init__(self, show: Bar) -> None:
         self.show = show
-        self.done: dict[tuple[str, int], float] = {}
+        self.done: dict[str, float] = {}
 
     def __call__(self, event: "Event") -> None:
-        name = f"{event.arm}, seed {event.seed}"
-        self.done[event.arm, event.seed] = event.done
+        name = event.name
+        self.done[name] = event.done
         if event.kind == "finished":
             say(f"{name}: {event.says}", quiet=True)
         elif event.kind == "failed":
@@ -152,85 +251,109 @@ def with_report(found: "Comparison") -> "Comparison":
 def show_comparison(found: "Comparison") -> None:
     """Print the arms, the verdicts, and where the report lies."""
     from rich.console import Console
+    from rich.measure import Measurement
 
+    from regard.reports.search import best_settings, search_table
     from regard.studies.compare import models_of
+    from regard.tasks import TASKS
 
-    place = out if out.is_terminal else Console(width=ONE_TABLE)  # a file has no edge to fold at
-    if place.width >= ONE_TABLE:
-        place.print(_table(found, VERDICT, COST))
+    place = out if out.is_terminal else Console(width=WIDE)  # a file has no edge to fold at
+    whole = _table(found)
+    if Measurement.get(place, place.options.update(max_width=WIDE), whole).maximum <= place.width:
+        place.print(whole)
     else:
-        place.print(_table(found, VERDICT))
+        place.print(_table(found, costs=False))
         say()
-        place.print(_table(found, COST))
+        place.print(_table(found, verdicts=False))
     say()
+    for note in found.about.get("notes", []):
+        say(f"data: {note}")
     for difference in (*found.verdicts, *found.rungs):
         say(difference.says)
+    for result in found.arms:
+        if not result.trained:
+            say(f"{result.arm.name}: {result.training()}: {_remedy(result)}")
+    if "tuning" in found.about:
+        tuning = found.about["tuning"]
+        say(f"\n{search_table(tuning).text()}")
+        for name, chosen in best_settings(tuning).items():
+            say(f"best settings of {name}: {chosen}")
     if not found.verdicts:
         say(f"nothing to compare with: {found.reference} has no result")
-    counting = [name for name, entry in models_of(found.task).items() if entry.kind == "baseline"]
-    if counting and not any(result.arm.deterministic for result in found.arms):
+    models = models_of(found.task) if found.task in TASKS else {}
+    counting = [name for name, entry in models.items() if entry.kind == "baseline"]
+    if counting and not any(result.arm.model in counting for result in found.arms):
         say(f"no arm counts words: {' or '.join(counting)} beside them shows what a network adds")
     for failure in found.failures:
-        err.print(f"error: {failure.arm}, seed {failure.seed}: {failure.says}", markup=False)
+        err.print(f"error: {failure}", markup=False)
+    if repeat := found.about.get("repeat"):
+        say(f"\nin steps, to repeat it elsewhere: {shlex.join(repeat)}")
     say(f"\nreport: {found.report}")
-    networks = [result.arm.folder for result in found.arms if not result.arm.deterministic]
-    if networks:
+    networks = [result.arm.folder for result in found.arms if result.arm.model not in counting]
+    if networks and models:
         say(f"next:   regard show {found.folder / networks[-1] / 'seed-0'} 'your text'")
 
 
-def _table(found: "Comparison", *parts: "Columns") -> "Table":
-    """A row for each arm, with the columns of some parts."""
+def _remedy(result: "ArmResult") -> str:
+    """What to do about an arm that was not trained to its end."""
+    from regard.training.convergence import ONE_LABEL, RISING, UNKNOWN
+
+    if {RISING, UNKNOWN} & set(result.ended):
+        return "give a longer --budget, or none"
+    if ONE_LABEL in result.ended:
+        return "it learned nothing; another learning_rate= may help"
+    return "the command again tries what failed"
+
+
+def _table(found: "Comparison", *, verdicts: bool = True, costs: bool = True) -> "Table":
+    """A row for each arm: its score and the verdict on it, its costs and other scores, or both."""
     from rich.markup import escape
     from rich.table import Table
 
-    from regard.studies.result import per_cent
+    from regard.studies.result import COSTS, unit_of
 
-    verdicts = {difference.a: difference for difference in found.verdicts}
+    against = {difference.a: difference for difference in found.verdicts}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     longest = max(len(result.arm.name) for result in found.arms)
     table.add_column("arm", overflow="fold", min_width=min(longest, 24))
-    also = found.also if COST in parts else []
-    headings = [heading for part in parts for heading in part.headings]
-    headings += [f"{name}{per_cent(name)}" for name in also]
-    metric = f"{found.metric}{per_cent(found.metric)}"
+    headings, known, also = [], found.costs if costs else [], found.also if costs else []
+    if verdicts:
+        over = "better than" if found.unit.lower else "against"
+        headings = [f"{found.metric}{found.unit.sign} (95 %)", f"{over} {found.reference}"]
+        headings += ["p (Holm)", "verdict"]
+    headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in also]
+    trained = costs and any(result.ended for result in found.arms)
+    headings += ["training"] if trained else []
     for heading in headings:
-        words = heading.replace("{metric}", metric).replace("{reference}", found.reference)
-        table.add_column(escape(words), justify="left" if heading == "verdict" else "right")
+        table.add_column(escape(heading), justify="left" if heading in LEFT else "right")
     for result in found.arms:
-        verdict = verdicts.get(result.arm.name)
-        cells = [cell for part in parts for cell in part.cells(result, verdict)]
-        cells += [result.tells(name) for name in also]
+        told, spent = against.get(result.arm.name), result.costs()
+        cells = _verdict(found.unit, result, told) if verdicts else []
+        cells += [spent[i] for i in known] + [result.tells(name) for name in also]
+        cells += [result.training()] if trained else []
         table.add_row(escape(result.arm.name), *cells)
+    for name, value in found.trivial.items() if verdicts else ():
+        table.add_row(name, found.unit.write(value), style="dim")
     return table
 
 
-class Columns(NamedTuple):
-    """Some columns of the table: their headings, and an arm's cells."""
-
-    headings: tuple[str, ...]
-    cells: Callable[["ArmResult", "Difference | None"], list[str]]
-
-
-def _verdict(result: "ArmResult", difference: "Difference | None") -> list[str]:
-    mean, low, high = (f"{100 * v:.1f}" for v in (result.mean, result.low, result.high))
-    accuracy = f"{mean} ({low} to {high})"
+def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None") -> list[str]:
+    mean, low, high = (unit.write(v) for v in (result.mean, result.low, result.high))
+    score = f"{mean} ({low} to {high})"
     if difference is None:
-        return [accuracy, "", "", ""]
-    points = [f"{100 * v:+.1f}" for v in (difference.mean, difference.low, difference.high)]
-    against = f"{points[0]} ({points[1]} to {points[2]})".replace("-", "−")
+        return [score, "", "", ""]
+    ends = (difference.mean, difference.low, difference.high)
+    points = [unit.write(value, "+") for value in ends]
+    against = f"{points[0]} ({points[1]} to {points[2]})"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "< 0.001"
     verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
-    return [accuracy, against, p, verdict if difference.found else "no evidence"]
+    if difference.found and not difference.claimed:
+        verdict = "no claim"
+    return [score, against, p, verdict if difference.found else "no evidence"]
 
 
-def _cost(result: "ArmResult", _: "Difference | None") -> list[str]:
-    cells = [f"{result.seconds:,.1f}", f"{result.peak_mb:,.0f}", f"{result.parameters:,}"]
-    return [*cells, "" if result.flops is None else f"{result.flops / 1e6:,.1f}"]
-
-
-ONE_TABLE = 132  # columns that a terminal needs to show it all side by side
-VERDICT = Columns(("{metric} (95 %)", "against {reference}", "p (Holm)", "verdict"), _verdict)
-COST = Columns(("seconds", "peak MB", "parameters", "MFLOP"), _cost)
+WIDE = 1000  # columns; no table has more
+LEFT = {"verdict", "training"}
 
 
 def _forecast(study: "Study", workers: int | None, json: bool) -> None:
@@ -243,21 +366,37 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
 
     torch.set_num_threads(1)  # as the workers will have
     jobs = study.jobs()
-    many = min(workers or os.cpu_count() or 1, len(jobs))
-    rows = []
+    trials = study.trials
+    many = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
     for arm in study.arms:
         mine = [job.task for job in jobs if job.arm == arm.name]
         seen = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
-        rows.append({"name": arm.name, "runs": len(mine), **seen.json()})
-    whole = sum(row["runs"] * row["seconds"] for row in rows)
+        rows.append(
+            {"name": arm.name, "runs": len(mine), "trials": trials[arm.name], **seen.json()}
+        )
+        notes += [note for note in seen.notes if note not in notes]
+    whole = sum((row["runs"] + row["trials"]) * row["seconds"] for row in rows)
     seconds = max(whole / many, *(row["seconds"] for row in rows))
     if json:
         emit_json({"task": study.task, "workers": many, "seconds": seconds, "arms": rows})
         return
+    for note in notes:
+        say(f"data: {note}")
     wide = max(len(row["name"]) for row in rows)
     for row in rows:
         say(
-            f"{row['name']:<{wide}}  {row['runs']} × {row['seconds']:,.1f} s, "
+            f"{row['name']:<{wide}}  {_times(row)} × {row['seconds']:,.1f} s, "
             f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
         )
-    say(f"about {duration(seconds)} with {many} side by side; nothing was written")
+    some = any(row["at_most"] for row in rows)
+    say(
+        f"{'at most' if some else 'about'} {duration(seconds)} with {many} side by side"
+        + ("; runs end where validation stops improving" if some else "")
+        + "; nothing was written"
+    )
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"({row['trials']} trials + {row['runs']})" if row["trials"] else str(row["runs"])

@@ -46,13 +46,12 @@ def rows(
     entry = look_up(TASKS, task, "task")
     given = [*(settings or []), *([f"data={data}"] if data else [])]
     prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
-    if not hasattr(prepared, "shown"):
+    if not hasattr(prepared, "rows"):
         labelled = entry.kind == "classification"
         checks = "regard data check looks through texts with labels"
         reads = f"regard train {task} --dry-run reads its data and trains nothing"
         raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")
-    indexes = range(min(count, len(prepared.lengths("train", seed, 0))))
-    found = [prepared.shown("train", (seed, 0, index)) for index in indexes]
+    found = prepared.rows(count, seed)
     counted = getattr(prepared.corpus, "counted", "")
     if json:
         rows = [{"x": x, "y": y} for x, y in found]
@@ -102,7 +101,7 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
         if "licence" in row:
             say(f"{'':<12} licence: {row['licence']}. {row['cite']}")
     say()
-    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, plain or .gz)")
+    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, .conllu, plain or .gz)")
 
 
 @app.command()

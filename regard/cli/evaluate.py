@@ -16,7 +16,9 @@ def evaluate(
     run: RunFolder,
     data: Annotated[
         Path | None,
-        typer.Option(help="A labelled .csv, .tsv or .jsonl file instead of the run's test split."),
+        typer.Option(
+            help="A labelled .csv, .tsv, .jsonl or .conllu file instead of the run's test split."
+        ),
     ] = None,
     text: Annotated[str, typer.Option(help="The file's column of texts, by name.")] = "",
     label: Annotated[str, typer.Option(help="The file's column of labels, by name.")] = "",
@@ -29,7 +31,7 @@ def evaluate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say how good a run is: accuracy with its interval, calibration.
+    """Say how good a run is: its metrics, and those of each label.
 
     The test split was answered once, when the run was completed; those answers are judged here.
     With --data the model answers a labelled file of yours now.
@@ -74,13 +76,11 @@ def show(judged: "Evaluation | Translations", data: str) -> None:
     say(f"{judged.n:,} {unit} of {data}")
     for name, words in judged.words():
         say(f"{name:<18} {words}")
-    heads, *rows = judged.table() or [[]]
-    if not rows:
-        return
-    table = Table(escape(heads[0]), box=None, pad_edge=False, title_justify="left")
-    for head in heads[1:]:
-        table.add_column(escape(head), justify="right")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    say()
-    out.print(table)
+    for heads, *rows in judged.tables():
+        table = Table(escape(heads[0]), box=None, pad_edge=False)
+        for head in heads[1:]:
+            table.add_column(escape(head), justify="right")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        say()
+        out.print(table)

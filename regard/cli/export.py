@@ -28,7 +28,7 @@ def export(
     regard export runs/translation --to ctranslate2 --quantization int8 --out fast
     """
     from regard import runs
-    from regard.interop.export import export as write
+    from regard.runs.export import export as write
 
     found = write(runs.load(run), to, out, quantization=quantization)
     size = sum(path.stat().st_size for path in found.folder.iterdir())

@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from regard.cli.console import Json, RunFolder, emit_json, say
-from regard.data.files import table_kind
+from regard.data.conllu import Sentence, is_conllu, sentences
+from regard.data.files import Example, table_kind
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from regard.tasks.searching import Search
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
+T = TypeVar("T")
 Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
 
 
@@ -30,7 +32,10 @@ def predict(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", "-f", help="A file: one text a line; of a .csv, .tsv or .jsonl one a row."
+            "--file",
+            "-f",
+            help="A file: one text a line; of a .csv, .tsv or .jsonl one a row; of a .conllu one a "
+            "parsed sentence.",
         ),
     ] = None,
     column: Annotated[
@@ -97,9 +102,13 @@ def predict(
     loaded = runs.load(run)
     answer = _how(loaded, asked, score)
     name = str(file) if file else "text" if texts else "stdin"
-    source: Iterable[str] = [as_utf8(text) for text in texts] if texts else lines(file)
+    source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)
     if file and table:
         source = text_rows(file, column, empty=True)
+    elif file and is_conllu(file):
+        if not isinstance(loaded, runs.ClassifierRun):
+            raise RegardError(f"{file}: parsed sentences are for runs that label texts")
+        source = parsed_sentences(file)
     answers: list[dict[str, object]] = []
     done = 0
     for chunk in chunks(source):
@@ -116,7 +125,7 @@ def predict(
 
 def _how(
     run: "Run", asked: dict[str, Any], score: bool
-) -> Callable[[Sequence[str], str, int], Iterator[Answer]]:
+) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
     from regard.runs import TextRun, WriterRun
 
@@ -140,9 +149,10 @@ def _how(
     if asked:
         raise RegardError(f"--{option} is for runs that write texts; this one does not")
 
-    def told(texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+    def told(given: Sequence[str | Example], name: str, done: int) -> Iterator[Answer]:
+        texts = [x.text if isinstance(x, Example) else x for x in given]
         _warn(run, texts, name, done)
-        for text, found in zip(texts, run.predict(list(texts)), strict=True):
+        for text, found in zip(texts, run.predict(list(given)), strict=True):
             yield [found.line()], {"text": text, **found.json()}
 
     return told
@@ -225,13 +235,26 @@ def lines(file: Path | None) -> Iterator[str]:
             raise RegardError(f"{name} cannot be read: {error.strerror or error}") from None
 
 
-def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+def parsed_sentences(file: Path) -> Iterator[Example]:
+    """Yield the sentences of a CoNLL-U file, labels unread. Errors: by file:line."""
+    from regard.data.files import Lines, open_binary
+
+    with open_binary(file) as opened:
+        read = Lines(opened, file.name)
+        for found in sentences(read):
+            if complaint := read.complaint() or getattr(found, "why", ""):
+                raise RegardError(f"{file.name}:{found.line}: {complaint}")
+            assert isinstance(found, Sentence)
+            yield Example(" ".join(found.words), "", f"{file.name}:{found.line}", "", found.parents)
+
+
+def chunks(texts: Iterable[T]) -> Iterator[list[T]]:
     """Lists of at most `CHUNK` texts; those before an error come before it.
 
     >>> [len(chunk) for chunk in chunks(["a"] * 1025)]
     [512, 512, 1]
     """
-    chunk: list[str] = []
+    chunk: list[T] = []
     try:
         for text in texts:
             chunk.append(text)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from regard.training.loop import Progress
 
 MODELS_IN_WORDS = (  # written out, so that help does not load the table
-    "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, +cls, "
-    "transformer, gpt, bert, t5, rnn, cnn, tfidf, nb-svm"
+    "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, "
+    "+residual+positions, +cls, transformer, gpt, bert, frozen, t5, rnn, cnn, tfidf, nb-svm"
 )
 WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
 TASKS_IN_WORDS = (
@@ -242,7 +242,9 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
                 "ended": run.ended,
                 **judged.json(),
                 "validation": last.get("best"),
+                "convergence": run.convergence,
                 "steps": last.get("step"),
+                "repeat": run.repeat,
                 "tokens": last.get("tokens"),
                 "seconds": last.get("seconds"),
                 "peak_mb": last.get("peak_mb"),
@@ -257,15 +259,17 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
     environment = run.folder.environment()
-    if begun := environment.get("init"):
+    for begun in filter(None, (environment.get(what) for what in ("init", "weights"))):
         parts = [f"{begun['taken']:,} weights"]
-        parts += [f"{what}: {', '.join(begun[what])}" for what in ("new", "left") if begun[what]]
-        say(f"begun from {begun['run']}: {'; '.join(parts)}")
+        for what in ("new", "left"):
+            parts += [f"{what}: {', '.join(begun[what])}"] if begun.get(what) else []
+        say(f"begun from {begun.get('run') or begun['source']}: {'; '.join(parts)}")
     for note in environment.get("data", {}).get("notes", []):
         say(f"data: {note}")
     say(f"run: {folder}")
-    say(f"next: regard predict {folder} 'your text'")
-    if run.config.entry.kind == "network":
+    trees = getattr(run, "reads_trees", False)
+    say(f"next: regard predict {folder} {'--file FILE.conllu' if trees else repr('your text')}")
+    if run.config.entry.kind != "baseline" and not trees:
         say(f"      regard show {folder} 'your text'")
     say(f"      regard evaluate {folder}")
 
@@ -333,7 +337,8 @@ def show_forecast(forecast: "Forecast") -> None:
     )
     say(f"{forecast.parameters:,} parameters, {forecast.precision}")
     say(
-        f"about {duration(forecast.seconds)}: {forecast.steps:,} steps at "
-        f"{forecast.tokens_per_second:,.0f} tokens/s"
+        f"{'at most' if forecast.at_most else 'about'} {duration(forecast.seconds)}: "
+        f"{forecast.steps:,} steps at {forecast.tokens_per_second:,.0f} tokens/s"
+        + ("; it ends where validation stops improving" if forecast.at_most else "")
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")

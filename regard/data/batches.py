@@ -23,8 +23,11 @@ def plan_batches(
     shuffle: bool = True,
     rank: int = 0,
     world: int = 1,
+    examples: int = 0,
 ) -> list[NDArray[np.int64]]:
     """Cut the indexes 0 … len(lengths) − 1 into batches of at most `tokens`, padding included.
+
+    A batch has at most so many `examples`, too, where that is not 0.
 
     The examples are shuffled, sorted by length inside windows of some 50 batches, cut where
     count × longest would pass `tokens`, and the batches are shuffled. Over the `world` ranks each
@@ -37,6 +40,9 @@ def plan_batches(
     >>> [batch.tolist() for batch in
     ...  plan_batches([5, 2, 9, 1], tokens=10, seed=0, epoch=0, shuffle=False)]
     [[3, 1], [0], [2]]
+    >>> [batch.tolist() for batch in
+    ...  plan_batches([5, 2, 9, 1], tokens=99, examples=3, seed=0, epoch=0, shuffle=False)]
+    [[3, 1, 0], [2]]
     """
     sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
     if not 0 <= rank < world:
@@ -51,10 +57,11 @@ def plan_batches(
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
     if shuffle:
         window = max(1, WINDOW * tokens // int(np.ceil(sizes.mean())))
+        window = min(window, WINDOW * examples) if examples else window
         order = _sorted_in_windows(random.permutation(len(sizes)), sizes, window)
     else:
         order = np.argsort(sizes, kind="stable")
-    batches = _cut(order, sizes, tokens)
+    batches = _cut(order, sizes, tokens, examples or len(order))
     if shuffle:
         batches = [batches[i] for i in random.permutation(len(batches))]
     return batches[rank::world]
@@ -73,12 +80,13 @@ def _sorted_in_windows(
 
 
 def _cut(
-    order: NDArray[np.int64], sizes: NDArray[np.int64], tokens: int
+    order: NDArray[np.int64], sizes: NDArray[np.int64], tokens: int, examples: int
 ) -> list[NDArray[np.int64]]:
     starts, longest = [0], 0
     for place, size in enumerate(sizes[order].tolist()):
         longest = max(longest, size)
-        if longest * (place - starts[-1] + 1) > tokens:
+        count = place - starts[-1] + 1
+        if count > examples or longest * count > tokens:
             starts.append(place)
             longest = size
     return np.split(order, starts[1:])

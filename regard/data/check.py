@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data import imdb
+from regard.data.balance import ADVICE, imbalance
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, path_of, scan
 from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
@@ -21,7 +22,6 @@ from regard.errors import RegardError
 QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
 LENGTHS = (100, 200, 400, 800)  # words; where truncation is priced, beside the one asked for
 LABELS_SHOWN = 12
-LOPSIDED = 0.9  # a label with a larger share of the rows is worth a word
 BLOCK, LONG = 1_000, 10_000  # texts between two signs of life; fewer need no sign
 SHOWN = 20  # places that the text names; the JSON names all
 
@@ -74,6 +74,7 @@ class Findings:
     odd: dict[str, list[str]]  # unlikely characters, and the rows that have them
     problems: list[str]
     groups: dict[str, list[str]]  # those in train and test, and their first row in each
+    uneven: list[str]  # rare labels, or one that nearly all texts have, in words
 
     def json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -84,6 +85,8 @@ class Findings:
         titles = ["", *(part.name for part in self.parts)]
         body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
         body += [f"! {problem}" for problem in self.problems] or ["nothing to mend"]
+        body += [f"note: {sentence}" for sentence in self.uneven]
+        body += [f"      {ADVICE}"] if self.uneven else []
         places = [f"{row.source}: {row.why}" for part in self.parts for row in part.bad]
         places += [f"{p.second}: {p.first} has the same text" for p in self.shared]
         places += [
@@ -177,7 +180,9 @@ def check(
                 odd.setdefault(character, []).append(example.source)
     groups = _shared_groups([examples for _, examples, _ in found])
     problems = _problems(parts, shared, conflicts, odd, groups)
-    return Findings(name, length, parts, shared, conflicts, odd, problems, groups)
+    counts = [part.labels for part in parts]
+    uneven = imbalance(counts[0], counts[1] if len(counts) > 1 else None)
+    return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven)
 
 
 Lengths = NDArray[np.int64]
@@ -288,9 +293,6 @@ def _problems(
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
-        elif part.labels and max(part.labels.values()) > LOPSIDED * sum(part.labels.values()):
-            most = max(part.labels, key=part.labels.__getitem__)
-            problems.append(f"{part.name}: {_share(part, most)} bear the label {most!r}")
     if len(parts) == 2 and (new := set(parts[1].labels) - set(parts[0].labels)):
         problems.append(f"labels in {parts[1].name} only: {', '.join(sorted(new))}")
     if shared:

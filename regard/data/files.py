@@ -1,4 +1,4 @@
-"""The user's own files: CSV, TSV and JSON lines, plain or gzip, one labelled text a row."""
+"""The user's own files: CSV, TSV, JSON lines, CoNLL-U, plain or gzip, one labelled text a row."""
 
 import codecs
 import contextlib
@@ -7,10 +7,11 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from regard.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
 from regard.data.titles import OtherFileError, columns_of, listed
 from regard.errors import RegardError
 
@@ -26,13 +27,20 @@ class Example:
     """A text, its label as it stands in the file, and where it stands: ``reviews.csv:12``.
 
     Texts of one `group` (a film, an author, a customer) are alike in more than their label, so no
-    split puts them on two sides.
+    split puts them on two sides. Of a parsed sentence `parents` says for each word, of those that
+    stand between the text's spaces, on which one it hangs, from 0; −1: it is a root.
     """
 
     text: str
     label: str
     source: str
     group: str = ""
+    parents: tuple[int, ...] | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The words of a parsed sentence, one for each of its `parents`."""
+        return self.text.split(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +59,14 @@ def read_examples(
     label: str | None = None,
     group: str | None = None,
 ) -> list[Example]:
-    """All rows of a .csv, .tsv or .jsonl file (or .gz of it), in their order.
+    """All rows of a .csv, .tsv, .jsonl or .conllu file (or .gz of it), in their order.
 
     The columns are `text` and `label`, or those with usual names (text, review, sentence, …;
     label, sentiment, class, …), whatever their case; `group` is a column only if named. Numbers
     count columns from 1, for files without a header. Rows whose text or label is empty are
-    skipped while they are under 1 %.
+    skipped while they are under 1 %. Of CoNLL-U a row is a sentence, and `label` and `group` are
+    keys of its comments (``sent_id``, ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the
+    comment's beginning up to a sign.
 
     Errors: all of `RegardError`, with file:line where there is one; see `read`.
     """
@@ -100,10 +110,12 @@ def scan(
 ) -> Iterator[Example | BadRow]:
     """Every row of a file, good or bad. Only what spoils the whole file is raised."""
     path = Path(path)
-    kind = kind_of(path)
+    kind = "conllu" if is_conllu(path) else kind_of(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        if kind == "jsonl":
+        if kind == "conllu":
+            yield from _parsed_rows(lines, text, label, group)
+        elif kind == "jsonl":
             yield from _json_rows(lines, text, label, group)
         else:
             yield from _table_rows(lines, kind, text, label, group)
@@ -133,7 +145,10 @@ def kind_of(path: Path) -> str:
     """csv, tsv or jsonl, by the file's name. Errors: it is none of them."""
     if kind := table_kind(path):
         return kind
-    raise OtherFileError(f"{path}: regard reads .csv, .tsv and .jsonl files, plain or .gz")
+    raise OtherFileError(
+        f"{path}: regard reads .csv, .tsv and .jsonl files, and .conllu of parsed sentences with "
+        "labels, plain or .gz"
+    )
 
 
 @contextlib.contextmanager
@@ -323,6 +338,30 @@ def _json_rows(
         yield _json_example(row[keys[0]], row[keys[1]], here, together)
     if keys is None and lines.number == 0:
         raise RegardError(f"{lines.name}: holds no rows")
+
+
+def _parsed_rows(
+    lines: Lines, text: str | None, label: str | None, group: str | None
+) -> Iterator[Example | BadRow]:
+    if text:
+        raise RegardError(
+            f"{lines.name}: the words of CoNLL-U are its FORM column; leave text={text} out"
+        )
+    keys = {"label": label or "label", **({"group": group} if group else {})}
+    first = True
+    for found in sentences(lines):
+        here, spoiled = f"{lines.name}:{found.line}", lines.complaint()
+        if isinstance(found, BadSentence) or spoiled:
+            why, empty = ("", False) if isinstance(found, Sentence) else (found.why, found.empty)
+            yield BadRow(here, spoiled or why, empty and not spoiled)
+            continue
+        values = {what: found.comment(key) for what, key in keys.items()}
+        if first and (missing := [what for what, value in values.items() if value is None]):
+            raise no_comment(found, here, missing[0], keys[missing[0]])
+        first = False
+        text = " ".join(found.words)
+        row = _example(text, values["label"] or "", here, values.get("group") or "")
+        yield replace(row, parents=found.parents) if isinstance(row, Example) else row
 
 
 def _json_object(line: str) -> dict[str, Any] | str:

@@ -70,13 +70,15 @@ def load_corpus(
     label: str | None = None,
     group: str | None = None,
     seed: int = 0,
+    duplicates: str = "drop",
     show: Show | None = None,
 ) -> Corpus:
     """Labelled texts by name ("reviews", "imdb") or from a file, with a test part.
 
     A file comes with its own `test` file, or a fifth is split off by a hash of each text (and of
     `seed`), so that copies of a text stay on one side; with a column named as `group`, all texts
-    of a group do. Texts that stand in both parts are dropped from train. An aclImdb folder or
+    of a group do. Texts that stand in both parts are dropped from train, unless `duplicates` is
+    "keep", which repeats published evaluations that kept them. An aclImdb folder or
     archive may be named by its path. "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the
     cache, then downloaded.
 
@@ -97,7 +99,7 @@ def load_corpus(
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
     if data == "imdb":
-        return _imdb("imdb", find_imdb(data_dir, show=show))
+        return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
             used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
@@ -112,11 +114,11 @@ def load_corpus(
                 f"{path}: is a folder, but no aclImdb with train/pos, train/neg, test/pos and "
                 "test/neg; give a .csv, .tsv or .jsonl file"
             )
-        return _imdb(path.name, place)
+        return _imdb(path.name, place, duplicates)
     if reviews:
-        return _imdb(path.name, path)
+        return _imdb(path.name, path, duplicates)
     columns = {"text": text, "label": label, "group": group}
-    return _from_files(path, path_of(test) if test else None, columns, seed)
+    return _from_files(path, path_of(test) if test else None, columns, seed, duplicates)
 
 
 def hold_out(
@@ -165,13 +167,17 @@ def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -
     return fetch("imdb", data_dir, show=show)[0]
 
 
-def _imdb(name: str, place: Path) -> Corpus:
+def _imdb(name: str, place: Path, duplicates: str) -> Corpus:
     train, test = imdb.load(place)
-    return _corpus(name, train, test, [], imdb.LABELS)
+    return _corpus(name, train, test, [], imdb.LABELS, duplicates)
 
 
 def _from_files(
-    path: Path, test_path: Path | None, columns: dict[str, str | None], seed: int
+    path: Path,
+    test_path: Path | None,
+    columns: dict[str, str | None],
+    seed: int,
+    duplicates: str,
 ) -> Corpus:
     rows, empty = read(path, **columns)
     notes = _empty_note(empty)
@@ -185,7 +191,7 @@ def _from_files(
         )
     if test_path is not None:
         test, empty = read(test_path, **columns)
-        return _corpus(path.name, rows, test, notes + _empty_note(empty))
+        return _corpus(path.name, rows, test, notes + _empty_note(empty), None, duplicates)
     train, test = _split(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(
@@ -207,6 +213,10 @@ def _empty_note(empty: list[BadRow]) -> list[str]:
     return [f"{_rows(len(empty))} skipped, without text or label, first {empty[0].source}"]
 
 
+def _texts(shared: set[str]) -> str:
+    return "text stands" if len(shared) == 1 else "texts stand"
+
+
 def _rows(count: int) -> str:
     return f"{count:,} row" + ("s" if count != 1 else "")
 
@@ -222,14 +232,18 @@ def _corpus(
     test: list[Example],
     notes: list[str],
     order: tuple[str, ...] | None = None,
+    duplicates: str = "drop",
 ) -> Corpus:
-    if shared := shared_texts(train, test):
+    shared = shared_texts(train, test)
+    if shared and duplicates == "keep":
+        notes = [*notes, f"{len(shared):,} {_texts(shared)} in train and test: kept"]
+    elif shared:
         kept = [example for example in train if likeness(example.text) not in shared]
         dropped = _rows(len(train) - len(kept))
-        texts = "text stands" if len(shared) == 1 else "texts stand"
+        texts = _texts(shared)
         notes = [*notes, f"{len(shared):,} {texts} in train and test: {dropped} of train dropped"]
         train = kept
-    labels = order or _in_order({example.label for example in train})
+    labels = order or in_order({example.label for example in train})
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "nothing"
         raise RegardError(f"{name}: train holds {only}" + (" beside test" if shared else ""))
@@ -243,7 +257,7 @@ def _corpus(
     return Corpus(name, train, test, labels, tuple(notes), _fingerprint(train, test))
 
 
-def _in_order(labels: set[str]) -> tuple[str, ...]:
+def in_order(labels: set[str]) -> tuple[str, ...]:
     """The classes by number where all are numbers, by alphabet otherwise."""
     try:
         numbers = {label: float(label) for label in labels}
@@ -261,4 +275,6 @@ def _fingerprint(*parts: list[Example]) -> str:
         for example in part:
             text, label = example.text.encode(), example.label.encode()
             digest.update(b"%d %d\n%b%b" % (len(text), len(label), text, label))
+            if example.parents is not None:
+                digest.update(f"{example.parents}\n".encode())
     return digest.hexdigest()

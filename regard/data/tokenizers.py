@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.durable import write_bytes
-from regard.errors import RegardError, look_up
+from regard.errors import RegardError, UntrainableError, look_up
 
 PAD: Final = 0
 UNKNOWN: Final = 1
@@ -82,6 +82,10 @@ LEARN = "take minimum=1 or tokenizer=characters; with init=, texts such as that 
 class Tokenizer:
     """Turns texts into ids; 0 is padding, 1 a token that the training texts did not have."""
 
+    unknown: int | None = UNKNOWN
+    #: Symbols of its own that a model puts about a text: none.
+    marks: None = None
+
     def __init__(self, kind: str, inner: Any) -> None:
         self.kind = kind
         self.inner = inner
@@ -123,8 +127,8 @@ class Tokenizer:
             self._known.clear()
         found = {chunk: self._known.get(chunk) for chunk in chunks}
         new = [chunk for chunk, ids in found.items() if ids is None]
-        with _panics("a text could not be cut into tokens"):
-            encodings = self.inner.encode_batch_fast(_sound(new), add_special_tokens=False)
+        with panics("a text could not be cut into tokens"):
+            encodings = self.inner.encode_batch_fast(sound(new), add_special_tokens=False)
         learned = dict(zip(new, (encoding.ids for encoding in encodings), strict=True))
         self._known.update({chunk: ids for chunk, ids in learned.items() if len(chunk) <= SHORT})
         return {chunk: learned[chunk] if ids is None else ids for chunk, ids in found.items()}
@@ -133,7 +137,7 @@ class Tokenizer:
         """The pieces of one text as its writer would recognise them, one for each id."""
         if self.kind in WHOLE:
             return self.tokens(self.encode([text])[0])
-        (text,) = _sound([text])
+        (text,) = sound([text])
         return _pieces(self.inner, text)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -176,11 +180,11 @@ class Tokenizer:
             raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
         except UnicodeDecodeError:
             raise RegardError(f"{path}: is no tokenizer: not UTF-8") from None
-        with _panics(f"{path}: is no sound tokenizer"):
+        with panics(f"{path}: is no sound tokenizer"):
             inner = tokenizers.Tokenizer.from_str(content)
         cuts = _how_it_cuts(inner)
         for kind in TOKENIZERS:
-            if _how_it_cuts(_pipeline(kind)) == cuts:
+            if _how_it_cuts(pipeline(kind)) == cuts:
                 try:
                     return cls(kind, inner)
                 except RegardError as error:
@@ -188,17 +192,19 @@ class Tokenizer:
         raise RegardError(f"{path}: is a tokenizer, but none that this version of regard made")
 
 
-def must_be_known(texts: Iterable[NDArray[np.integer]], remedy: str = LEARN) -> None:
+def must_be_known(
+    texts: Iterable[NDArray[np.integer]], remedy: str = LEARN, unknown: int = UNKNOWN
+) -> None:
     """Errors: two of three tokens of these texts are unknown, so that they are no texts any more.
 
     A model would learn to say "unknown", and be praised for it.
     """
-    total = unknown = 0
+    total = missed = 0
     for ids in texts:
-        total, unknown = total + len(ids), unknown + int((ids == UNKNOWN).sum())
-    if unknown > 2 / 3 * total:
-        raise RegardError(
-            f"{unknown / total:.0%} of the tokens of these texts are unknown to the tokenizer: "
+        total, missed = total + len(ids), missed + int((ids == unknown).sum())
+    if missed > 2 / 3 * total:
+        raise UntrainableError(
+            f"{missed / total:.0%} of the tokens of these texts are unknown to the tokenizer: "
             f"{remedy}"
         )
 
@@ -219,30 +225,38 @@ def train_tokenizer(
     >>> words.encode(["Is it good?"])
     [[6, 3, 1, 1]]
     """
-    from tokenizers import models
-
     _one_thread()
     look_up(TOKENIZERS, kind, "tokenizer")
     least = len(SPECIAL) + (256 if kind in WHOLE else 1)
     if vocabulary < least:
         raise RegardError(f"a vocabulary of {kind} has at least {least} tokens, not {vocabulary}")
-    inner = _pipeline(kind)
-    if kind == "bpe":
-        inner.model = _byte_pairs(texts, vocabulary, minimum)
-    elif kind == "unigram":
-        inner.model = _unigram(texts, vocabulary, minimum)
-    else:
-        counts = _count(kind, inner, texts)
-        frequent = [token for token, count in counts.items() if count >= minimum]
-        frequent.sort(key=lambda token: (-counts[token], token))
-        chosen = (*SPECIAL, *frequent[: vocabulary - len(SPECIAL)])
-        inner.model = models.WordLevel({token: i for i, token in enumerate(chosen)}, SPECIAL[1])
-    if len(inner.get_vocab()) == len(SPECIAL):
-        raise RegardError(f"no token occurs {minimum} times; there is too little text to train on")
+    inner = pipeline(kind)
+    if kind not in WHOLE:
+        return of_counts(kind, _count(kind, inner, texts), vocabulary, minimum)
+    learn = _byte_pairs if kind == "bpe" else _unigram
+    inner.model = learn(texts, vocabulary, minimum)
     return Tokenizer(kind, inner)
 
 
-def _pipeline(kind: str) -> Any:
+def of_counts(kind: str, counts: Counter[str], vocabulary: int, minimum: int) -> Tokenizer:
+    """Return a tokenizer of the most frequent tokens. Errors: none occurs ``minimum`` times."""
+    from tokenizers import models
+
+    _one_thread()
+    frequent = [token for token, count in counts.items() if count >= minimum]
+    if not frequent:
+        raise UntrainableError(
+            f"no token occurs {minimum} times; there is too little text to train on"
+        )
+    frequent.sort(key=lambda token: (-counts[token], token))
+    chosen = (*SPECIAL, *frequent[: vocabulary - len(SPECIAL)])
+    inner = pipeline(kind)
+    inner.model = models.WordLevel({token: i for i, token in enumerate(chosen)}, SPECIAL[1])
+    return Tokenizer(kind, inner)
+
+
+def pipeline(kind: str) -> Any:
+    """Return what cuts texts into tokens of a kind, before it has learned any."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     if kind == "bpe":
@@ -282,8 +296,8 @@ def _count(kind: str, inner: Any, texts: Iterable[str]) -> Counter[str]:
     for text in texts:
         chunks.update(TOKENIZERS[kind].chunks(text))
     counts: Counter[str] = Counter()
-    with _panics("the texts could not be cut into tokens"):
-        for chunk, count in zip(_sound(list(chunks)), chunks.values(), strict=True):
+    with panics("the texts could not be cut into tokens"):
+        for chunk, count in zip(sound(list(chunks)), chunks.values(), strict=True):
             for piece in _pieces(inner, chunk):
                 counts[piece] += count
     return counts
@@ -300,8 +314,8 @@ def _byte_pairs(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    teacher = _pipeline("bpe")  # training adds special tokens to it, so its model moves out
-    with _panics("byte pairs could not be learned"):
+    teacher = pipeline("bpe")  # training adds special tokens to it, so its model moves out
+    with panics("byte pairs could not be learned"):
         teacher.train_from_iterator(_sound_each(texts), trainer)
     learned = json.loads(teacher.to_str())["model"]
     return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
@@ -342,9 +356,9 @@ def _alphabet(chunks: Counter[str], minimum: int, most: int) -> set[str]:
 
 def _words(chunks: Counter[str], alphabet: set[str]) -> Counter[str]:
     """What pieces are learned from: chunks cut as `PIECES` does, and at unknown characters."""
-    inner = _pipeline("unigram")
+    inner = pipeline("unigram")
     words: Counter[str] = Counter()
-    with _panics("the texts could not be cut into words"):
+    with panics("the texts could not be cut into words"):
         for chunk, count in chunks.items():
             known = "".join(c if c in alphabet else "\n" for c in chunk)
             for piece in _pieces(inner, known):
@@ -364,13 +378,13 @@ def _readable(inner: Any, *names: str) -> str:
     return str(inner.decoder.decode(list(names)))
 
 
-def _sound(texts: list[str]) -> list[str]:
+def sound(texts: list[str]) -> list[str]:
     """Texts without half surrogate pairs, which no UTF-8 text has but a command line may."""
     return [text if text.isascii() else text.encode(errors="replace").decode() for text in texts]
 
 
 def _sound_each(texts: Iterable[str]) -> Iterator[str]:
-    return (_sound([text])[0] for text in texts)
+    return (sound([text])[0] for text in texts)
 
 
 def _one_thread() -> None:
@@ -379,7 +393,7 @@ def _one_thread() -> None:
 
 
 @contextmanager
-def _panics(what: str) -> Iterator[None]:
+def panics(what: str) -> Iterator[None]:
     """A panic inside Rust is a BaseException, which no `except Exception` would meet."""
     try:
         yield

@@ -58,6 +58,7 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
             "score": ["scaled-dot"],
             "normalize": ["softmax"],
             "pattern": ["none"],
+            "compress": ["none"],
         },
     )
     same_heads(settings, "BERT")
@@ -90,9 +91,10 @@ def rows(settings: BERTSettings) -> list[Row]:
     found = [
         Row("embedding.weight", (f"{tables}.word_embeddings.weight",)),
         Row("positions.table", (f"{tables}.position_embeddings.weight",)),
-        Row("types.weight", (f"{tables}.token_type_embeddings.weight",)),
         *linear("embedding_norm", f"{tables}.LayerNorm"),
     ]
+    if settings.types:
+        found.append(Row("types.weight", (f"{tables}.token_type_embeddings.weight",)))
     for i in range(settings.layers):
         ours, theirs = f"blocks.{i}", f"{PREFIX}encoder.layer.{i}"
         inner = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
@@ -120,6 +122,21 @@ def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
         for old, new in OLD.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
         found[name if whole or name.startswith(HEADS) else PREFIX + name] = x
+    return found
+
+
+def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return tensors with these parts of their names replaced, one after the other.
+
+    >>> import torch
+    >>> list(renamed({"roberta.pooler.bias": torch.zeros(1)}, {"roberta.": "bert."}))
+    ['bert.pooler.bias']
+    """
+    found = {}
+    for name, x in tensors.items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        found[name] = x
     return found
 
 

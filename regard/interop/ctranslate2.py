@@ -102,6 +102,8 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
         {
             "score": ["scaled-dot"],
             "normalize": ["softmax"],
+            "pattern": ["none"],
+            "compress": ["none"],
             "position": POSITIONS,
             "activation": [*ACTIVATIONS, *(GATED + name for name in ACTIVATIONS)],
         },

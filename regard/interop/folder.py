@@ -1,23 +1,23 @@
 """A model's folder in Hugging Face's layout: ``config.json`` and safetensors, read and written."""
 
+import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 from torch import Tensor
 
 from regard import durable
 from regard.errors import RegardError
+from regard.interop.hub import fetch
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-#: What is fetched from the hub: numbers and words, nothing that runs.
-FETCHED = ["*.safetensors", "*.json", "vocab.txt", "merges.txt"]
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 JSON_LIMIT = 100_000_000  # bytes of a JSON file
 
 
@@ -47,23 +47,9 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
     folder = Path(source)
     if folder.is_dir():
         return folder
-    name = str(source)
-    if isinstance(source, Path) or not HUB_NAME.fullmatch(name) or name.startswith("."):
-        raise RegardError(f"{name} is no folder; give a model's folder or its name on the hub")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise RegardError(
-            f"{name} is no folder, and to fetch it from the hub huggingface_hub is needed "
-            f"({error}): pip install -c constraints.txt '.[hf]'"
-        ) from None
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=FETCHED))
-    except Exception as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise RegardError(
-            f"{name} is no folder here, and could not be fetched from the hub: {first[0][:200]}"
-        ) from None
+    if isinstance(source, Path):
+        raise RegardError(f"{source} is no folder; give a model's folder or its name on the hub")
+    return fetch(source, revision)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -79,8 +65,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder's safetensors by name."""
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a folder, in order, each checked to exist.
+
+    Errors: none; pickles only; an index that names other files than those beside it.
+    """
     if (folder / WEIGHTS).exists():
         names = {WEIGHTS}
     elif (folder / INDEX).exists():
@@ -97,15 +86,45 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
                 "transformers writes them, if you trust the file"
             )
         raise RegardError(f"{folder} holds no {WEIGHTS}")
-    tensors: dict[str, Tensor] = {}
     for name in sorted(names):
         if Path(name).name != name:
             raise RegardError(f"{folder / INDEX} names {name!r}, which is not a file beside it")
+        if not (folder / name).is_file():
+            raise RegardError(f"{folder / name} cannot be read: there is no such file")
+    return [folder / name for name in sorted(names)]
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder's safetensors by name."""
+    tensors: dict[str, Tensor] = {}
+    for path in weight_files(folder):
         try:
-            tensors |= safetensors.torch.load((folder / name).read_bytes())
+            tensors |= safetensors.torch.load(path.read_bytes())
         except Exception as error:  # safetensors' own error has no public name
-            raise RegardError(f"{folder / name} cannot be read: {error}") from None
+            raise RegardError(f"{path} cannot be read: {error}") from None
     return tensors
+
+
+def stored_numbers(folder: Path) -> int:
+    """Return how many numbers a folder's safetensors hold, read from their headers alone."""
+    total = 0
+    for path in weight_files(folder):
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                names = list(file.keys())
+                total += sum(prod(file.get_slice(name).get_shape()) for name in names)
+        except Exception as error:
+            raise RegardError(f"{path} cannot be read: {error}") from None
+    return total
+
+
+def digest(folder: Path) -> str:
+    """Return the sha256 over the safetensors of a folder, which tells changed weights."""
+    found = hashlib.sha256()
+    for path in weight_files(folder):
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
 
 
 def write(

@@ -1,10 +1,11 @@
-"""GPT-2, BERT and T5 of Hugging Face as regard's models, and back.
+"""GPT-2, BERT, RoBERTa, DistilBERT and T5 of Hugging Face as regard's models, and back.
 
 loaded = load("openai-community/gpt2")           # or a folder
 save(loaded.model, loaded.settings, "mine", tokenizer=loaded.tokenizer)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.interop import bert, folder, gpt2, t5
+from regard.interop import bert, distilbert, folder, gpt2, roberta, t5
 from regard.interop.card import Card
 from regard.interop.names import Row, give, take
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
@@ -41,9 +42,20 @@ def _layout(kind: str, settings: type[Settings], module: Any) -> Layout:
 
 _GPT2 = _layout("gpt", GPTSettings, gpt2)
 _BERT = _layout("bert", BERTSettings, bert)
+_ROBERTA = _layout("bert", BERTSettings, roberta)
+_DISTILBERT = _layout("bert", BERTSettings, distilbert)
 _T5 = _layout("t5", T5Settings, t5)
 #: What a config calls its model, and how that is stored.
-LAYOUTS: dict[str, Layout] = {"gpt2": _GPT2, "bert": _BERT, "t5": _T5, "mt5": _T5}
+LAYOUTS: dict[str, Layout] = {
+    "gpt2": _GPT2,
+    "bert": _BERT,
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "distilbert": _DISTILBERT,
+    "t5": _T5,
+    "mt5": _T5,
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ class Loaded:
 
 
 def load(source: Path | str, *, revision: str | None = None) -> Loaded:
-    """GPT-2, BERT or T5 (1.0, 1.1, mT5) from a folder, or from the hub by its name.
+    """GPT-2, BERT (RoBERTa, DistilBERT) or T5 (1.0, 1.1, mT5) from a folder, or from the hub.
 
     Reads ``config.json``, safetensors and the tokenizer's files; pickles are refused. The same
     tokens give the same logits and attentions, to the rounding of float32.
@@ -72,20 +84,39 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
     tensors that are missing or of another shape; what `regard.interop.folder.read` refuses.
     """
     stored = folder.read(source, revision=revision)
-    layout = layout_of(stored.config, str(stored.folder))
-    try:
-        settings = layout.settings_of(stored.config, stored.tensors)
-        vocabulary = int(stored.config["vocab_size"])
-        if vocabulary < 1:
-            raise ValueError(f"vocab_size is {vocabulary}")
+    layout, settings, vocabulary = described(stored.folder, stored.config, stored.tensors)
+    with whole_config(stored.folder):
         theirs = layout.tidy(stored.config, stored.tensors)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RegardError(f"{stored.folder / folder.CONFIG} is not whole: {error!r}") from None
     model = layout.build(settings, vocabulary)
     ours = take(layout.rows(settings), theirs, str(stored.folder))
     drawn = put(model, ours, str(stored.folder))
     tokenizer = read_tokenizer(stored.folder)
     return Loaded(layout.kind, model.eval(), settings, stored.config, tokenizer, drawn)
+
+
+def described(
+    source: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[Layout, Any, int]:
+    """Return the layout, the settings and the number of words that a config tells.
+
+    Errors: a kind or a setting that regard does not have; a key that is missing or no number.
+    """
+    layout = layout_of(config, str(source))
+    with whole_config(source):
+        settings = layout.settings_of(config, tensors)
+        vocabulary = int(config["vocab_size"])
+        if vocabulary < 1:
+            raise ValueError(f"vocab_size is {vocabulary}")
+    return layout, settings, vocabulary
+
+
+@contextmanager
+def whole_config(source: Path) -> Iterator[None]:
+    """Turn what a config lacks, or has of another type, into an error of one line."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegardError(f"{source / folder.CONFIG} is not whole: {error!r}") from None
 
 
 def layout_of(config: Mapping[str, Any], source: str) -> Layout:

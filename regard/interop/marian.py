@@ -97,6 +97,8 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "position": ["sinusoidal"],
         "score": ["scaled-dot"],
         "normalize": ["softmax"],
+        "pattern": ["none"],
+        "compress": ["none"],
     }
     if not post:
         allowed["tie"] = [True]

@@ -75,7 +75,12 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
     must_be(
         settings,
         "T5",
-        {"position": ["t5-bias"], "score": ["dot", "scaled-dot"], "normalize": ["softmax"]},
+        {
+            "position": ["t5-bias"],
+            "score": ["dot", "scaled-dot"],
+            "normalize": ["softmax"],
+            "pattern": ["none"],  # compress goes with no position=t5-bias
+        },
     )
     same_heads(settings, "T5")
     name = settings.activation

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from regard.models import describe
 from regard.models.settings import (
     BERTSettings,
     ConvolutionalSettings,
+    EncoderSettings,
     GPTSettings,
     NaiveBayesSVMSettings,
     RecurrentSettings,
@@ -30,14 +32,19 @@ __all__ = ["DECODERS", "ENCODERS", "MODELS", "MODELS_FOR", "WRITERS", "ModelEntr
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model's name, what it computes, its settings, and how it is made of them."""
+    """A model's name, what it computes, its settings, and how it is made of them.
+
+    ``says`` is fixed words, or a function of the settings: `describe`.
+    """
 
     name: str
-    says: str
+    says: str | Callable[[Any], str]
     settings: type[Settings]
     make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    kind: Literal["network", "baseline"] = "network"
+    #: A network is trained; of a frozen one only the last layer is fitted, and a baseline is none.
+    #: The last two are the same for every seed.
+    kind: Literal["network", "frozen", "baseline"] = "network"
     #: How many symbols the model itself sets about a text: room that its words do not have.
     symbols: int = 0
 
@@ -49,6 +56,17 @@ class ModelEntry:
         """
         return build_settings(self.settings, {**self.defaults, **(overrides or {})})
 
+    def describe(self, settings: Settings | None = None) -> str:
+        """Return what a model of these settings computes; without settings, of the defaults.
+
+        >>> entry = MODELS["+residual"]
+        >>> entry.describe(entry.configure({"layers": 1}))
+        "1 layer of x' = g(x + f(LayerNorm x)), g Linear then ReLU; mean; Linear"
+        """
+        if isinstance(self.says, str):
+            return self.says
+        return self.says(settings or self.configure())
+
     def build(
         self,
         settings: Settings,
@@ -57,7 +75,7 @@ class ModelEntry:
         labels: int,
         vectors: "Vectors | None" = None,
     ) -> Any:
-        """An ``nn.Module`` of (tokens, lengths), or a `Baseline` of texts, by ``kind``.
+        """An ``nn.Module`` of (tokens, lengths), or of a baseline a `Baseline` of texts.
 
         A network's random first weights come from torch's global generator: seed it first.
         """
@@ -131,7 +149,7 @@ def _tuned_gpt(
 
 
 def _tuned_bert(
-    settings: BERTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+    settings: EncoderSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
 ) -> Any:
     from regard.models.tuned import TunedBERT
 
@@ -158,57 +176,22 @@ def _naive_bayes_svm(
     return NaiveBayesSVM(settings, labels)
 
 
-def _rung(name: str, says: str, **defaults: Any) -> ModelEntry:
-    return ModelEntry(name, says, TextClassifierSettings, _text_classifier, defaults)
+def _rung(name: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(
+        name, describe.text_classifier, TextClassifierSettings, _text_classifier, defaults
+    )
 
 
 _ENTRIES = [
-    _rung("mean", "label = Linear(mean of the words' vectors)", layers=0),
-    _rung(
-        "attention-pool",
-        "t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(q·tᵢ) with a learned q; label = Linear(t̂)",
-        layers=0,
-        pool="attention",
-    ),
-    _rung(
-        "query-from-mean",
-        "t̂ = Σ pᵢ W_v tᵢ, pᵢ ∝ exp(q·tᵢ) with q = W t̄ of the text's mean; label = Linear(t̂)",
-        layers=0,
-        pool="query-from-mean",
-    ),
-    _rung(
-        "self-attention",
-        "3 layers of x' = g(f(x)), f self-attention, g Linear then ReLU; mean; Linear",
-    ),
-    _rung(
-        "+residual",
-        "3 layers of x' = g(x + f(LayerNorm x)), g Linear then ReLU; mean; Linear",
-        block="residual",
-    ),
-    # The sines are as large as 1: words as faint as 0.1 beside them are not learned.
-    _rung(
-        "+positions",
-        "self-attention of x + pe: no residual, sine positions",
-        position="sinusoidal",
-        spread=1.0,
-    ),
-    _rung(
-        "+cls",
-        "a learned CLS vector goes first, its last state is classified; residual and positions",
-        block="residual",
-        position="sinusoidal",
-        pool="cls",
-        spread=1.0,
-    ),
-    _rung(
-        "transformer",
-        "pre-norm: x += f(LN x), x += FeedForward(LN x); 4 heads, rotary; attention pool; Linear",
-        block="pre-norm",
-        heads=4,
-        position="rotary",
-        pool="attention",
-        spread=0.5,
-    ),
+    _rung("mean", layers=0),
+    _rung("attention-pool", layers=0, pool="attention"),
+    _rung("query-from-mean", layers=0, pool="query-from-mean"),
+    _rung("self-attention"),
+    _rung("+residual", block="residual"),
+    _rung("+positions", position="sinusoidal"),
+    _rung("+residual+positions", block="residual", position="sinusoidal"),
+    _rung("+cls", block="residual", position="sinusoidal", pool="cls"),
+    _rung("transformer", block="pre-norm", heads=4, position="rotary", pool="attention"),
     ModelEntry(
         "gpt",
         "a decoder alone, the state of [CLS] behind the text; begun from a pretrained one by "
@@ -219,9 +202,17 @@ _ENTRIES = [
     ),
     ModelEntry(
         "bert",
-        "an encoder alone, the mean of its states; begun from a pretrained one by --init",
-        BERTSettings,
+        "an encoder alone, the mean of its states; pretrained by weights=, or in a run by --init",
+        EncoderSettings,
         _tuned_bert,
+        symbols=2,
+    ),
+    ModelEntry(
+        "frozen",
+        "logistic regression on the mean of a pretrained encoder's states (weights=)",
+        EncoderSettings,
+        _tuned_bert,
+        kind="frozen",
         symbols=2,
     ),
     ModelEntry(
@@ -230,25 +221,23 @@ _ENTRIES = [
         T5Settings,
         _tuned_t5,
     ),
-    ModelEntry(
-        "rnn", "bidirectional LSTM, maximum over time; Linear", RecurrentSettings, _recurrent
-    ),
+    ModelEntry("rnn", describe.recurrent, RecurrentSettings, _recurrent),
     ModelEntry(
         "cnn",
-        "filters over 3, 4 and 5 words, maximum over time; Linear. Kim 2014",
+        describe.convolutional,
         ConvolutionalSettings,
         _convolutional,
     ),
     ModelEntry(
         "tfidf",
-        "logistic regression on TF-IDF of single words and pairs; no network",
+        describe.tfidf,
         TfidfSettings,
         _tfidf,
         kind="baseline",
     ),
     ModelEntry(
         "nb-svm",
-        "linear SVM on words and pairs weighed by their log-count ratio. Wang & Manning 2012",
+        describe.naive_bayes_svm,
         NaiveBayesSVMSettings,
         _naive_bayes_svm,
         kind="baseline",

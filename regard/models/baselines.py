@@ -19,12 +19,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from regard.errors import RegardError, look_up
+from regard.errors import RegardError, UntrainableError, look_up
 from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
 from regard.settings import build
 
 Sparse = Any  # scipy's csr matrix (texts, terms)
-WORD = r"\w+"
+# Words and signs as the tokenizer `words` cuts them: "don't" is "do n't"; Chinese and Japanese by
+# character; marks of punctuation count.
+HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WORD = (
+    rf"[{HAN}]|[^\W{HAN}]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b"
+    rf"|\d+(?:[.,]\d+)+|[^\W{HAN}]+|\.{{2,}}|[^\w\s\ud800-\udfff]"
+)
+SampleWeight = NDArray[np.floating] | None  # of each text; None: all alike
 NEVER = -100.0  # the score of a label that was never seen
 
 
@@ -44,7 +51,9 @@ class Baseline(ABC):
         self.arrays: dict[str, NDArray[np.float32]] = {}
 
     @abstractmethod
-    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
         """Set ``arrays`` ("weights", "bias", …) from counted terms and label numbers."""
 
     @abstractmethod
@@ -55,9 +64,15 @@ class Baseline(ABC):
     def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """(texts, columns) scores to (texts, labels) probabilities."""
 
-    def fit(self, texts: Sequence[str], labels: NDArray[np.integer]) -> Self:
+    def fit(
+        self,
+        texts: Sequence[str],
+        labels: NDArray[np.integer],
+        weights: NDArray[np.floating] | None = None,
+    ) -> Self:
         """Count the terms of the texts and learn from them; labels are numbers from 0.
 
+        `weights` are of the labels, in the loss of the linear model (scikit-learn's sample_weight).
         A label without a text gets next to no probability. Errors: texts of fewer than two
         labels; no term in as many texts as ``minimum`` asks.
         """
@@ -72,12 +87,12 @@ class Baseline(ABC):
         try:
             counts = counter.fit_transform(texts)
         except ValueError:
-            raise RegardError(
+            raise UntrainableError(
                 f"no word stands in {self.settings.minimum} of the {len(texts)} texts that "
                 f"{self.name} learns from; give more texts or minimum=1"
             ) from None
         self.terms = counter.get_feature_names_out().tolist()
-        self.learn(counts, labels)
+        self.learn(counts, labels, None if weights is None else weights[labels])
         return self
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -138,13 +153,15 @@ class Tfidf(Baseline):
         weighed.data = (1 + np.log(counts.data)) * rarity[counts.indices]
         return normalize(weighed, copy=False)
 
-    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
         """Rarity of each term, then logistic regression."""
         texts = np.bincount(counts.indices, minlength=counts.shape[1])
         rarity = 1 + np.log((1 + counts.shape[0]) / (1 + texts))
         self.arrays = {"rarity": rarity.astype(np.float32)}
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
-        model.fit(self.features(counts), labels)
+        model.fit(self.features(counts), labels, sample_weight)
         weights, bias = np.zeros((self.labels, counts.shape[1])), np.full(self.labels, NEVER)
         bias[model.classes_] = 0.0
         columns = model.classes_[-len(model.coef_) :]  # of two labels the second against the first
@@ -163,11 +180,14 @@ class Tfidf(Baseline):
 
 
 class NaiveBayesSVM(Baseline):
-    """Linear SVM on r ∘ [term is in the text]. Wang & Manning 2012.
+    """Linear SVM on r ∘ [term is in the text], drawn towards naive Bayes. Wang & Manning 2012.
 
     r = log((p/‖p‖₁)/(q/‖q‖₁)), p and q the smoothed counts of texts of the label and of the others
-    in which each term stands. With more than two labels, one SVM a label against the rest. The
-    squared hinge is smallest at margin 2P − 1, so P = (1 + margin)/2, kept in [0.001, 0.999].
+    in which each term stands (section 2.1). The SVM's weights w become (1 − β) w̄ + β w with w̄ the
+    mean of |w| (section 2.3) and β `interpolation`; its bias becomes β b; both are scaled so that
+    the margins of the training texts keep their size. With more than two
+    labels, one SVM a label against the rest. The squared hinge is smallest at margin 2P − 1, so
+    P = (1 + margin)/2, kept in [0.001, 0.999].
     """
 
     name = "nb-svm"
@@ -179,7 +199,9 @@ class NaiveBayesSVM(Baseline):
         present.data = np.ones_like(counts.data)
         return present
 
-    def learn(self, counts: Sparse, labels: NDArray[np.integer]) -> None:
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
         """One log-count ratio and one SVM for each column."""
         present = self.features(counts)
         weights, bias = [], []
@@ -193,9 +215,12 @@ class NaiveBayesSVM(Baseline):
             weighed = present.copy()
             weighed.data = ratio[present.indices]
             model = LinearSVC(C=self.settings.inverse_penalty, random_state=0, max_iter=10_000)
-            model.fit(weighed, mine)
-            weights.append(ratio * model.coef_[0])
-            bias.append(model.intercept_[0])
+            model.fit(weighed, mine, sample_weight)
+            drawn, shift = self._towards_naive_bayes(
+                weighed, model.coef_[0], float(model.intercept_[0])
+            )
+            weights.append(ratio * drawn)
+            bias.append(shift)
         self.arrays = {
             "weights": np.stack(weights).astype(np.float32),
             "bias": np.array(bias, dtype=np.float32),
@@ -207,6 +232,21 @@ class NaiveBayesSVM(Baseline):
         if self.labels == 2:
             return np.hstack([1 - chance, chance])
         return np.asarray(chance / chance.sum(1, keepdims=True))
+
+    def _towards_naive_bayes(
+        self, weighed: Sparse, own: NDArray[np.floating], bias: float
+    ) -> tuple[NDArray[np.floating], float]:
+        """Interpolate the SVM's weights with their mean size, and its bias with 0.
+
+        The result is scaled so that the margins of the training texts are, in least squares, the
+        SVM's own: the interpolation shrinks them, and with them the stated confidence.
+        """
+        share = self.settings.interpolation
+        drawn, shift = (1 - share) * np.abs(own).mean() + share * own, share * bias
+        before, after = weighed @ own + bias, weighed @ drawn + shift
+        scale = float(before @ after) / max(float(after @ after), 1e-12)
+        scale = scale if scale > 0 else 1.0
+        return scale * drawn, scale * shift
 
     def _log_count_ratio(self, present: Sparse, mine: NDArray[np.bool_]) -> NDArray[np.float32]:
         p = self.settings.smoothing + np.asarray(present[mine].sum(0)).ravel()

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Mask, input_positions, named_mask
+from regard.attention import Mask, input_positions, named_mask, within
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
@@ -24,7 +24,8 @@ class BERT(nn.Module):
     Devlin et al. 2019, section 3, post-norm as there or ``norm="pre"``. Of a word's state
     `to_logits` says which word stands there (masked words; products with the words' own vectors),
     and of the first state `next_sentence` says whether the second sentence follows the first.
-    Score, position, pattern and normaliser by name.
+    Score, position, pattern, ``compress`` and normaliser by name. Without ``heads`` there are its
+    states alone.
 
     >>> model = BERT(BERTSettings(width=8, heads=2, layers=1, feedforward=16, length=6), 11)
     >>> tokens, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
@@ -33,7 +34,7 @@ class BERT(nn.Module):
     (torch.Size([2, 3, 11]), torch.Size([2, 2]))
     """
 
-    def __init__(self, settings: BERTSettings, vocabulary: int) -> None:
+    def __init__(self, settings: BERTSettings, vocabulary: int, *, heads: bool = True) -> None:
         super().__init__()
         width = settings.width
         self.dropout = settings.dropout
@@ -49,12 +50,14 @@ class BERT(nn.Module):
 
         def block() -> EncoderBlock:
             in_score = settings.position if self.positions is None else "none"
-            attention = attention_of(settings, in_score)
+            attention = attention_of(settings, in_score, compress=settings.compress)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
 
         self.blocks = nn.ModuleList(block() for _ in range(settings.layers))
         self.norm = make_norm(width) if settings.norm == "pre" else nn.Identity()
+        if not heads:
+            return
         self.head, self.head_norm = nn.Linear(width, width), make_norm(width)
         self.head_bias = nn.Parameter(torch.zeros(vocabulary))
         self.bend = ACTIVATIONS[settings.activation.removeprefix(GATED)]
@@ -75,10 +78,7 @@ class BERT(nn.Module):
         ``documents(...)`` keeps texts apart that are packed into one row, whose positions may then
         be given as ``where``. Without ``lengths`` there is no padding.
         """
-        parts = [x for x in (self.pattern, mask) if x is not None]
-        seen = None if lengths is None else up_to(lengths)
-        for part in parts:
-            seen = part if seen is None else seen & part
+        seen = within(within(None if lengths is None else up_to(lengths), self.pattern), mask)
         x = self.embedding(tokens)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))

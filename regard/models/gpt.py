@@ -13,6 +13,7 @@ from regard.attention import (
     causal,
     input_positions,
     named_mask,
+    within,
 )
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
@@ -80,13 +81,10 @@ class GPT(nn.Module):
         if prefix is not None:
             inner = prefix if lengths is None else torch.minimum(prefix, lengths)
             seen = seen | up_to(inner)
-        if self.pattern is not None:
-            seen = seen & self.pattern
-        if mask is not None:
-            seen = seen & mask
+        hidden = within(within(seen, self.pattern), mask)
         x = self.embed(tokens, where)
         for block in self.blocks:
-            x = block(x, seen, where=where)
+            x = block(x, hidden, where=where)
         states: Tensor = self.norm(x)
         return states
 
@@ -161,8 +159,7 @@ class Writing:
 
     def _read(self, tokens: Tensor, where: Tensor, mask: Mask | None) -> Tensor:
         model, x = self.model, self.model.embed(tokens, where)
-        if model.pattern is not None:
-            mask = model.pattern if mask is None else mask & model.pattern
+        mask = within(mask, model.pattern)
         for block, cache in zip(model.blocks, self.caches, strict=True):
             x = block(x, mask, where=where, cache=cache)
         states: Tensor = model.norm(x)

@@ -1,10 +1,12 @@
 """The settings of every model. No torch here: the command line reads these to list its flags."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from regard.errors import RegardError
+from regard.ranges import Choice, LogUniform, Range, Uniform
 from regard.settings import Settings
 
 #: Positions that are a number for each pair of words, and nothing done to a word itself.
@@ -52,6 +54,25 @@ Pattern = Annotated[
         "window-64+global-4, bigbird"
     ),
 ]
+WriterPattern = Annotated[
+    str,
+    Field(
+        description="which words a word may look at, in what is read and, among those before it, "
+        "in what is written: none (all), window-64, dilated-64-2, window-64+global-4, bigbird; "
+        "what is written always sees all of what is read"
+    ),
+]
+Compress = Annotated[
+    str,
+    Field(description="keys and values to fewer rows: linformer, or linformer-32 to say how many"),
+]
+EncoderCompress = Annotated[
+    str,
+    Field(
+        description="keys and values of the encoder's self-attention to fewer rows: linformer, or "
+        "linformer-32 to say how many; the decoder's stay, as a mix of words tells of later ones"
+    ),
+]
 Dropout = Annotated[float, Field(ge=0, lt=1, description="share of numbers dropped in training")]
 AttentionDropout = Annotated[
     float, Field(ge=0, lt=1, description="share of attention weights dropped")
@@ -81,12 +102,25 @@ Penalty = Annotated[
     float, Field(gt=0, description="C of the linear model: large fits the training texts closely")
 ]
 
+#: What a search draws for networks that label texts, and for baselines.
+SEARCH_READERS: Mapping[str, Range] = {
+    "dropout": Uniform(0.0, 0.6),
+    "word_dropout": Uniform(0.0, 0.3),
+    "spread": LogUniform(0.03, 1.0),
+}
+SEARCH_RUNS: Mapping[str, Range] = {
+    "ngrams": Choice(("1", "2", "3")),
+    "minimum": Choice(("1", "2", "3", "5")),
+}
+
 
 class TextClassifierSettings(Settings):
     """Words → blocks of self-attention → one vector → labels.
 
     Without layers only ``pool_score`` compares anything. The task truncates to the same ``length``.
     """
+
+    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
 
     width: Width = 128
     layers: int = Field(3, ge=0, description="blocks of self-attention")
@@ -104,10 +138,7 @@ class TextClassifierSettings(Settings):
     pool_score: str = Field("dot", description="how the pool compares, as score")
     normalize: Normalize = "softmax"
     pattern: Pattern = "none"
-    compress: str = Field(
-        "none",
-        description="keys and values to fewer rows: linformer, or linformer-32 to say how many",
-    )
+    compress: Compress = "none"
     key_value_heads: SharedHeads = 0
     feedforward: int = Field(256, ge=1, description="hidden width of it, where block=pre-norm")
     dropout: Dropout = 0.2
@@ -137,29 +168,36 @@ class TextClassifierSettings(Settings):
                 f"key_value_heads={self.key_value_heads} cannot be shared by heads={self.heads}: "
                 "take a number that divides them"
             )
-        if self.compress != "none":
-            self._has_no_places()
+        must_have_no_places(self.compress, self.pattern, self.position, self.score)
         return self
 
-    def _has_no_places(self) -> None:
-        """Refuse what goes by the place of a word where all words are mixed before any looks."""
-        mixed = f"compress={self.compress} mixes all words before a word looks at any"
-        if self.pattern != "none":
-            raise RegardError(f"{mixed}, so pattern={self.pattern} cannot hide some: take one")
-        if self.position in BETWEEN_PAIRS:
-            raise RegardError(
-                f"{mixed}, so there is no distance for position={self.position}: take rotary, "
-                "sinusoidal, learned or none"
-            )
-        if self.score.startswith("synthesizer"):
-            raise RegardError(
-                f"{mixed}, so score={self.score} has no word's place to go by: take a score of "
-                "what words hold"
-            )
+
+def must_have_no_places(compress: str, pattern: str, position: str, score: str) -> None:
+    """Refuse settings that go by the place of a word where ``compress`` mixes all words first.
+
+    Errors: a pattern; a position that is a number for each pair of words; a synthesizer.
+    """
+    if compress == "none":
+        return
+    mixed = f"compress={compress} mixes all words before a word looks at any"
+    if pattern != "none":
+        raise RegardError(f"{mixed}, so pattern={pattern} cannot hide some: take one")
+    if position in BETWEEN_PAIRS:
+        raise RegardError(
+            f"{mixed}, so there is no distance for position={position}: take rotary, sinusoidal, "
+            "learned or none"
+        )
+    if score.startswith("synthesizer"):
+        raise RegardError(
+            f"{mixed}, so score={score} has no word's place to go by: take a score of what words "
+            "hold"
+        )
 
 
 class RecurrentSettings(Settings):
     """Bidirectional LSTM, then a pool."""
+
+    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
 
     width: Width = 128
     hidden: int = Field(96, ge=1, description="numbers of a state, in each direction")
@@ -176,6 +214,8 @@ class RecurrentSettings(Settings):
 class ConvolutionalSettings(Settings):
     """Filters over a few words, the largest answer of each. Kim 2014."""
 
+    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
+
     width: Width = 128
     filters: int = Field(100, ge=1, description="of each of the widths")
     widths: str = Field(
@@ -190,6 +230,11 @@ class ConvolutionalSettings(Settings):
 class TfidfSettings(Settings):
     """Logistic regression on how often runs of words stand in a text."""
 
+    search: ClassVar[Mapping[str, Range]] = {
+        **SEARCH_RUNS,
+        "inverse_penalty": LogUniform(0.1, 1000.0),
+    }
+
     ngrams: Runs = 2
     minimum: Texts = 2
     inverse_penalty: Penalty = 30.0
@@ -198,14 +243,31 @@ class TfidfSettings(Settings):
 class NaiveBayesSVMSettings(Settings):
     """A linear SVM on runs of words, each weighed by how it parts the labels."""
 
+    search: ClassVar[Mapping[str, Range]] = {
+        **SEARCH_RUNS,
+        "inverse_penalty": LogUniform(1e-3, 10.0),
+        "smoothing": LogUniform(0.1, 10.0),
+    }
+
     ngrams: Runs = 2
-    minimum: Texts = 2
-    inverse_penalty: Penalty = 0.01
+    minimum: Texts = 1
+    inverse_penalty: Penalty = 1.0
     smoothing: float = Field(1.0, gt=0, description="count that every run of words starts from")
+    interpolation: float = Field(
+        0.25,
+        ge=0,
+        le=1,
+        description="share of the SVM's own weights; the rest is naive Bayes. 1: the SVM alone",
+    )
 
 
 class Seq2SeqSettings(Settings):
     """A GRU reads and a GRU writes: `regard.models.seq2seq.Seq2Seq` says what each form means."""
+
+    search: ClassVar[Mapping[str, Range]] = {
+        "dropout": Uniform(0.0, 0.5),
+        "spread": LogUniform(0.03, 1.0),
+    }
 
     width: Width = 256
     hidden: int = Field(256, ge=2, description="numbers of a state")
@@ -242,6 +304,8 @@ class Seq2SeqSettings(Settings):
 class StackSettings(Settings):
     """What stacks of attention and feed-forward share."""
 
+    search: ClassVar[Mapping[str, Range]] = {"dropout": Uniform(0.0, 0.4)}
+
     width: Width = 256
     layers: Layers = 4
     heads: Heads = 8
@@ -268,7 +332,14 @@ class TransformerSettings(StackSettings):
     heads: Heads = 4
     norm: Norm = "pre"
     position: Position = "sinusoidal"
+    pattern: WriterPattern = "none"
+    compress: EncoderCompress = "none"
     tie: bool = Field(True, description="source, target and output share one matrix")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        return self
 
 
 class GPTSettings(StackSettings):
@@ -290,8 +361,28 @@ class BERTSettings(StackSettings):
 
     norm: Norm = "post"
     pattern: Pattern = "none"
+    compress: Compress = "none"
     types: int = Field(2, ge=0, description="kinds of sentences that have a vector each; 0: none")
     epsilon: Epsilon = 1e-12
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        return self
+
+
+class EncoderSettings(BERTSettings):
+    """An encoder that labels texts, which may have been pretrained elsewhere. As `BERTSettings`.
+
+    With ``weights`` the sizes are those of the model that they name.
+    """
+
+    weights: str = Field(
+        "",
+        description="a pretrained BERT, RoBERTa or DistilBERT: a folder in Hugging Face's layout, "
+        "or a name on the hub (NAME, ORG/NAME, or either with @REVISION); its tokens and sizes "
+        "hold",
+    )
 
 
 class T5Settings(StackSettings):
@@ -308,6 +399,8 @@ class T5Settings(StackSettings):
     feedforward: Inner = 768
     activation: Activation = "gated-gelu-tanh"
     position: Position = "t5-bias"
+    pattern: WriterPattern = "none"
+    compress: EncoderCompress = "none"
     buckets: int = Field(
         32, ge=4, description="of distances, with a bias each where position=t5-bias"
     )
@@ -332,4 +425,5 @@ class T5Settings(StackSettings):
                 f"farthest={self.farthest} leaves buckets={self.buckets} nothing to share: take a "
                 "farther distance or fewer buckets"
             )
+        must_have_no_places(self.compress, self.pattern, self.position, self.score)
         return self

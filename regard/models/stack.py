@@ -4,8 +4,17 @@ from regard.attention import MultiHeadAttention
 from regard.models.settings import StackSettings
 
 
-def attention_of(settings: StackSettings, position: str = "none") -> MultiHeadAttention:
-    """Heads by the score, the position that is part of it, and the normaliser of these settings."""
+def attention_of(
+    settings: StackSettings,
+    position: str = "none",
+    *,
+    compress: str = "none",
+    length: int | None = None,
+) -> MultiHeadAttention:
+    """Return heads by the score, the position that is part of it, and the normaliser.
+
+    ``length``: the longest input, if it is not that of the settings.
+    """
     return MultiHeadAttention(
         settings.width,
         settings.heads,
@@ -14,5 +23,6 @@ def attention_of(settings: StackSettings, position: str = "none") -> MultiHeadAt
         normalize=settings.normalize,
         dropout=settings.attention_dropout,
         key_value_heads=settings.key_value_heads or None,
-        length=settings.length,
+        length=length or settings.length,
+        compress=compress,
     )

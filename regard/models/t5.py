@@ -9,11 +9,15 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
+    Linformer,
     MultiHeadAttention,
     Score,
     causal,
     input_positions,
     make_score,
+    named_compress,
+    named_mask,
+    within,
 )
 from regard.attention import lengths as up_to
 from regard.attention.positions import RelativeBias
@@ -32,8 +36,9 @@ class T5(nn.Module):
     ``position=t5-bias`` b[bucket(j − i)] is added to every score, and all layers of a stack share
     the b of each head. With ``tie`` the words' vectors are shared by all three places and the
     states are divided by √width before the last (T5); without, the output has a matrix of its own
-    and nothing is divided (T5 1.1). Score, position and normaliser by name; the attention to the
-    memory has no positions.
+    and nothing is divided (T5 1.1). Score, position and normaliser by name; ``pattern`` holds in
+    both self-attentions, ``compress`` in the encoder's; the attention to the memory has no
+    positions and sees all.
 
     >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
     >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
@@ -45,6 +50,7 @@ class T5(nn.Module):
         super().__init__()
         width = settings.width
         # What is written may be twice as long as what is read.
+        read = settings.length
         settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         self.dropout, self.settings = settings.dropout, settings
         self.embedding = nn.Embedding(vocabulary, width)
@@ -52,6 +58,7 @@ class T5(nn.Module):
         self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
         self.scale = width**-0.5 if settings.tie else 1.0
         self.positions = input_positions(settings.position, width, length=settings.length)
+        self.pattern = named_mask(settings.pattern, settings.length)
         make_norm = partial(nn.RMSNorm, eps=settings.epsilon)
         pre: Norm = "pre"
         rest = (settings.dropout, pre, make_norm)
@@ -59,7 +66,11 @@ class T5(nn.Module):
         def feedforward() -> FeedForward:
             return FeedForward(width, settings.feedforward, settings.activation, bias=False)
 
-        readers = [attention(settings, x) for x in self._scores(settings.layers, both=True)]
+        mixing = settings.compress
+        readers = [
+            attention(settings, x, named_compress(mixing, read) or "none")
+            for x in self._scores(settings.layers, both=True)
+        ]
         self.encoder = nn.ModuleList(EncoderBlock(width, x, feedforward(), *rest) for x in readers)
         count = settings.decoder_layers or settings.layers
         writers = [attention(settings, x) for x in self._scores(count, both=False)]
@@ -105,8 +116,9 @@ class T5(nn.Module):
         """
         memory, seen = self.encode(source, source_lengths), up_to(source_lengths)
         x, where = self.embed(target), torch.arange(target.shape[1], device=target.device)
+        before = within(causal(), self.pattern)
         for block in self.decoder:
-            x = block(x, memory, causal(), seen, where=where)
+            x = block(x, memory, before, seen, where=where)
         states = drop(self.decoder_norm(x), self.dropout, self.training)
         return states if target_lengths is None else states[inside(target_lengths, len(where))]
 
@@ -126,7 +138,7 @@ class T5(nn.Module):
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch read width"]:
         """The memory: what the encoder makes of the source."""
-        x, mask = self.embed(source), up_to(source_lengths)
+        x, mask = self.embed(source), within(up_to(source_lengths), self.pattern)
         for block in self.encoder:
             x = block(x, mask)
         return drop(self.encoder_norm(x), self.dropout, self.training)
@@ -159,7 +171,8 @@ class Writing:
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
-        model, mask, seen = self.model, self.past.step(tokens, parents), up_to(self.lengths)
+        model, seen = self.model, up_to(self.lengths)
+        mask = within(self.past.step(tokens, parents), model.pattern)
         where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(tokens, where)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
@@ -182,7 +195,9 @@ def score(settings: T5Settings, position: str = "none") -> Score:
     return make_score(settings.score, position, width, width, heads=heads, length=settings.length)
 
 
-def attention(settings: T5Settings, score: Score) -> MultiHeadAttention:
+def attention(
+    settings: T5Settings, score: Score, compress: str | Linformer = "none"
+) -> MultiHeadAttention:
     """Attention without biases; what makes queries begins smaller, as their products stay."""
     made = MultiHeadAttention(
         settings.width,
@@ -193,6 +208,7 @@ def attention(settings: T5Settings, score: Score) -> MultiHeadAttention:
         key_value_heads=settings.key_value_heads or None,
         head_width=settings.each_head,
         bias=False,
+        compress=compress,
     )
     if settings.score == "dot":
         with torch.no_grad():

@@ -4,10 +4,18 @@ words → vectors (+ positions) (with CLS in front) → blocks of self-attention
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, input_positions, make_score, named_mask
+from regard.attention import (
+    MultiHeadAttention,
+    input_positions,
+    make_score,
+    named_mask,
+    parsed,
+    within,
+)
 from regard.attention import lengths as up_to
 from regard.errors import RegardError
 from regard.layers.blocks import Plain, PreNorm, Residual
@@ -19,6 +27,9 @@ from regard.models.settings import TextClassifierSettings
 
 class TextClassifier(nn.Module):
     """Every rung of the ladder by its settings; `regard.models.MODELS` names them.
+
+    Sine positions are scaled by ``spread``, the standard deviation of the first word vectors, so
+    that x = spread · (e + pe) with e of size 1 at first: one scale serves every rung.
 
     No norm stands before the pool: there a word counts by the length of its vector, as in the mean
     of word vectors, which a pre-norm stack is at its first step.
@@ -40,6 +51,7 @@ class TextClassifier(nn.Module):
         vectors: Vectors | None = None,
     ) -> None:
         super().__init__()
+        self.reads_trees = settings.position.startswith("tree-")
         self.embedding = WordEmbedding(
             vocabulary,
             settings.width,
@@ -52,7 +64,9 @@ class TextClassifier(nn.Module):
         first = settings.pool == "cls"
         self.cls = nn.Parameter(torch.randn(width) * settings.spread) if first else None
         length = settings.length + first
-        self.positions = input_positions(settings.position, width, length=length)
+        self.positions = input_positions(
+            settings.position, width, length=length, sines=settings.spread
+        )
         self.pattern = named_mask(settings.pattern, length)
         if not settings.layers and self.positions is None and settings.position != "none":
             raise RegardError(
@@ -65,16 +79,30 @@ class TextClassifier(nn.Module):
         self.to_labels = nn.Linear(width, labels)
 
     def forward(
-        self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+        self,
+        tokens: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        parents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels."""
+        """Logits of the labels.
+
+        ``parents``: the word that each word hangs on, for positions along trees; −1: a root, which
+        hangs on CLS where there is one. Without them what `regard.attention.parsed` says, or each
+        word hangs on the one before.
+        """
+        if parents is not None:
+            if self.cls is not None:
+                parents = F.pad(parents + 1, (1, 0), value=-1)
+            with parsed(parents):
+                along: Tensor = self(tokens, lengths)
+            return along
         x = self.embedding(tokens, lengths)
         if self.cls is not None:
             x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
             lengths = lengths + 1
         if self.positions is not None:
             x = self.positions(x)
-        mask = up_to(lengths) if self.pattern is None else up_to(lengths) & self.pattern
+        mask = within(up_to(lengths), self.pattern)
         for block in self.blocks:
             x = block(x, mask)
         pooled = self.pool(x, lengths)

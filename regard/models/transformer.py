@@ -9,9 +9,12 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
+    MultiHeadAttention,
     Packing,
     causal,
     input_positions,
+    named_mask,
+    within,
 )
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
@@ -28,8 +31,8 @@ class Transformer(nn.Module):
 
     Embeddings are scaled by √width; with ``tie`` source, target and output are one matrix (Press
     & Wolf 2017). Score, position and normaliser by name; positions that are part of a score serve
-    self-attention, and the attention to the memory has none. ``norm="pre"`` ends each stack with a
-    norm of its own.
+    self-attention, and so does ``pattern``; the attention to the memory has neither. ``compress``
+    is the encoder's alone. ``norm="pre"`` ends each stack with a norm of its own.
 
     >>> settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=16, tie=False)
     >>> model = Transformer(settings, 11, 12)
@@ -43,6 +46,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         # What is written may be twice as long as what is read, and begins with a symbol.
+        read = settings.length
         settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         width = settings.width
         self.scale, self.dropout = math.sqrt(width), settings.dropout
@@ -54,15 +58,21 @@ class Transformer(nn.Module):
         self.target = self.source if settings.tie else words(target_vocabulary)
         self.output = None if settings.tie else nn.Linear(width, target_vocabulary)
         self.positions = input_positions(settings.position, width, length=settings.length)
+        self.pattern = named_mask(settings.pattern, settings.length)
         in_score = settings.position if self.positions is None else "none"
 
         def feedforward() -> FeedForward:
             return FeedForward(width, settings.feedforward, settings.activation)
 
         rest = (settings.dropout, settings.norm)
+
+        def reading() -> MultiHeadAttention:
+            if settings.compress == "none":
+                return attention_of(settings, in_score)
+            return attention_of(settings, in_score, compress=settings.compress, length=read)
+
         self.encoder = nn.ModuleList(
-            EncoderBlock(width, attention_of(settings, in_score), feedforward(), *rest)
-            for _ in range(settings.layers)
+            EncoderBlock(width, reading(), feedforward(), *rest) for _ in range(settings.layers)
         )
         self.decoder = nn.ModuleList(
             DecoderBlock(
@@ -97,8 +107,9 @@ class Transformer(nn.Module):
         memory = self._read(source, source_lengths, read)
         where = torch.arange(target.shape[1], device=target.device)
         x, seen = self.embed(self.target, target, where, written), up_to(source_lengths)
+        before = within(causal(), self.pattern)
         for block in self.decoder:
-            x = block(x, memory, causal(), seen, where=where, packing=written, memory_packing=read)
+            x = block(x, memory, before, seen, where=where, packing=written, memory_packing=read)
         states: Tensor = self.decoder_norm(x)
         return states if written or target_lengths is None else states.flatten(0, 1)
 
@@ -125,7 +136,8 @@ class Transformer(nn.Module):
     def _read(self, source: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
         """The memory, packed where there is padding to leave out."""
         where = torch.arange(source.shape[1], device=source.device)
-        x, mask = self.embed(self.source, source, where, packing), up_to(lengths)
+        x = self.embed(self.source, source, where, packing)
+        mask = within(up_to(lengths), self.pattern)
         for block in self.encoder:
             x = block(x, mask, packing=packing)
         memory: Tensor = self.encoder_norm(x)
@@ -176,7 +188,8 @@ class Writing:
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
-        model, mask = self.model, self.past.step(tokens, parents)
+        model = self.model
+        mask = within(self.past.step(tokens, parents), model.pattern)
         where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(model.target, tokens, where)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):

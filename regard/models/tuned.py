@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention import parsed
 from regard.layers import marks
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.models.bert import BERT
 from regard.models.gpt import GPT
-from regard.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.models.settings import EncoderSettings, GPTSettings, T5Settings
 from regard.models.t5 import T5
 
 
@@ -26,18 +28,26 @@ class Tuned(nn.Module):
     body: GPT | BERT | T5
 
     def __init__(
-        self, settings: GPTSettings | BERTSettings | T5Settings, vocabulary: int, labels: int
+        self, settings: GPTSettings | EncoderSettings | T5Settings, vocabulary: int, labels: int
     ) -> None:
         super().__init__()
+        self.reads_trees = settings.position.startswith("tree-")
         self.marks, self.dropout = marks.Marks.behind(vocabulary), settings.dropout
         self.to_labels = nn.Linear(settings.width, labels)
         nn.init.normal_(self.to_labels.weight, std=0.02)
         nn.init.zeros_(self.to_labels.bias)
 
     def forward(
-        self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+        self,
+        tokens: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        parents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels."""
+        """Logits of the labels; ``parents`` as `regard.models.text_classifier` has them."""
+        if parents is not None:
+            with parsed(self.framed_tree(parents)):
+                along: Tensor = self(tokens, lengths)
+            return along
         logits: Tensor = self.to_labels(
             drop(self.vector(tokens, lengths), self.dropout, self.training)
         )
@@ -50,6 +60,10 @@ class Tuned(nn.Module):
     def framed(self, tokens: Sequence[str]) -> list[str]:
         """What the model reads of these tokens, symbols named."""
         return list(tokens)
+
+    def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
+        """The tree of what the model reads, symbols among it."""
+        return parents
 
 
 class TunedGPT(Tuned):
@@ -70,17 +84,24 @@ class TunedGPT(Tuned):
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return [*tokens, "[CLS]"]
 
+    def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
+        """[CLS] is a root of its own."""
+        return F.pad(parents, (0, 1), value=-1)
+
 
 class TunedBERT(Tuned):
     """[CLS] text [SEP]; the mean of all states.
 
     Devlin et al. 2019, section 4.1, take the state of [CLS]; pretrained without next sentences it
     has never been asked anything, and with few labels it is not found out what it could say.
+    With ``settings.weights`` the symbols are among the ``vocabulary`` tokens, and who builds the
+    model sets ``marks`` to their numbers.
     """
 
-    def __init__(self, settings: BERTSettings, vocabulary: int, labels: int) -> None:
+    def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
-        self.body: BERT = BERT(settings, vocabulary + marks.COUNT)
+        words = vocabulary if settings.weights else vocabulary + marks.COUNT
+        self.body: BERT = BERT(settings, words, heads=False)
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the text's words and symbols."""
@@ -97,6 +118,10 @@ class TunedBERT(Tuned):
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return ["[CLS]", *tokens, "[SEP]"]
+
+    def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
+        """[CLS] is the root that all others, and [SEP], hang on."""
+        return F.pad(F.pad(parents + 1, (0, 1)), (1, 0), value=-1)
 
 
 class TunedT5(Tuned):

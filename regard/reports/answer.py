@@ -9,7 +9,6 @@ import numpy as np
 
 from regard.reports.evidence import Arm
 from regard.studies import worth
-from regard.studies.result import per_cent
 from regard.studies.statistics import Difference, compare_runs
 
 KINDS = {
@@ -26,11 +25,11 @@ def answer(comparison: Mapping[str, Any], arms: Sequence[Arm]) -> list[str]:
     arms there is evidence for against the reference. Nothing is claimed that was not found.
     """
     judged = sorted(
-        (arm for arm in arms if math.isfinite(arm.mean)), key=lambda arm: arm.mean, reverse=True
+        (arm for arm in arms if math.isfinite(arm.mean)), key=lambda arm: arm.rank, reverse=True
     )
     if not judged:
         return ["No arm was judged: there is nothing to compare."]
-    says = [f"{judged[0].name} comes first: {told(judged[0], comparison)}."]
+    says = [f"{judged[0].name} comes first: {told(judged[0])}."]
     says += _across(comparison, judged)
     says += _against_reference(comparison, judged)
     failed = [arm.name for arm in arms if not math.isfinite(arm.mean)]
@@ -39,11 +38,10 @@ def answer(comparison: Mapping[str, Any], arms: Sequence[Arm]) -> list[str]:
     return says
 
 
-def told(arm: Arm, comparison: Mapping[str, Any]) -> str:
+def told(arm: Arm) -> str:
     """An arm's metric with its interval in words: "accuracy 91.4 % (91.0 to 91.7)"."""
-    metric = str(comparison.get("metric", "accuracy"))
-    unit = per_cent(metric)
-    return f"{metric} {percent(arm.mean)}{unit} ({percent(arm.low)} to {percent(arm.high)})"
+    mean, low, high = (arm.unit.write(value) for value in (arm.mean, arm.low, arm.high))
+    return f"{arm.metric} {mean}{arm.unit.sign} ({low} to {high})"
 
 
 def percent(share: float) -> str:
@@ -67,7 +65,9 @@ def difference(comparison: Mapping[str, Any], a: Arm, b: Arm) -> Known | None:
     """What is known of two arms: the declared verdict, or a look back at their answers."""
     for verdict in comparison.get("verdicts", []):
         if {verdict.get("a"), verdict.get("b")} == {a.name, b.name}:
-            return Known(str(verdict["says"]), float(verdict["p"]) < 0.05)
+            worse = verdict["b"] if float(verdict["difference"]) > 0 else verdict["a"]
+            claimed = worse not in verdict.get("untrained", [])
+            return Known(str(verdict["says"]), claimed and float(verdict["p"]) < 0.05)
     found = looked_back(a, b)
     note = "a pair picked afterwards, so p is too kind"
     return Known(f"{found.says} ({note})", found.found) if found else None
@@ -75,18 +75,26 @@ def difference(comparison: Mapping[str, Any], a: Arm, b: Arm) -> Known | None:
 
 def looked_back(a: Arm, b: Arm) -> Difference | None:
     """The difference of two arms from their runs' answers, or None where these do not match."""
-    pair = [arm.judged for arm in (a, b)]
-    if all(pair) and len(pair[0]) == len(pair[1]) and pair[0][0].measure:
-        same = len({(run.asked, run.signature) for runs in pair for run in runs}) == 1
-        return worth.difference(pair[0], pair[1], (a.name, b.name)) if same else None
+    fixed = [arm.deterministic for arm in (a, b)]
+    names = {tuple(folder.name for folder in arm.folders) for arm in (a, b)}
+    if not any(fixed) and len(names) > 1:
+        return None  # some seeds are missing: these are no pairs
+    kept = [arm.judged for arm in (a, b)]
+    if all(runs and len(runs) == len(arm.folders) for runs, arm in zip(kept, (a, b), strict=True)):
+        seeds = max(map(len, kept))
+        one, other = (
+            runs * seeds if alike and len(runs) == 1 else runs
+            for runs, alike in zip(kept, fixed, strict=True)
+        )
+        same = len({(run.asked, run.signature) for run in (*one, *other)}) == 1
+        same = same and len(one) == len(other) and one[0].examples > 1
+        return worth.difference(one, other, (a.name, b.name)) if same else None
     ours, theirs = a.right, b.right
-    if ours.size == 0 or theirs.size == 0 or ours.shape[-1] != theirs.shape[-1]:
+    if a.metric != "accuracy" or ours.size == 0 or ours.shape[-1] != theirs.shape[-1]:
+        return None
+    if ours.shape[-1] < 2:
         return None
     seeds = max(len(ours), len(theirs))
-    fixed = [arm.family == "baseline" for arm in (a, b)]
-    names = {tuple(folder.name for folder in arm.folders) for arm in (a, b)}
-    if ours.shape[-1] < 2 or (not any(fixed) and len(names) > 1):
-        return None  # some seeds are missing: these are no pairs
     ours, theirs = (
         np.repeat(right, seeds, 0) if alike and len(right) == 1 else right
         for right, alike in zip((ours, theirs), fixed, strict=True)
@@ -96,7 +104,6 @@ def looked_back(a: Arm, b: Arm) -> Difference | None:
 
 def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
     """The best arm with attention against the best of each other kind, and the other way round."""
-    unit = per_cent(str(comparison.get("metric", "accuracy")))
     first = {family: arm for arm in reversed(judged) for family in [arm.family]}
     attention = first.get("attention")
     says = []
@@ -104,18 +111,21 @@ def _across(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
         other = first.get(family)
         if attention is None or other is None:
             continue
-        ahead, behind = (other, attention) if other.mean > attention.mean else (attention, other)
+        ahead, behind = (other, attention) if other.rank > attention.rank else (attention, other)
         kind, found = KINDS[family], difference(comparison, attention, other)
-        pair = ", ".join(f"{arm.name} {percent(arm.mean)}{unit}" for arm in (ahead, behind))
+        pair = ", ".join(f"{arm.name} {_value(arm)}" for arm in (ahead, behind))
         if found is None:
             says.append(f"The best with attention and the best {kind}: {pair}.")
         elif not found.sure:
             says.append(f"The best with attention and the best {kind}: {pair}: {found.says}.")
         else:
             best = "with attention" if behind is attention else kind
-            has = f"{percent(behind.mean)}{unit}"
-            says.append(f"The best {best}, {behind.name}, has {has}: {found.says}.")
+            says.append(f"The best {best}, {behind.name}, has {_value(behind)}: {found.says}.")
     return says
+
+
+def _value(arm: Arm) -> str:
+    return f"{arm.unit.write(arm.mean)}{arm.unit.sign}"
 
 
 def _against_reference(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> list[str]:
@@ -123,6 +133,7 @@ def _against_reference(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> 
     better: list[str] = []
     worse: list[str] = []
     open_: list[str] = []
+    unclear: list[str] = []
     for verdict in comparison.get("verdicts", []):
         if reference not in (verdict.get("a"), verdict.get("b")):
             continue
@@ -132,12 +143,20 @@ def _against_reference(comparison: Mapping[str, Any], judged: Sequence[Arm]) -> 
         name, gain = verdict["a" if forward else "b"], float(verdict["difference"])
         gain = gain if forward else -gain
         found = float(verdict["p"]) < 0.05
+        if found and (name if gain < 0 else reference) in verdict.get("untrained", []):
+            unclear.append(str(name))
+            continue
         (better if found and gain > 0 else worse if found else open_).append(str(name))
     says = []
     if better:
         says.append(f"Evidence of a gain over {reference}: {', '.join(better)}.")
     if worse:
         says.append(f"Evidence of a loss against {reference}: {', '.join(worse)}.")
+    if unclear:
+        says.append(
+            f"Not trained to the end, so no claim about the method against {reference}: "
+            f"{', '.join(unclear)}."
+        )
     if open_:
         says.append(f"No evidence of a difference from {reference}: {', '.join(open_)}.")
     return says

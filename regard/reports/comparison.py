@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.durable import write_bytes
-from regard.reports import aligned, attended, mistakes, written
+from regard.reports import aligned, attended, mistakes, search, written
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
 from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
@@ -19,9 +19,11 @@ from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
 from regard.runs import Likelihoods
-from regard.studies.result import per_cent
+from regard.studies.result import Unit, unit_of
+from regard.tasks.metrics import METRICS
 
 BY_TOKENS = Likelihoods.compared  # the metric of runs that are judged token by token
+BY_LOSS = (BY_TOKENS, METRICS["log-loss"])
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,22 @@ class Story:
     def metric(self) -> str:
         """What the arms are compared by."""
         return str(self.comparison.get("metric", "accuracy"))
+
+    @property
+    def unit(self) -> Unit:
+        """How the metric's numbers are written."""
+        return unit_of(self.metric)
+
+    @property
+    def heading(self) -> str:
+        """The metric and its unit, over a column or beside an axis."""
+        return self.unit.heading(self.metric)
+
+    @property
+    def trivial(self) -> dict[str, float]:
+        """What the metric would be without reading a text, by the name of the rule."""
+        found = self.comparison.get("trivial")
+        return {str(k): float(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
     @property
     def writes(self) -> bool:
@@ -96,7 +114,11 @@ def _top(story: Story) -> list[Html]:
         *(tag("p", sentence) for sentence in rest[1:]),
     ]
     parts += [
-        tag("p", f"Failed: {e.get('arm')}, seed {e.get('seed')}: {e.get('says')}", class_="fails")
+        tag(
+            "p",
+            f"Failed: {e.get('arm')}, {e.get('what', 'seed')} {e.get('seed')}: {e.get('says')}",
+            class_="fails",
+        )
         for e in comparison.get("errors", [])
     ]
     return [*parts, *claims_list(comparison.get("claims", []))]
@@ -106,65 +128,115 @@ def _value(value: object) -> str:
     return number(value) if isinstance(value, int | float) else str(value)
 
 
+class Cost(NamedTuple):
+    """A column of costs: the key in an arm's row, the heading, how its numbers are written."""
+
+    key: str
+    title: str
+    write: Callable[[float], str]
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else "–"
+
+
+COSTS = (
+    Cost("seconds", "time", duration),
+    Cost("peak_mb", "peak MB", _whole),
+    Cost("parameters", "parameters", number),
+    Cost("flops", "MFLOP", lambda flops: number(flops / 1e6)),
+)
+
+
 def _table(story: Story) -> list[Html]:
     comparison = story.comparison
-    best = max(story.judged, key=lambda arm: arm.mean, default=None)
+    best, unit = max(story.judged, key=lambda arm: arm.rank, default=None), story.unit
     reference = str(comparison.get("reference") or "")
-    flops = any(math.isfinite(arm.number("flops")) for arm in story.arms)
     also = list(dict.fromkeys(name for arm in story.judged for name in _also(arm)))
     told = {arm.name: [_also(arm).get(name, math.nan) for name in also] for arm in story.arms}
-    unit = "" if per_cent(story.metric) else story.metric
-    heads = ["arm", _metric(story), "95 % interval"]
-    heads += [f"against {shorten(reference, 24)}, {unit or 'points'}"] if reference else []
+    heads = ["arm", story.heading, "95 % interval"]
+    over = "better than" if unit.lower else "against"
+    heads += [f"{over} {shorten(reference, 24)}, {unit.points}"] if reference else []
     heads += ["p (Holm)"] if reference else []
-    heads += [f"{name},{sign}" if (sign := per_cent(name)) else name for name in also]
-    heads += ["seeds", "time", "peak MB", "parameters"]
-    heads += ["MFLOP"] if flops else []
+    heads += [unit_of(name).heading(name) for name in also]
+    costs = [cost for cost in COSTS if any(math.isfinite(a.number(cost.key)) for a in story.arms)]
+    trained = any(arm.training for arm in story.arms)
+    heads += ["seeds", *(["training"] if trained else []), *(cost.title for cost in costs)]
     rows = []
     for arm in story.arms:
         cells = [
             tag("td", shorten(arm.name, 40), title=arm.name),
-            _cell(percent(arm.mean), arm.mean),
-            _cell(f"{percent(arm.low)} to {percent(arm.high)}", arm.low),
-            *(_against(comparison, arm.name, reference) if reference else ()),
-            *(_cell(percent(share), share) for share in told[arm.name]),
+            _cell(unit.write(arm.mean), arm.mean),
+            _cell(f"{unit.write(arm.low)} to {unit.write(arm.high)}", arm.low),
+            *(_against(story, arm.name, reference) if reference else ()),
+            *(
+                _cell(unit_of(name).write(value), value)
+                for name, value in zip(also, told[arm.name], strict=True)
+            ),
             _cell(_value(arm.row.get("seeds", "–")), arm.number("seeds")),
-            _cell(duration(arm.number("seconds")), arm.number("seconds")),
-            _cell(_whole(arm.number("peak_mb")), arm.number("peak_mb")),
-            _cell(number(arm.number("parameters")), arm.number("parameters")),
+            *(_training(arm) if trained else ()),
+            *(_cell(cost.write(arm.number(cost.key)), arm.number(cost.key)) for cost in costs),
         ]
-        if flops:
-            cells.append(_cell(number(arm.number("flops") / 1e6), arm.number("flops")))
         rows.append(tag("tr", *cells, class_="best" if arm is best else None))
+    for name, value in story.trivial.items():
+        cells = [tag("td", name), _cell(unit.write(value), value)]
+        cells += [tag("td", "–", data_worth="") for _ in heads[2:]]
+        rows.append(tag("tr", *cells, class_="soft"))
     top = tag("tr", *(tag("th", head) for head in heads))
     table = tag("table", tag("thead", top), tag("tbody", *rows), class_="sortable")
     return [
         tag("h2", "The numbers"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="results"),
+        *([tag("p", TRIVIAL, class_="note")] if story.trivial else []),
         _forest(story, reference),
         *_verdicts(comparison),
     ]
 
 
+def _training(arm: Arm) -> list[Html]:
+    """How the arm's trainings ended, marked where not all came to their end."""
+    return [tag("td", arm.training or "–", class_=None if arm.trained else "wrong")]
+
+
 def _forest(story: Story, reference: str) -> Html:
     """Every arm with its interval, and how to read that."""
+    times = story.unit.times
     rows = [
-        Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high, a.family,
-            [100 * v for v in a.by_seed] if len(a.by_seed) > 1 else [])
+        Row(a.name, times * a.mean, times * a.low, times * a.high, a.family,
+            [times * v for v in a.by_seed] if len(a.by_seed) > 1 else [], a.trained)
         for a in story.judged
     ]  # fmt: skip
     title = f"{story.metric[:1].upper()}{story.metric[1:]}, 95 % intervals"
-    chart = interval_chart(title, rows, x_label=_metric(story), reference=reference)
-    return _figure(chart, HOW_TO_READ if rows else "No arm has a result.")
+    lines = {name: times * value for name, value in story.trivial.items()}
+    chart = interval_chart(title, rows, x_label=story.heading, reference=reference, lines=lines,
+                           digits=story.unit.digits)  # fmt: skip
+    trained = any(arm.models.get(arm.model) for arm in story.arms)
+    how = f"{OF_RUNS} {HOW_TO_READ}" if trained else HOW_TO_READ
+    return _figure(chart, how if rows else "No arm has a result.")
 
 
-HOW_TO_READ = (
+OF_RUNS = (
     "Blue circles attend, green diamonds are networks without attention, orange squares are no "
-    "networks; small dots are single seeds. Time is of training one seed, without that of the run "
-    "it began from by init; MFLOP of one forward pass over a text of median length. A verdict "
-    "rests on the differences of paired seeds (Student's t, the variance of the test examples "
-    "added), Holm's correction over all of them: intervals that overlap can still differ, and one "
-    "seed speaks of two models, not of two methods."
+    "networks; a hollow mark was not trained to its end. Time is of training one seed, without "
+    "that of the run it began from by init; MFLOP of one forward pass over a text of median length."
+)
+HOW_TO_READ = (
+    "Small dots are single seeds. A verdict rests on the differences of paired seeds (the variance "
+    "of the test examples, or of their groups, added), Holm's correction over all of them: "
+    "intervals that overlap can still differ, and one seed speaks of two models, not of two "
+    "methods."
+)
+
+
+TRIVIAL = (
+    "Majority class: every text gets the label that is most frequent in training (of log loss: all "
+    "labels their shares in training). Chance: every label equally often. Both without reading."
+)
+
+
+IN_STEPS = (
+    "A budget in minutes gives other steps on another machine. In the steps that it gave here, a "
+    "mean over an arm's seeds, it is:"
 )
 
 
@@ -179,30 +251,22 @@ def _cell(text: str, worth: float) -> Html:
     return tag("td", text, data_worth=f"{worth:.6g}" if math.isfinite(worth) else "")
 
 
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if math.isfinite(value) else "–"
-
-
-def _against(comparison: Mapping[str, Any], name: str, reference: str) -> list[Html]:
-    """An arm's difference from the reference in points, with its interval and p."""
-    for verdict in comparison.get("verdicts", []):
+def _against(story: Story, name: str, reference: str) -> list[Html]:
+    """How much better an arm is than the reference, with the interval and p."""
+    for verdict in story.comparison.get("verdicts", []):
         if (verdict.get("a"), verdict.get("b")) == (name, reference):
-            gain, low, high = (
-                round(100 * float(verdict[key]), 1) + 0.0 for key in ("difference", "low", "high")
-            )
-            p = float(verdict["p"])
-            found = ("right" if gain > 0 else "wrong") if p < 0.05 else "soft"
-            text = f"{gain:+.1f} ({low:.1f} to {high:.1f})".replace("-", "−")
+            gain, low, high = (float(verdict[key]) for key in ("difference", "low", "high"))
+            p, write = float(verdict["p"]), story.unit.write
+            worse = reference if gain > 0 else name
+            claimed = p < 0.05 and worse not in verdict.get("untrained", [])
+            found = ("right" if gain > 0 else "wrong") if claimed else "soft"
+            text = f"{write(gain, '+')} ({write(low)} to {write(high)})"
             cells = [tag("span", text, class_=found), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
             return [
                 tag("td", cell, data_worth=f"{worth:.6g}")
                 for cell, worth in zip(cells, (gain, p), strict=True)
             ]
     return [tag("td", "reference" if name == reference else "–", data_worth=""), tag("td", "–")]
-
-
-def _metric(story: Story) -> str:
-    return f"{story.metric},{sign}" if (sign := per_cent(story.metric)) else story.metric
 
 
 def _also(arm: Arm) -> dict[str, float]:
@@ -213,17 +277,37 @@ def _also(arm: Arm) -> dict[str, float]:
 
 def _tables(story: Story) -> list[Html]:
     """The tables that a lab adds."""
-    return [
-        Table(str(t["title"]), t["columns"], t["rows"], str(t.get("note", ""))).html()
-        for t in story.comparison.get("tables", [])
-    ]
+    return [_drawn(table) for table in story.comparison.get("tables", [])]
+
+
+def _drawn(table: Mapping[str, Any]) -> Html:
+    note = str(table.get("note", ""))
+    return Table(str(table["title"]), table["columns"], table["rows"], note).html()
+
+
+def _sections(story: Story) -> list[Html]:
+    """The sections that a lab adds: words, charts of lines, tables."""
+    parts: list[Html] = []
+    for section in story.comparison.get("sections", []):
+        parts += [tag("h2", section["title"]), *(tag("p", says) for says in section["says"])]
+        for chart in section.get("charts", []):
+            lines = [
+                Series(s["name"], s["x"], s["y"], look=i, low=s.get("low", ()),
+                       high=s.get("high", ()))
+                for i, s in enumerate(chart["series"])
+            ]  # fmt: skip
+            labels = {"x_label": chart["x_label"], "y_label": chart["y_label"]}
+            parts.append(_figure(line_chart(chart["title"], lines, **labels), chart["caption"]))
+        parts += [_drawn(table) for table in section.get("tables", [])]
+    return parts
 
 
 def _formulas(story: Story) -> list[Html]:
     rows = []
+    if not any(arm.models.get(arm.model) for arm in story.arms):
+        return []
     for arm in story.arms:
-        entry = arm.models.get(arm.model)
-        says = entry.says if entry else "–"
+        says = arm.formula or "–"
         own = ", ".join(f"{key}={value}" for key, value in arm.own_settings.items())
         extra = [tag("span", f" with {own}", class_="soft")] if own else []
         rows += [
@@ -291,8 +375,8 @@ def _curves(story: Story) -> list[Html]:
         return []
     firsts = [Series("", c[0].x, [100 * v for v in c[0].y], faint=True) for c in curves.values()]
     every = [Series("", c.x, [100 * v for v in c.y]) for found in curves.values() for c in found]
-    # What language models are watched by while they learn is not what they are compared by.
-    metric = "100 · exp(−loss)" if story.metric == BY_TOKENS else _metric(story)
+    # Validation says exp(−loss) where the loss decides, and language models are watched by it too.
+    metric = "100 · exp(−loss)" if story.metric in BY_LOSS else story.heading
     charts = []
     for name, found in curves.items():
         seeds = [Series("", c.x, [100 * v for v in c.y], look=i) for i, c in enumerate(found)]
@@ -310,18 +394,27 @@ def _curves(story: Story) -> list[Html]:
     return [tag("h2", "Learning"), tag("p", how, class_="note"), grid]
 
 
+def _search(story: Story) -> list[Html]:
+    """The search of settings that the seeds stand on, where there was one."""
+    found = story.comparison.get("tuning")
+    return search.section(found) if isinstance(found, Mapping) else []
+
+
 def _cost(story: Story) -> list[Html]:
+    times = story.unit.times
     points = [
-        Point(a.name, a.number("seconds"), 100 * a.mean, 100 * a.low, 100 * a.high, a.family)
+        Point(a.name, a.number("seconds"), times * a.mean, times * a.low, times * a.high, a.family,
+              a.trained)
         for a in story.judged
-    ]
+    ]  # fmt: skip
     if not any(p.x > 0 for p in points):
         return []
     chart = scatter(
         f"Cost against {story.metric}", points, x_label="time of one seed (logarithmic)",
-        y_label=_metric(story), seconds=True,
+        y_label=story.heading, seconds=True, digits=story.unit.digits,
     )  # fmt: skip
-    how = "Further left is cheaper, further up is better. Bars are 95 % intervals."
+    way = "down" if story.unit.lower else "up"
+    how = f"Further left is cheaper, further {way} is better. Bars are 95 % intervals."
     return [tag("h2", "What it costs"), _figure(chart, how)]
 
 
@@ -348,6 +441,8 @@ def _data(story: Story) -> list[Html]:
     if command:
         line = command if isinstance(command, str) else shlex.join(map(str, command))
         parts += [tag("h2", "To see it again"), tag("pre", line)]
+    if repeat := comparison.get("repeat"):
+        parts += [tag("p", IN_STEPS), tag("pre", shlex.join(map(str, repeat)))]
     return parts + _machine(story)
 
 
@@ -362,6 +457,6 @@ def _figure(chart: Html, caption: str) -> Html:
 
 
 SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (
-    _top, _table, _word_order, _formulas, _curves, _cost, _tables, _attention,
+    _top, _table, _sections, _word_order, _formulas, _curves, _search, _cost, _tables, _attention,
     _mistakes, _data,
 )  # fmt: skip

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.errors import RegardError
 from regard.models import MODELS_FOR, ModelEntry
 from regard.reports.figures import Series
 from regard.studies import arms as study
 from regard.studies.job import Judged, read_judged
+from regard.studies.result import Unit, unit_of
 from regard.tasks import TASKS
 
 
@@ -42,6 +44,17 @@ class Arm:
     name: str
     row: Mapping[str, Any]
     folders: tuple[Path, ...]
+    metric: str = "accuracy"
+
+    @property
+    def unit(self) -> Unit:
+        """How its numbers are written."""
+        return unit_of(self.metric)
+
+    @property
+    def rank(self) -> float:
+        """Its mean, negative where less is better: of two arms the larger is the better."""
+        return self.unit.better(self.mean)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -61,6 +74,18 @@ class Arm:
         return {k: self.config[k] for k in usual if self.config.get(k, usual[k]) != usual[k]}
 
     @property
+    def formula(self) -> str:
+        """What its model computes with the settings that its first run has; "" if unknown."""
+        entry = self.models.get(self.model)
+        if entry is None:
+            return ""
+        kept = {k: v for k, v in self.config.items() if k in entry.settings.model_fields}
+        try:
+            return entry.describe(entry.configure(kept))
+        except RegardError:  # a config.toml of other settings
+            return entry.describe()
+
+    @property
     def models(self) -> Mapping[str, ModelEntry]:
         """The models of the arm's task."""
         task = TASKS.get(str(self.config.get("task")))
@@ -69,8 +94,14 @@ class Arm:
     @property
     def model(self) -> str:
         """The name in `models` behind the arm's own label."""
-        said = str(self.config.get("model") or self.row.get("model") or self.name)
+        said = str(self.config.get("model") or self.row.get("model", self.name))
         return said if said in self.models else said.split(":")[0]
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every seed makes the same predictions, so that one run stands for all."""
+        entry = self.models.get(self.model)
+        return entry is not None and entry.kind != "network"
 
     @property
     def family(self) -> str:
@@ -99,6 +130,16 @@ class Arm:
     def high(self) -> float:
         return _number(self.row.get("high"))
 
+    @property
+    def training(self) -> str:
+        """How its trainings ended, in words; empty where nothing is known."""
+        return str(self.row.get("training", ""))
+
+    @property
+    def trained(self) -> bool:
+        """Whether every run was trained to its end, as far as is known."""
+        return bool(self.row.get("trained", True))
+
     def number(self, key: str) -> float:
         """A number of the arm's row, NaN where there is none."""
         return _number(self.row.get(key))
@@ -118,7 +159,7 @@ class Arm:
     def writes(self) -> bool:
         """Whether its answers are texts."""
         task = TASKS.get(str(self.config.get("task")))
-        return task is not None and task.kind == "sequences"
+        return self.metric == "BLEU" or (task is not None and task.kind == "sequences")
 
     @cached_property
     def judged(self) -> list[Judged]:
@@ -127,9 +168,11 @@ class Arm:
 
     @property
     def by_seed(self) -> list[float]:
-        """The metric of each seed, as a share."""
+        """The metric of each seed, as a share or in nats."""
         if self.judged:
             return [run.value for run in self.judged]
+        if self.metric != "accuracy":
+            return []
         return [float(share) for share in self.right.mean(1)] if self.right.size else []
 
     @cached_property
@@ -149,7 +192,7 @@ def arms_of(comparison: Mapping[str, Any], folder: Path) -> list[Arm]:
     for name, row in names:
         runs = _runs(folder / study.Arm(name, "").folder)  # of an earlier call perhaps more seeds
         runs = tuple(run for run in runs if kept is None or run.name in kept)
-        found.append(Arm(name, row, runs))
+        found.append(Arm(name, row, runs, str(comparison.get("metric", "accuracy"))))
     return found
 
 

@@ -5,7 +5,7 @@ for light and dark; families of arms differ by shape too, so that nothing hangs 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from regard.reports.markup import Html, join, shorten, tag
@@ -43,7 +43,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of an interval chart: a mean, its 95 % interval and the single values behind it."""
+    """One row of an interval chart: a mean, its 95 % interval and the single values behind it.
+
+    The mark is hollow where it is of runs that were not trained to their end.
+    """
 
     name: str
     mean: float
@@ -51,6 +54,7 @@ class Row:
     high: float
     family: str = "attention"
     values: Sequence[float] = field(default=())
+    trained: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Point:
     low: float = math.nan
     high: float = math.nan
     family: str = "attention"
+    trained: bool = True
 
 
 def line_chart(
@@ -115,15 +120,18 @@ def interval_chart(
     *,
     x_label: str,
     reference: str | None = None,
+    lines: Mapping[str, float] | None = None,
+    digits: int = 1,
     width: int = 640,
 ) -> Html:
     """A forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
 
-    A dashed line stands at the mean of the reference arm. Units are those of `x_label`.
+    A dashed line stands at the mean of the reference arm, and at each of the `lines`, named below,
+    that lies between the ends of the axis. Units are those of `x_label`.
     """
     shown = [row for row in rows if math.isfinite(row.mean)]
     left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
-    right = text_width("100.0 [100.0, 100.0]", SIZE) + 12
+    right = text_width("100.0 [100.0, 100.0]" if digits < 2 else "0.000 [0.000, 0.000]", SIZE) + 12
     bottom = 56 + 30 * len(shown)
     values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
     x = spanning(values, left, width - right)
@@ -134,9 +142,23 @@ def interval_chart(
             place = x(row.mean)
             parts.append(tag("path", d=f"M{place:.1f} 46V{bottom}", class_="reference"))
             parts.append(tag("text", shorten(row.name, 26), x=place, y=42, class_="mid soft"))
-    parts += [_interval(row, 72.0 + 30 * i, x, left, width - right) for i, row in enumerate(shown)]
-    says = "; ".join(f"{r.name} {r.mean:.1f} [{r.low:.1f}, {r.high:.1f}]" for r in shown)
-    return picture(title, f"{x_label}. {says}", width, bottom + 56, parts)
+    inside = {k: v for k, v in (lines or {}).items() if x.low <= v <= x.high and shown}
+    for place, (name, value) in enumerate(inside.items()):
+        foot = bottom + 62 + 20 * place
+        half = text_width(name, SIZE) / 2 + 4  # so that no name is cut off
+        middle = min(max(x(value), half), width - half)
+        parts.append(tag("path", d=f"M{x(value):.1f} 46V{bottom}", class_="reference"))
+        parts.append(tag("text", name, x=middle, y=foot, class_="mid soft"))
+    parts += [
+        _interval(row, 72.0 + 30 * i, x, left, width - right, digits) for i, row in enumerate(shown)
+    ]
+    says = "; ".join(f"{row.name} {_told(row, digits)}" for row in shown)
+    says += "".join(f"; {name} {value:.{digits}f}" for name, value in (lines or {}).items())
+    return picture(title, f"{x_label}. {says}", width, bottom + 56 + 20 * len(inside), parts)
+
+
+def _told(row: Row, digits: int) -> str:
+    return f"{row.mean:.{digits}f} [{row.low:.{digits}f}, {row.high:.{digits}f}]"
 
 
 def scatter(
@@ -146,6 +168,7 @@ def scatter(
     x_label: str,
     y_label: str,
     seconds: bool = False,
+    digits: int = 1,
     width: int = 640,
     height: int = 400,
 ) -> Html:
@@ -162,9 +185,12 @@ def scatter(
         if math.isfinite(p.low) and math.isfinite(p.high):
             bar = f"M{x(p.x):.1f} {y(p.low):.1f}V{y(p.high):.1f}"
             parts.append(tag("path", d=bar, class_=f"bar thin {p.family}"))
-    parts += [mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_says(p.x)}, {p.y:.1f}") for p in shown]
+    parts += [
+        mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_says(p.x)}, {p.y:.{digits}f}", p.trained)
+        for p in shown
+    ]
     parts += _names([(x(p.x), y(p.y), shorten(p.name, 24)) for p in shown], width, height - 52)
-    says = "; ".join(f"{p.name} {x_says(p.x)}, {p.y:.1f}" for p in shown)
+    says = "; ".join(f"{p.name} {x_says(p.x)}, {p.y:.{digits}f}" for p in shown)
     return picture(title, f"{y_label} against {x_label}. {says}", width, height, parts)
 
 
@@ -208,16 +234,17 @@ def _breadth(width: float) -> str:
     return "wide" if width > 500 else "middle" if width > 400 else "small"
 
 
-def mark(family: str, x: float, y: float, says: str) -> Html:
+def mark(family: str, x: float, y: float, says: str, filled: bool = True) -> Html:
     """The mark of a family of arms: a circle, a diamond or a square, with a word on hover."""
     name = family if family in SHAPES else "attention"
     shape, title = SHAPES[name], tag("title", says)
+    look = f"mark {name}" if filled else f"mark hollow {name}"
     if shape == "circle":
-        return tag("circle", title, cx=x, cy=y, r=6, class_=f"mark {name}")
+        return tag("circle", title, cx=x, cy=y, r=6, class_=look)
     side, turn = (10, f"rotate(45 {x:.1f} {y:.1f})") if shape == "diamond" else (11, None)
     return tag(
         "rect", title, x=x - side / 2, y=y - side / 2, width=side, height=side, transform=turn,
-        class_=f"mark {name}",
+        class_=look,
     )  # fmt: skip
 
 
@@ -301,9 +328,9 @@ def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int 
     return replace(series, x=x, y=y, low=low, high=high)
 
 
-def _interval(row: Row, y: float, x: Scale, left: float, right: float) -> Html:
+def _interval(row: Row, y: float, x: Scale, left: float, right: float, digits: int) -> Html:
     family = row.family if row.family in SHAPES else "attention"
-    says = f"{row.mean:.1f} [{row.low:.1f}, {row.high:.1f}]"
+    says = _told(row, digits)
     low, high = x(row.low), x(row.high)
     bar = f"M{low:.1f} {y - 5:.1f}V{y + 5:.1f}M{low:.1f} {y:.1f}H{high:.1f}"
     return join(
@@ -311,7 +338,7 @@ def _interval(row: Row, y: float, x: Scale, left: float, right: float) -> Html:
             tag("text", shorten(row.name, 26), x=left - 12, y=y + 5, class_="end"),
             tag("path", d=f"{bar}M{high:.1f} {y - 5:.1f}V{y + 5:.1f}", class_=f"bar {family}"),
             *(tag("circle", cx=x(v), cy=y + 10, r=2, class_="value") for v in row.values),
-            mark(family, x(row.mean), y, f"{row.name}: {says}"),
+            mark(family, x(row.mean), y, f"{row.name}: {says}", row.trained),
             tag("text", says, x=right + 10, y=y + 5, class_="soft"),
         ]
     )

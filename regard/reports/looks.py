@@ -17,7 +17,7 @@ LEAST = 60_000  # bytes below which a look has no room
 def stored_looks(arms: Sequence[Arm], room: int) -> dict[str, Any] | None:
     """Looks of at most `room` bytes for `page` to store; None where no run can be loaded."""
     chosen = choose([arm for arm in arms if arm.answers])[:TEXTS]
-    able = sorted((arm for arm in arms if arm.family == "attention"), key=lambda a: -a.mean)
+    able = sorted((arm for arm in arms if arm.family == "attention"), key=lambda a: -a.rank)
     share = room // max(1, ARMS * len(chosen))
     if not chosen or share < LEAST:
         return None

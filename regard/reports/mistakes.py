@@ -14,7 +14,7 @@ LABELS = 12  # a confusion of more has no room for its numbers
 
 def section(arms: Sequence[Arm]) -> list[Html]:
     """The confusion of the best arm that tells its answers, and its most confident mistakes."""
-    best = max((arm for arm in arms if arm.answers), key=lambda arm: arm.mean, default=None)
+    best = max((arm for arm in arms if arm.answers), key=lambda arm: arm.rank, default=None)
     if best is None:
         return []
     parts = [tag("h2", "Where it goes wrong")]

@@ -7,11 +7,11 @@ from typing import Any
 
 from regard.durable import write_bytes
 from regard.errors import RegardError
-from regard.reports.findings import machine
+from regard.reports.findings import Table, machine
 from regard.reports.markup import Html, tag
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page
-from regard.runs import Looked, Run
+from regard.runs import ClassifierRun, Evaluation, Looked, Run
 from regard.runs.pieces import at_work
 
 TEXTS = 4  # of the test split, where none are given
@@ -25,12 +25,17 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
 
     Errors: the run is not complete; more texts than fit; no room on the disk.
     """
-    chosen = list(texts) or examples(run)
+    chosen = list(texts) or ([] if needs_trees(run) else examples(run))
     share = (LIMIT - FRAME) // max(len(chosen), 1)
     looks = [look(run, text, share) for text in chosen]
     path = out or run.folder.path / "report.html"
     write_bytes(path, run_page(run, looks).encode("utf-8", errors="replace"))
     return path
+
+
+def needs_trees(run: Run) -> bool:
+    """Whether the run reads parsed sentences alone, so that a text cannot be shown to it."""
+    return isinstance(run, ClassifierRun) and run.reads_trees
 
 
 def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
@@ -40,26 +45,45 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     parts = [
         tag("p", f"regard · {config.task}", class_="over"),
         tag("h1", f"{config.model} on {config.task}"),
-        tag("p", config.entry.says, class_="lead"),
+        tag("p", config.entry.describe(config.network), class_="lead"),
         tag("p", judged.line(), class_="answer"),
         *(tag("p", f"{note.capitalize()}.") for note in run.notes),
-        tag("h2", "What it looks at"),
-        tag("div", id="looks"),
-        tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
+        *labels(judged),
+        *(what_it_looks_at() if looks else ()),
         tag("h2", "To see it again"),
         tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
         tag("p", "And to train it once more, or with one setting changed:"),
         tag("pre", once_more(run)),
         *machine(run.folder.environment()),
     ]
-    return page(f"{config.model} on {config.task}", parts, stored=stored("Text", looks))
+    return page(
+        f"{config.model} on {config.task}", parts, stored=stored("Text", looks) if looks else None
+    )
+
+
+def what_it_looks_at() -> list[Html]:
+    """Where the page draws the stored texts."""
+    return [
+        tag("h2", "What it looks at"),
+        tag("div", id="looks"),
+        tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
+    ]
+
+
+def labels(judged: Any) -> list[Html]:
+    """How each label fared, of a run that labels texts."""
+    if not isinstance(judged, Evaluation):
+        return []
+    heads, *rows = judged.tables()[0]
+    table = Table("Each label", heads, rows, f"Of {judged.n:,} test texts.")
+    return [table.html()]
 
 
 def once_more(run: Run) -> str:
     """The command that trains a run like this one."""
     here = place(run.folder.path)
     words = ["regard", "train", run.config.task, "--config", here, "--out", f"{here}-again"]
-    return shlex.join(words)
+    return shlex.join([*words, *([run.repeat] if run.repeat else [])])
 
 
 def place(folder: Path) -> str:
@@ -72,7 +96,7 @@ def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
     """A text, the run's answer and its attention at work, packed into at most `limit` bytes."""
     layers: list[Looked] = []
     read = None
-    if run.config.entry.kind == "network" and run.tokens(text):
+    if run.config.entry.kind != "baseline" and run.tokens(text):
         layers, read = at_work(run, text)
     plain = getattr(run.config.network, "block", "") == "plain"  # nothing passes beside
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)

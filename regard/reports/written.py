@@ -10,7 +10,7 @@ from regard.reports.evidence import Answer, Arm
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Cell, Table
 from regard.reports.markup import Html, shorten, tag
-from regard.studies.result import per_cent
+from regard.studies.result import unit_of
 
 BINS = 6  # of equally many texts each
 FEWEST = 10  # texts in a bin
@@ -25,7 +25,6 @@ def section(arms: Sequence[Arm]) -> list[Html]:
 
 def searches(found: Sequence[Mapping[str, Any]], metric: str) -> Table:
     """Greedy and beams of several sizes side by side, of one run on the same texts."""
-    unit = per_cent(metric)
     rows: list[list[Cell]] = [
         [
             str(row["search"]),
@@ -36,7 +35,7 @@ def searches(found: Sequence[Mapping[str, Any]], metric: str) -> Table:
         ]
         for row in found
     ]
-    heads = ["search", f"{metric},{unit}" if unit else metric, "mean ln p", "length ratio"]
+    heads = ["search", unit_of(metric).heading(metric), "mean ln p", "length ratio"]
     return Table("Beam against greedy", [*heads, "ms a text"], rows, SEARCH)
 
 
@@ -62,7 +61,7 @@ def _by_length(arms: Sequence[Arm]) -> list[Html]:
         return []
     chart = line_chart(
         "Quality by length", series, x_label="signs of the source, mean of the bin",
-        y_label=f"{metric},{per_cent(metric)}" if per_cent(metric) else metric,
+        y_label=unit_of(metric).heading(metric),
     )  # fmt: skip
     how = f"The test texts in {len(series[0].x)} bins of equally many, by their length; all seeds."
     note = tag("figcaption", how)
@@ -94,7 +93,7 @@ def _value(run: Any, chosen: NDArray[np.int64]) -> float:
 
 
 def _worst(arms: Sequence[Arm]) -> list[Html]:
-    best = max((arm for arm in arms if arm.answers), key=lambda arm: arm.mean, default=None)
+    best = max((arm for arm in arms if arm.answers), key=lambda arm: arm.rank, default=None)
     if best is None:
         return []
     found = worst(best)

@@ -82,6 +82,11 @@ class Answered:
         return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
 
     @property
+    def trivial(self) -> dict[str, float]:
+        """What the metric would be without reading a text: by the most frequent answer."""
+        return {} if self.baseline is None else {"most frequent answer": self.baseline}
+
+    @property
     def also(self) -> dict[str, float]:
         """What else a comparison tells of a run: nothing."""
         return {}
@@ -117,7 +122,7 @@ class Answered:
             ),
         ]
 
-    def table(self) -> list[list[str]]:
+    def tables(self) -> list[list[list[str]]]:
         """Nothing: answers have no classes to confuse."""
         return []
 

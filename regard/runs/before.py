@@ -58,6 +58,8 @@ def way_of(
             f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
             f"{', '.join(WAYS)} and a task that puts labels on texts"
         )
+    if any(pair.partition("=")[0].strip() == "weights" for pair in overrides):
+        raise RegardError("weights= are pretrained already: leave --pretrain-on out, or weights=")
     wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
     alike = {key: getattr(wanted.training, key) for key in ALIKE}

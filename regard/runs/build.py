@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from regard.data.encoder_tokenizer import EncoderTokenizer
+from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.interop.encoder import Encoder
 from regard.layers.marks import Marks
+from regard.models.tuned import Tuned, TunedBERT
 from regard.runs.config import Config
-from regard.runs.folder import Folder
+from regard.runs.folder import Folder, TokenizerKind
 from regard.runs.leak import must_not_look_ahead
 from regard.tasks import TASKS
 from regard.training.loop import seeded
@@ -49,28 +53,48 @@ def complete(folder: Path) -> Folder:
 
 def prepare(config: Config, *own: Any) -> Any:
     """The task, its data still unread: with what a run has of its ``own``, first its tokenizer,
-    or with the tokens of the run that it begins from."""
+    or with the tokens of what it begins from, a run or pretrained weights."""
     task = TASKS[config.task].prepare(config.reads)
     if not own and (init := config.training.init):
-        own = (complete(Path(init)).read_tokenizer(),)
+        own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
+    elif not own and (name := weights_of(config)):
+        own = (Encoder(name).tokenizer,)
     return type(task)(config.reads, *own) if own else task
+
+
+def weights_of(config: Config) -> str:
+    """Return what ``weights=`` says of a model that begins with pretrained ones, else ""."""
+    return str(getattr(config.network, "weights", ""))
+
+
+def tokenizer_kind(config: Config) -> TokenizerKind:
+    """Return how a run's ``tokenizer.json`` is read: as regard's own, or as it came."""
+    return EncoderTokenizer if weights_of(config) else Tokenizer
 
 
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """The network of a training at its first step, and in facts what it begins with.
 
-    Errors: those of `build_network` and `begin_from`; an optimizer that finds nothing to do in it;
-    a network that looks at what it is to foretell.
+    Errors: those of `build_network`, `begin_from` and `Encoder.put`; an optimizer that finds
+    nothing to do in it; a network that looks at what it is to foretell.
     """
     vectors = pretrained(config, task.tokenizer.vocabulary)
     network = build_network(config, **task.sizes, vectors=vectors)
     OPTIMIZERS[config.training.optimizer].suits(network)
     longest = getattr(config.network, "length", None)
     must_not_look_ahead(network, TASKS[config.task].kind, task.sizes["vocabulary"], longest)
-    taken = {}
+    taken: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     if init := config.training.init:
         taken = begin_from(network, Path(init), config.model, task)
-    return network, {"vectors": facts(vectors), "init": taken}
+    elif (name := weights_of(config)) and isinstance(network, TunedBERT):
+        stored = Encoder(name).put(network)
+        if stored["new"] and config.entry.kind == "frozen":
+            raise RegardError(
+                f"{config.model} trains no encoder, and weights={name} has no {stored['new'][0]}: "
+                f"leave the settings that ask for it out, or train a bert"
+            )
+    return network, {"vectors": facts(vectors), "init": taken, "weights": stored}
 
 
 def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[str, Any]:
@@ -135,7 +159,7 @@ def facts(vectors: "Vectors | None") -> dict[str, int]:
 
 def build_once(config: Config) -> None:
     """Build the network for eight words, so that a misspelt part is named before any training."""
-    if config.entry.kind == "network":
+    if config.entry.kind != "baseline":
         given = config.network.model_dump()
         # The width of pretrained vectors is known when they are read: any that heads divide.
         width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
@@ -148,12 +172,14 @@ def build_network(
     vocabulary: int,
     labels: int,
     *,
+    marks: Marks | None = None,
     vectors: "Vectors | None" = None,
     width: int | None = None,
 ) -> nn.Module:
     """A network with its first weights, which the seed decides.
 
-    `width`: of pretrained vectors that were used in training and are not needed any more.
+    `marks`: the symbols about a text, where the tokenizer has its own. `width`: of pretrained
+    vectors that were used in training and are not needed any more.
     """
     settings = config.network
     if width is not None:
@@ -162,4 +188,6 @@ def build_network(
         network: nn.Module = config.entry.build(
             settings, vocabulary=vocabulary, labels=labels, vectors=vectors
         )
+    if marks is not None and isinstance(network, Tuned):
+        network.marks = marks
     return network

@@ -16,18 +16,22 @@ from regard import durable
 from regard.analysis.cost import count_parameters, flops_per_example
 from regard.analysis.record import record
 from regard.data.batches import pad
-from regard.data.files import read_examples
+from regard.data.encoder_tokenizer import EncoderTokenizer
+from regard.data.files import Example, read_examples
 from regard.errors import RegardError
 from regard.models.tuned import Tuned
-from regard.runs.build import prepare
-from regard.runs.evaluation import Evaluation, Prediction, predictions
+from regard.runs.build import prepare, tokenizer_kind
+from regard.runs.evaluation import Evaluation, Judging, Prediction, predictions
+from regard.runs.fitting import Fitting
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run import Looked, Run, looked
-from regard.tasks.classification import Classification, truncate
-from regard.tasks.metrics import accuracy, log_loss
+from regard.tasks.classification import NO_TREES, Classification, truncate
+from regard.tasks.metrics import log_loss
 from regard.tasks.settings import ClassificationSettings
+from regard.training.convergence import ONE_LABEL
 from regard.training.loop import Progress
 from regard.training.memory import peak_mb
+from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from regard.models.baselines import Baseline
@@ -50,29 +54,38 @@ class ClassifierRun(Run):
                 self.folder.read(self.folder.predictions),
                 self.labels,
                 str(self.folder.predictions),
+                **self._judging,
             )
         settings = self._data_settings
         examples = read_examples(
             data, text=text or settings.text or None, label=label or settings.label or None
         )
-        said = self.probabilities([example.text for example in examples])
-        return Evaluation.judge(self.labels, examples, said)
+        said = self.probabilities(examples)
+        return Evaluation.judge(self.labels, examples, said, **self._judging)
 
     @overload
-    def predict(self, texts: str) -> Prediction: ...
+    def predict(self, texts: str | Example) -> Prediction: ...
     @overload
-    def predict(self, texts: list[str]) -> list[Prediction]: ...
-    def predict(self, texts: str | list[str]) -> Prediction | list[Prediction]:
-        """The label of a text, or of each of many. The data of the training are not needed."""
-        if isinstance(texts, str):
+    def predict(
+        self, texts: list[str] | list[Example] | list[str | Example]
+    ) -> list[Prediction]: ...
+    def predict(
+        self, texts: str | Example | list[str] | list[Example] | list[str | Example]
+    ) -> Prediction | list[Prediction]:
+        """The label of a text, or of each of many. The data of the training are not needed.
+
+        A run that reads trees takes parsed sentences, as `regard.data.files.read_examples` reads
+        them from a .conllu file. Errors: it is given texts without trees.
+        """
+        if isinstance(texts, str | Example):
             return self.predict([texts])[0]
         return predictions(self.labels, self.probabilities(texts))
 
-    def probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+    def probabilities(self, texts: Sequence[str | Example]) -> NDArray[np.floating]:
         """(texts, labels), the labels in the order of `labels`."""
         self.must_be_complete()
         if self.config.entry.kind == "baseline":
-            return self.baseline.probabilities(list(texts))
+            return self.baseline.probabilities([plain(text) for text in texts])
         with self.computing():
             said: NDArray[np.floating] = self.task.predict(self.network, list(texts))
         return said
@@ -85,6 +98,8 @@ class ClassifierRun(Run):
         self.must_be_complete()
         if self.config.entry.kind == "baseline":
             raise RegardError(f"{self.config.model} counts words; it has no attention to look at")
+        if self.reads_trees:
+            raise RegardError(NO_TREES.format("this model"))
         tokens = self.tokens(text)
         if not tokens:
             raise RegardError("there is no word to look at in this text")
@@ -92,13 +107,29 @@ class ClassifierRun(Run):
         with self.computing(), record(self.network) as recording:
             self.network(padded, lengths)
             found = looked(recording, tokens)
-        framed = self.network.framed(tokens) if isinstance(self.network, Tuned) else tokens
+        framed = tokens
+        if isinstance(self.network, Tuned):
+            own = self.task.tokenizer
+            named = own if isinstance(own, EncoderTokenizer) else self.network
+            framed = named.framed(tokens)
         return [
             each._replace(
                 tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
             )
             for each in found
         ]
+
+    @property
+    def convergence(self) -> str:
+        """As `Run.convergence`; a network that says one label to every test text never learned."""
+        said = self.evaluate()
+        one = len(np.unique(said.probabilities.argmax(1))) == 1 < len(np.unique(said.truth))
+        return ONE_LABEL if one and self.config.entry.kind == "network" else super().convergence
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether it reads parsed sentences alone: its positions are places in their trees."""
+        return str(getattr(self.config.network, "position", "")).startswith("tree-")
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -127,7 +158,15 @@ class ClassifierRun(Run):
     @cached_property
     def task(self) -> Classification:
         """The task with the run's own tokenizer and labels; data are read only if asked for."""
-        return cast(Classification, prepare(self.config, self.folder.read_tokenizer(), self.labels))
+        tokenizer = self.folder.read_tokenizer(tokenizer_kind(self.config))
+        return cast(Classification, prepare(self.config, tokenizer, self.labels))
+
+    def _training(
+        self, task: Classification, model: nn.Module, settings: TrainingSettings, end: bool
+    ) -> Iterator[Progress]:
+        if self.config.entry.kind == "frozen" and isinstance(model, Tuned):
+            return Fitting(model, task, settings, self._precision).run()
+        return super()._training(task, model, settings, end)
 
     def _work(self, task: Classification, end: bool) -> Iterator[Progress]:
         if self.config.entry.kind == "baseline":
@@ -135,6 +174,13 @@ class ClassifierRun(Run):
             yield self._fit(task)
         else:
             yield from super()._work(task, end)
+
+    def _validated(self, task: Classification) -> Iterator[Progress]:
+        if self.config.entry.kind == "baseline":
+            self._begin(task)
+            yield self._learned(task)[1]
+        else:
+            yield from super()._validated(task)
 
     @cached_property
     def baseline(self) -> "Baseline":
@@ -146,35 +192,29 @@ class ClassifierRun(Run):
         return baselines.load(self.folder.baseline)
 
     @property
+    def _judging(self) -> Judging:
+        """What an evaluation is told beside the answers."""
+        counts = self._environment["data"]["counts"]
+        return {"metric": self._data_settings.metric, "trained": counts}
+
+    @property
     def _data_settings(self) -> ClassificationSettings:
         return cast(ClassificationSettings, self.config.reads)
 
-    def _fit(self, task: Classification) -> Progress:
-        """Fit the baseline, then write it and its answers on the test split."""
-        config, folder = self.config, self.folder
-        baseline: "Baseline" = config.entry.build(
-            config.network, vocabulary=0, labels=len(task.labels)
+    def _learned(self, task: Classification) -> tuple["Baseline", Progress]:
+        """Fit the baseline to the train split and judge it on the validation split."""
+        baseline: "Baseline" = self.config.entry.build(
+            self.config.network, vocabulary=0, labels=len(task.labels)
         )
-        texts = {
-            name: [example.text for example in task.split(name).examples]
-            for name in ("train", "validation", "test")
-        }
+        texts = [example.text for example in task.train.examples]
         begun = time.monotonic()  # as a network's: reading, tokens and judging are not training
-        baseline.fit(texts["train"], task.answers("train"))
+        baseline.fit(texts, task.answers("train"), task.weights)
         seconds = max(time.monotonic() - begun, 1e-9)
-        known = log_loss(baseline.probabilities(texts["train"]), task.answers("train"))
-        held = baseline.probabilities(texts["validation"])
+        known = log_loss(baseline.probabilities(texts), task.answers("train"))
+        held = baseline.probabilities([example.text for example in task.validation.examples])
         answers = task.answers("validation")
-        with TemporaryDirectory() as aside:
-            baseline.save(Path(aside))
-            files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
-        durable.remove_folder(folder.baseline)  # of a process killed after this
-        durable.write_folder(folder.baseline, files)
-        said = baseline.probabilities(texts["test"])
-        judged = Evaluation.judge(task.labels, task.test.examples, said)
-        durable.write_bytes(folder.predictions, judged.rows())
         tokens = int(task.train.lengths.sum())
-        validation = accuracy(held, answers)
+        validation = task.score(held, answers)
         progress = Progress(
             step=1,
             steps=1,
@@ -190,7 +230,21 @@ class ClassifierRun(Run):
             best=validation,
             peak_mb=peak_mb(),
         )
-        MetricsLog(folder.metrics).add(progress)
+        MetricsLog(self.folder.metrics).add(progress)
+        return baseline, progress
+
+    def _fit(self, task: Classification) -> Progress:
+        """Fit the baseline, then write it and its answers on the test split."""
+        folder = self.folder
+        baseline, progress = self._learned(task)
+        with TemporaryDirectory() as aside:
+            baseline.save(Path(aside))
+            files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
+        durable.remove_folder(folder.baseline)  # of a process killed after this
+        durable.write_folder(folder.baseline, files)
+        said = baseline.probabilities([example.text for example in task.test.examples])
+        judged = Evaluation.judge(task.labels, task.test.examples, said)
+        durable.write_bytes(folder.predictions, judged.rows())
         return progress
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
@@ -205,3 +259,8 @@ class ClassifierRun(Run):
         pieces, settings = self.task.tokenizer.split(text), self._data_settings
         kept = truncate(range(len(pieces)), settings.length, settings.truncate)
         return [pieces[place] for place in kept]
+
+
+def plain(text: str | Example) -> str:
+    """A text alone."""
+    return text.text if isinstance(text, Example) else text

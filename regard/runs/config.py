@@ -8,16 +8,26 @@ from typing import Any
 
 import tomli_w
 
+from regard.data.conllu import is_conllu
 from regard.errors import RegardError, look_up
 from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import Settings, build, split
-from regard.tasks import TASKS
-from regard.training.settings import TrainingSettings
+from regard.tasks import TASKS, TaskEntry
+from regard.training.settings import BUDGETS, TrainingSettings
 
 CONFIG = "config.toml"
 SECTIONS = ("data", "network", "training")
 CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # texts into tokens
 FREE = {"data_dir", "save_every", "save_seconds"}  # where and when, not what
+PRETRAINED = "pretrained"  # tokenizer= of a run whose tokens came with its weights=
+#: How a pretrained network is fine-tuned where nothing else is said. Devlin et al. 2019, A.3.
+FINE_TUNING: Mapping[str, Any] = {
+    "epochs": 4,
+    "learning_rate": 3e-5,
+    "schedule": "linear",
+    "warmup": 0.1,
+    "batch_size": 32,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Config:
         what is not given is as in that run: the network's settings, and how texts are cut into
         tokens. Errors: a task, model or key that does not exist, with the nearest spellings; other
         tokens than those of the run that is begun from; a baseline, which begins from none;
-        positions along trees, which no data give.
+        positions along trees of data that have none; with ``weights=``, what the weights decide.
         """
         asked = look_up(TASKS, task, "task")
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
@@ -54,20 +64,19 @@ class Config:
             before = cls.read(Path(init))
             _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
             data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
-            network = {**shared(before.network, entry.settings), **network}
-        position = str(network.get("position", ""))
-        if position.startswith("tree-"):
+            network = {**_taken_over(before, entry, network, init), **network}
+        _must_have_trees(str(network.get("position", "")), asked, data)
+        configured = entry.configure(network)
+        if name := getattr(configured, "weights", ""):
+            data = {**data, "tokenizer": _own_tokens(asked.configure(data), data.keys(), name)}
+            configured = configured if init else _as_stored(name, network)
+        elif entry.kind == "frozen":
             raise RegardError(
-                f"position={position} takes a tree of each text, and data hold none: without it "
-                "each word hangs on the one before. In Python: with regard.attention.parsed(…)"
+                f"{model} trains no encoder and takes one: weights=FOLDER, or a name on the hub"
             )
-        return cls(
-            task,
-            model,
-            asked.configure(data),
-            entry.configure(network),
-            build(TrainingSettings, training),
-        )
+        usual = training_defaults(asked, configured, training.keys())
+        settings = build(TrainingSettings, {**usual, **training})
+        return cls(task, model, asked.configure(data), configured, settings)
 
     @classmethod
     def read(cls, folder: Path) -> "Config":
@@ -153,6 +162,71 @@ class Config:
             for key, value in values.items()
             if key not in FREE and theirs[section].get(key) != value
         ]
+
+
+def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
+    """Refuse positions along trees where data give none: each word would hang on the one before."""
+    files = [str(data[key]) for key in ("data", "test") if data.get(key)]
+    parsed = task.kind == "classification" and files and all(map(is_conllu, files))
+    if position.startswith("tree-") and not parsed:
+        raise RegardError(
+            f"position={position} reads the tree of each text, and "
+            f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "
+            "with labels (sentiment, --data FILE.conllu label=KEY). In Python: with "
+            "regard.attention.parsed(…)"
+        )
+
+
+def training_defaults(task: TaskEntry, network: Settings, given: Iterable[str]) -> dict[str, Any]:
+    """Return the training settings of a network where the user has given none.
+
+    A network that begins with pretrained weights is fine-tuned gently; any other is trained as
+    the task says. A budget that is given replaces the one here.
+
+    >>> from regard.models.settings import EncoderSettings
+    >>> task = TASKS["sentiment"]
+    >>> training_defaults(task, EncoderSettings(), []) == task.training
+    True
+    >>> fine = training_defaults(task, EncoderSettings(weights="bert-base-uncased"), ["steps"])
+    >>> sorted(fine)
+    ['batch_size', 'learning_rate', 'schedule', 'warmup']
+    """
+    if not getattr(network, "weights", ""):
+        return dict(task.training)
+    budget = {"epochs"} if {*BUDGETS} & {*given} else set()
+    return {key: value for key, value in FINE_TUNING.items() if key not in budget}
+
+
+def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
+    """Return a network's settings with the sizes of the weights that it begins with."""
+    from regard.interop.encoder import Encoder
+
+    encoder = Encoder(name)
+    settings = encoder.settings(dict(given))
+    _ = encoder.tokenizer  # what is missing is told before anything is trained
+    return settings
+
+
+def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
+    """Return what ``tokenizer`` is beside pretrained weights. Errors: another is asked for."""
+    asked = data.model_dump()
+    for key in sorted({*CUTTING} & {*given} - {"length"}):
+        if asked["tokenizer"] != PRETRAINED:
+            raise RegardError(
+                f"weights={name} has a tokenizer of its own: leave {key}={asked[key]} out"
+            )
+    return PRETRAINED
+
+
+def _taken_over(
+    before: Config, entry: ModelEntry, given: Mapping[str, Any], init: str
+) -> dict[str, Any]:
+    """Return the network settings of a run that another begins from."""
+    if given.get("weights"):
+        raise RegardError(
+            f"init={init} and weights={given['weights']} both say what to begin with: give one"
+        )
+    return shared(before.network, entry.settings)
 
 
 def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import safetensors.torch
 
 from regard import durable
+from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.runs.config import CONFIG
 from regard.training.checkpoints import Checkpoints, Tensors
 
 LOCK = ".lock"
+TokenizerKind = type[Tokenizer] | type[EncoderTokenizer]
 
 
 class Folder:
@@ -88,11 +90,11 @@ class Folder:
         """The final weights, hash compared."""
         return dict(safetensors.torch.load(self.read(self.weights)))
 
-    def read_tokenizer(self) -> Tokenizer:
-        """The tokenizer, hash compared once the run is complete."""
+    def read_tokenizer(self, kind: TokenizerKind) -> Tokenizer | EncoderTokenizer:
+        """The tokenizer, of this kind, hash compared once the run is complete."""
         if self.complete:
             self.read(self.tokenizer_path)
-        return Tokenizer.load(self.tokenizer_path)
+        return kind.load(self.tokenizer_path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.models.tuned import Tuned
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
+from regard.runs.fitting import Fitting
 from regard.tasks.classification import Classification
 from regard.tasks.task import SPLITS, beside
-from regard.training.loop import Training, seeded, using_threads
+from regard.training.loop import Training, seeded, using_threads, validations
 from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
 
@@ -28,7 +30,7 @@ class Forecast:
     """The cost of a training on this machine, about: it rests on a step or two.
 
     `disk_mb` while training (three checkpoints of weights, best weights and optimizer); a
-    complete run keeps its weights alone.
+    complete run keeps its weights alone. `at_most`: patience may end it before.
     """
 
     task: str
@@ -44,6 +46,7 @@ class Forecast:
     disk_mb: float
     precision: str
     notes: tuple[str, ...]
+    at_most: bool = False
 
     def json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -60,6 +63,8 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
     forget_peak()  # the memory of an arm is its own
     if config.entry.kind == "baseline":
         return _of_baseline(config, prepared)
+    if config.entry.kind == "frozen":
+        return _of_frozen(config, prepared)
     return _of_network(config, prepared)
 
 
@@ -83,8 +88,8 @@ def _of_network(config: Config, task: Any) -> Forecast:
         "tokens": amount / mean,
         "minutes": amount * 60 / (pace * mean),
     }[unit]
-    validations = 1 + steps / (settings.evaluate_every or max(len(plan) / 2, 1))
-    judged = validations * tokens["validation"] + tokens["test"]
+    between = settings.evaluate_every or max(len(plan) / validations(settings, len(plan)), 1)
+    judged = (1 + steps / between) * tokens["validation"] + tokens["test"]
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(
         task=config.task,
@@ -98,6 +103,39 @@ def _of_network(config: Config, task: Any) -> Forecast:
         tokens_per_second=1 / pace,
         memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
+        precision=f"{precision.name}: {precision.reason}",
+        notes=tuple(task.notes),
+        at_most=settings.patience > 0,
+    )
+
+
+def _of_frozen(config: Config, task: Classification) -> Forecast:
+    settings = config.training
+    precision = choose_precision(settings.precision, settings.device)
+    network, _ = begin(config, task)
+    assert isinstance(network, Tuned)
+    fitting = Fitting(network, task, settings, precision)
+    middle = fitting.batches[len(fitting.batches) // 2 :][:2]
+    with using_threads(settings.threads), seeded(0, fitting.device):
+        fitting.states(*fitting.batches[0])  # pays for what every process pays once
+        fitting.tokens, begun = 0, time.monotonic()
+        for split, indexes in middle:
+            fitting.states(split, indexes)
+    pace = (time.monotonic() - begun) / max(fitting.tokens, 1)
+    tokens = sum(int(task.split(side).lengths.sum()) for side in SPLITS)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return Forecast(
+        task=config.task,
+        model=config.model,
+        train=len(task.train),
+        validation=len(task.validation),
+        test=len(task.test),
+        parameters=parameters,
+        steps=len(fitting.batches) + 1,
+        seconds=pace * tokens,
+        tokens_per_second=1 / pace,
+        memory_mb=peak_mb(),
+        disk_mb=4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
         notes=tuple(task.corpus.notes),
     )
@@ -118,7 +156,7 @@ def _of_baseline(config: Config, task: Classification) -> Forecast:
     chosen = np.union1d(np.arange(0, len(answers), every), first)
     texts = [task.train.examples[i].text for i in chosen.tolist()]
     begun = time.monotonic()
-    baseline.fit(texts, answers[chosen])
+    baseline.fit(texts, answers[chosen], task.weights)
     seconds = (time.monotonic() - begun) * len(task.train) / len(texts)
     return Forecast(
         task=config.task,
@@ -133,5 +171,5 @@ def _of_baseline(config: Config, task: Classification) -> Forecast:
         memory_mb=peak_mb(),
         disk_mb=sum(array.nbytes for array in baseline.arrays.values()) / 1e6 * every,
         precision="fp32: scikit-learn's",
-        notes=tuple(task.corpus.notes),
+        notes=tuple(task.notes),
     )

@@ -79,6 +79,11 @@ class Likelihoods:
         return {}
 
     @property
+    def trivial(self) -> dict[str, float]:
+        """What the metric would be without reading a text: not known."""
+        return {}
+
+    @property
     def examples(self) -> list[Example]:
         """The pieces as other kinds of run have their examples."""
         return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
@@ -113,7 +118,7 @@ class Likelihoods:
             ("said right", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
         ]
 
-    def table(self) -> list[list[str]]:
+    def tables(self) -> list[list[list[str]]]:
         """Nothing: there are too many words to confuse."""
         return []
 

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
@@ -22,18 +22,21 @@ from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.attention.kernels.summary import Summary
 from regard.errors import RegardError
 from regard.parts import changed, digests
-from regard.runs.build import begin, build_network, prepare
+from regard.runs.build import begin, build_network, prepare, tokenizer_kind
 from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
 from regard.training.checkpoints import load_weights, weights
+from regard.training.convergence import CONVERGED, MEANINGS, outcome
 from regard.training.loop import NOTHING, Progress, train, using_threads
 from regard.training.precision import Precision
 from regard.training.ranks import ranks
+from regard.training.settings import TrainingSettings
 
 ENDED = "the training was ended by hand after {:.0%} of its budget"
 READ = "judged by texts that it has read: validation=0 holds none out"
+TIMED = "its budget of {:g} minutes was {:,} steps on this machine: {} repeats it elsewhere"
 _most: ContextVar[float] = ContextVar("weights that one text may have", default=math.inf)
 
 
@@ -127,8 +130,8 @@ class Run(ABC):
             return
         if end and not self.folder.checkpoints.steps():
             raise RegardError(NOTHING)
-        if ranks().world > 1 and self.config.entry.kind == "baseline":
-            raise RegardError(f"{self.config.model} is no network: one process fits it")
+        if ranks().world > 1 and self.config.entry.kind != "network":
+            raise RegardError(f"{self.config.model} is fitted, not trained: start one process")
         if ranks().first:
             with self.folder.locked():
                 durable.remove_leftovers(self.folder.path)
@@ -137,6 +140,16 @@ class Run(ABC):
         else:
             yield from self._beside(prepare(self.config), end)
         ranks().wait()
+
+    def try_out(self) -> Iterator[Progress]:
+        """Train and validate as `train` does, and leave the test split unread.
+
+        For a search over settings: nothing is answered and the run stays incomplete; `metrics`
+        has its validation scores. It goes on where an earlier process stopped. Errors: as `train`.
+        """
+        with self.folder.locked():
+            durable.remove_leftovers(self.folder.path)
+            yield from self._validated(prepare(self.config))
 
     @property
     def ended(self) -> float | None:
@@ -148,7 +161,24 @@ class Run(ABC):
     def notes(self) -> list[str]:
         """What is to be known of its figures, as sentences."""
         found = [] if self.ended is None else [ENDED.format(self.ended)]
+        if self.ended is None and self.complete and (how := self.convergence) != CONVERGED:
+            found.append(f"{how}: {MEANINGS[how]}")
+        if self.repeat:
+            steps = int(self.repeat.removeprefix("steps="))
+            found.append(TIMED.format(self.config.training.minutes, steps, self.repeat))
         return found if self.held_out else [*found, READ]
+
+    @property
+    def repeat(self) -> str | None:
+        """The budget in steps of a run whose budget was minutes, as a setting; None of others.
+
+        What a minute holds depends on the machine and on what else it does; steps do not. Of a
+        training that stopped early, by ``patience`` or by hand, these are the steps foreseen.
+        """
+        training, rows = self.config.training, self.metrics()
+        if training.budget.unit != "minutes" or self.config.entry.kind == "baseline" or not rows:
+            return None
+        return f"steps={rows[-1]['steps']}"
 
     @abstractmethod
     def evaluate(
@@ -201,10 +231,20 @@ class Run(ABC):
         """The rows of ``metrics.jsonl``: fields of `Progress`, some steps left out."""
         return MetricsLog(self.folder.metrics).rows()
 
+    @property
+    def convergence(self) -> str:
+        """How the training had ended: a word of `regard.training.convergence`.
+
+        What is fitted and not trained, as a baseline is, is "converged".
+        """
+        if self.config.entry.kind != "network":
+            return CONVERGED
+        return outcome(self.metrics(), self.config.training.patience)
+
     @cached_property
     def task(self) -> Any:
         """The task with the run's own tokenizer; the data are read only if asked for."""
-        return prepare(self.config, self.folder.read_tokenizer())
+        return prepare(self.config, self.folder.read_tokenizer(tokenizer_kind(self.config)))
 
     @cached_property
     def network(self) -> nn.Module:
@@ -246,8 +286,7 @@ class Run(ABC):
         """Train the network, by what ``env.json`` says."""
         environment = self._environment
         settings = self.config.training.model_copy(update={"threads": environment["threads"]})
-        saved, precision = self.folder.checkpoints, self._precision
-        steps = train(model, task, settings, saved, precision=precision, end=end)
+        steps = self._training(task, model, settings, end)
         while True:
             with using(self._kernels):  # not around the yield, where it would be the caller's too
                 progress = next(steps, None)
@@ -255,8 +294,21 @@ class Run(ABC):
                 return
             yield progress
 
-    def _work(self, task: Any, end: bool) -> Iterator[Progress]:
-        """Train the network, then write its weights and its answers on the test split."""
+    def _training(
+        self, task: Any, model: nn.Module, settings: TrainingSettings, end: bool
+    ) -> Iterator[Progress]:
+        """Learn, and leave the network with its best weights."""
+        saved, precision = self.folder.checkpoints, self._precision
+        return train(model, task, settings, saved, precision=precision, end=end)
+
+    def _validated(self, task: Any) -> Iterator[Progress]:
+        """Train and validate; the test split is not read."""
+        yield from self._learn(task)
+
+    def _learn(
+        self, task: Any, end: bool = False
+    ) -> Generator[Progress, None, tuple[nn.Module, dict[str, Any]]]:
+        """Train the network, and return it with what ``env.json`` is to say in the end."""
         config, folder = self.config, self.folder
         model, begun = begin(config, task)
         environment = self._begin(
@@ -277,6 +329,12 @@ class Run(ABC):
             if end and progress.seconds_left:
                 environment["ended"] = progress.step / progress.steps
             yield progress
+        return model, environment
+
+    def _work(self, task: Any, end: bool) -> Iterator[Progress]:
+        """Train the network, then write its weights and its answers on the test split."""
+        config, folder = self.config, self.folder
+        model, environment = yield from self._learn(task, end)
         with (
             using_threads(environment["threads"]),
             self._precision.autocast(config.training.device),

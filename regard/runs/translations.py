@@ -177,6 +177,11 @@ class Translations:
         return found
 
     @property
+    def trivial(self) -> dict[str, float]:
+        """What the metric would be without reading a text: not known."""
+        return {}
+
+    @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether each text is the one that was wanted, letter by letter."""
         pairs = zip(self.written, self.pairs, strict=True)
@@ -225,7 +230,7 @@ class Translations:
             told.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
         return told
 
-    def table(self) -> list[list[str]]:
+    def tables(self) -> list[list[list[str]]]:
         """Nothing: texts have no classes to confuse."""
         return []
 

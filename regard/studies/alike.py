@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 CONFIG = "config.toml"  # of a run's folder
 CUTTING = {"tokenizer", "vocabulary", "minimum", "length", "truncate"}  # of texts into tokens
 WRITING = {"smoothing", "beam", "penalty", "judged"}
-OWN_CHOICE = {*CUTTING, *WRITING, "validation", "examples"}
+LEARNING = {"validation", "examples", "class_weights"}  # of which texts, and how much each counts
+OWN_CHOICE = {*CUTTING, *WRITING, *LEARNING}
 WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
 
 
@@ -32,18 +33,22 @@ def check_folder(place: Path, config: "Config") -> None:
 
 def read_alike(data: Any) -> str:
     """What of a task's settings says which texts are read and how they are split."""
-    return str(data.model_dump_json(exclude={*CUTTING, *WRITING}))
+    return str(data.model_dump_json(exclude={*CUTTING, *WRITING, "class_weights"}))
 
 
 def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Errors: a complete run is of other data than there are now (`facts`, if they were read), or
-    of other code of one's own: beside runs that are still to be trained it would not be compared
-    but confused.
+    """Errors: a complete run is of other data than there are now (`facts`, if they were read), of
+    other pretrained weights, or of other code of one's own: beside runs that are still to be
+    trained it would not be compared but confused.
     """
     from regard.runs import Config
 
     was = json.loads((folder / "env.json").read_text(encoding="utf-8"))
     found = changed(Config.read(folder).network.model_dump(), was.get("parts", {}))
+    if begun := was.get("weights"):
+        from regard.interop.encoder import Encoder
+
+        found += ["the weights"] if Encoder(begun["source"]).sha256 != begun["sha256"] else []
     known = was.get("data", {}).get("fingerprint")
     found += ["the data"] if facts and known != facts.get("fingerprint") else []
     if found:

@@ -39,7 +39,7 @@ class Arm:
     @property
     def deterministic(self) -> bool:
         """Whether every seed makes the same predictions, so that one run stands for all."""
-        return self.model in MODELS and MODELS[self.model].kind == "baseline"
+        return self.model in MODELS and MODELS[self.model].kind != "network"
 
 
 def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
@@ -62,6 +62,17 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
         if "=" not in pair:
             raise RegardError(f"arm {name!r}: settings are written key=value, not {pair!r}")
     return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
+
+
+def spelled(arm: Arm, steps: int = 0) -> str:
+    """Return an arm as the command line takes it, with this many steps for its minutes, if any.
+
+    >>> spelled(parse_arm("transformer:heads=2,minutes=1"), 120)
+    'transformer:heads=2,steps=120'
+    """
+    kept = [p for p in arm.overrides if not steps or p.partition("=")[0].strip() != "minutes"]
+    settings = ",".join([*kept, *([f"steps={steps}"] if steps else [])])
+    return f"{arm.model}:{settings}" if settings else arm.model
 
 
 def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) -> list[Arm]:

@@ -1,7 +1,8 @@
 """Arms × seeds under one budget, on all cores; then which arm is better, and how sure that is."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ from regard.studies.alike import (
     must_be_alike,
     read_alike,
 )
-from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
+from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
 from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
 from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
+from regard.studies.search import Search
 from regard.studies.statistics import Difference, as_family
+from regard.studies.trial import TRIAL_SEED
+from regard.studies.tune import TUNE, Tuned, check_search, tune
 
+FAILED = "failed"  # how a run ended that has no result
 SEED = "{seed}"  # in an arm's settings (init=…/seed-{seed}): the number of the run's seed
 
 
@@ -38,6 +43,7 @@ def compare(
     overrides: Sequence[str] = (),
     workers: int | None = None,
     ladder: bool | Sequence[tuple[str, str]] = False,
+    search: Search | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Train every arm with every seed under one budget, and compare them on the test split.
@@ -48,6 +54,9 @@ def compare(
     every seed (a baseline) runs once.
 
     `overrides` are ``key=value`` for all arms; a setting of models goes to those that have it.
+    With `search` every arm's settings are first searched on the validation split, by the same
+    number of trials under the same budget; its seeds then have the best.
+
     The same call goes on where an earlier one stopped, and does not repeat what is complete. An
     arm that fails is in `failures` and leaves the others be. Writes ``comparison.json`` into
     `out`, the runs into ``out/ARM/seed-N``.
@@ -55,23 +64,30 @@ def compare(
     Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
     """
     study = Study.plan(
-        task, arms, seeds=seeds, budget=budget, reference=reference, out=out, overrides=overrides
-    )
+        task, arms, seeds=seeds, budget=budget, reference=reference, out=out, overrides=overrides,
+        search=search,
+    )  # fmt: skip
     rungs = study.rungs(ladder)
-    jobs = study.jobs()
-    kept = [job for job in jobs if read_judged(Path(job.task.folder))]
+    total = len(study.jobs()) + sum(study.trials.values())
 
     def tell(event: Event) -> None:
         if on_event:
-            on_event(replace(event, total=len(jobs)))
+            on_event(replace(event, total=total))
 
+    tuned = Tuned(study.arms)
+    if search:
+        tuned = tune(study, search, workers=workers, on_event=tell)
+        study = replace(study, arms=tuned.arms)
+        study.check_folders()
+    jobs = study.jobs()
+    kept = [job for job in jobs if read_judged(Path(job.task.folder))]
     missing = [job for job in jobs if job not in kept]
     facts = study.read_data({job.arm for job in kept}) if missing else {}
     for job in kept:
         must_be_alike(Path(job.task.folder), facts.get(job.arm, {}))
         tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
     outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
-    comparison = study.result(outcomes, rungs)
+    comparison = study.result([*tuned.failed, *outcomes], rungs, tuned.record)
     comparison.save()
     return comparison
 
@@ -87,6 +103,7 @@ class Study:
     out: Path
     overrides: tuple[str, ...]
     budget: str | None = None
+    search: Search | None = None
 
     @classmethod
     def plan(
@@ -99,6 +116,7 @@ class Study:
         reference: str | None = None,
         out: Path | str,
         overrides: Sequence[str] = (),
+        search: Search | None = None,
     ) -> "Study":
         """Check everything that can be checked before anything is trained."""
         found = _arms(arms, models_of(task))
@@ -120,12 +138,13 @@ class Study:
             Path(out),
             (*overrides, *given),
             budget,
+            search,
         )
         study.check()
         return study
 
     def check(self) -> None:
-        """Every arm's settings are good, and no folder holds another run."""
+        """Every arm's settings are good, and no folder holds another run, or another search."""
         from regard.runs import Config
         from regard.runs.build import build_once
 
@@ -147,8 +166,19 @@ class Study:
                         built.add(arm.name)
                 except RegardError as error:
                     raise RegardError(f"arm {arm.name}: {error}") from None
-                check_folder(Path(run.folder), configs[arm.name])
         check_same_test(configs)
+        if self.search:
+            check_search(self, self.search)
+        else:
+            self.check_folders()
+
+    def check_folders(self) -> None:
+        """No folder holds another run."""
+        from regard.runs import Config
+
+        for arm in self.arms:
+            for run in (self._run(arm, seed) for seed in self._seeds(arm)):
+                check_folder(Path(run.folder), Config.make(run.task, run.model, run.overrides))
 
     def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
         """Read the data once here, so that they are fetched once and their errors are said once.
@@ -175,11 +205,29 @@ class Study:
     def jobs(self) -> list[Job]:
         """A job for every arm and seed; those with layers are guessed to take longest."""
         return [
-            Job(arm.name, seed, self._run(arm, seed), self._cost(arm))
+            Job(arm.name, seed, self._run(arm, seed), self.cost(arm))
             for seed in range(self.seeds)
             for arm in self.arms
             if seed in self._seeds(arm)
         ]
+
+    @property
+    def trials(self) -> dict[str, int]:
+        """How many trials of each arm a search has."""
+        if not self.search:
+            return {arm.name: 0 for arm in self.arms}
+        spaces = self.search.spaces(self.task, self.arms, self.overrides)
+        return {name: self.search.trials if space else 0 for name, space in spaces.items()}
+
+    def trial(self, arm: Arm, number: int, settings: Mapping[str, str]) -> RunTask:
+        """Return the run of one trial of a search: an arm with other settings, and its own seed."""
+        drawn = tuple(f"{key}={value}" for key, value in settings.items())
+        run = self._run(replace(arm, overrides=(*arm.overrides, *drawn)), 0)
+        return replace(
+            run,
+            folder=str(self.out / arm.folder / TUNE / f"trial-{number}"),
+            overrides=(*run.overrides[:-1], f"seed={TRIAL_SEED}"),
+        )
 
     def rungs(self, ladder: bool | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """The pairs of a ladder: each rung and what it stands on, by default the one before."""
@@ -196,16 +244,38 @@ class Study:
         words = ["regard", "compare", self.task, "--arms", ";".join(arm.name for arm in self.arms)]
         words += ["--seeds", str(self.seeds), "--reference", self.reference]
         words += ["--budget", self.budget] if self.budget else []
+        words += self.search.words() if self.search else []
         given = len(parse_budget(self.budget)) if self.budget else 0
         return [*words, *self.overrides[: len(self.overrides) - given], "--out", str(self.out)]
 
+    def _repeat(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
+        """Return ``repeat``, the command with budgets in steps, if some were in minutes.
+
+        An arm's seeds take the mean of their steps: minutes gave each a little more or less.
+        """
+        names, timed = {}, False
+        for arm in self.arms:
+            runs = done.get(arm.name, {}).values()
+            steps = [run.steps for run in runs if run.timed and run.steps]
+            names[arm.name] = spelled(arm, round(sum(steps) / len(steps)) if steps else 0)
+            timed = timed or bool(steps)
+        if not timed:
+            return {}
+        words = ["regard", "compare", self.task, "--arms", ";".join(names.values())]
+        words += ["--seeds", str(self.seeds), "--reference", names[self.reference]]
+        shared = [pair for pair in self.overrides if _key(pair) != "minutes"]
+        return {"repeat": [*words, *shared, "--out", f"{self.out}-again"]}
+
     def result(
-        self, outcomes: Sequence[Outcome], rungs: Sequence[tuple[str, str]] = ()
+        self,
+        outcomes: Sequence[Outcome],
+        rungs: Sequence[tuple[str, str]] = (),
+        tuning: Mapping[str, Any] | None = None,
     ) -> Comparison:
         """Read what the runs are worth, and compare."""
         judged = {arm.name: self._judged(arm) for arm in self.arms}
         failures = tuple(
-            Failure(outcome.job.arm, outcome.job.seed, outcome.error)
+            Failure(outcome.job.arm, outcome.job.seed, outcome.error, outcome.job.what)
             for outcome in outcomes
             if outcome.error
         )
@@ -215,25 +285,36 @@ class Study:
         first = next(run for runs in done.values() for run in runs.values())
         check_paired(done)
         pairs = [(arm.name, self.reference) for arm in self.arms if arm.name != self.reference]
+        broken = Counter(failure.arm for failure in failures)
+        results = [
+            _result(arm, done[arm.name], broken[arm.name]) for arm in self.arms if arm.name in done
+        ]
+        untrained = {result.arm.name for result in results if not result.trained}
         return Comparison(
             task=self.task,
             metric=first.metric,
-            arms=tuple(_result(arm, done[arm.name]) for arm in self.arms if arm.name in done),
+            arms=tuple(results),
             reference=self.reference,
-            verdicts=tuple(self._family(pairs, done)),
-            rungs=tuple(self._family(rungs, done)),
+            verdicts=tuple(self._family(pairs, done, untrained)),
+            rungs=tuple(self._family(rungs, done, untrained)),
             failures=failures,
             folder=self.out,
+            trivial=dict(first.trivial),
             about={
                 "seeds": self.seeds,
                 "command": self.command(),
+                **self._repeat(done),
                 **({"signature": first.signature} if first.signature else {}),
+                **({"tuning": tuning} if tuning else {}),
                 **self._data(done),
             },
         )
 
     def _family(
-        self, pairs: Sequence[tuple[str, str]], done: Mapping[str, Mapping[int, Judged]]
+        self,
+        pairs: Sequence[tuple[str, str]],
+        done: Mapping[str, Mapping[int, Judged]],
+        untrained: Collection[str],
     ) -> list[Difference]:
         """The comparisons of pairs that both have results, of the seeds that both have."""
         fixed = {arm.name for arm in self.arms if arm.deterministic}
@@ -247,7 +328,9 @@ class Study:
                 seeds = list(range(self.seeds))
             if seeds:
                 ours, theirs = (_paired(done[name], seeds, name in fixed) for name in (a, b))
-                found.append(worth.difference(ours, theirs, (a, b)))
+                marked = tuple(name for name in (a, b) if name in untrained)
+                difference = worth.difference(ours, theirs, (a, b))
+                found.append(replace(difference, untrained=marked))
         return as_family(found)
 
     def _judged(self, arm: Arm) -> dict[int, Judged]:
@@ -287,7 +370,7 @@ class Study:
         models = (TASKS[self.task].settings, models_of(self.task)[arm.model].settings)
         return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
 
-    def _cost(self, arm: Arm) -> float:
+    def cost(self, arm: Arm) -> float:
         """A guess for the order alone: baselines count words, layers take long, and steps."""
         if arm.deterministic:
             return 0.0
@@ -322,17 +405,19 @@ def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> li
     return [next(iter(runs.values())) if fixed else runs[seed] for seed in seeds]
 
 
-def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:
+def _result(arm: Arm, runs: Mapping[int, Judged], failures: int = 0) -> ArmResult:
     mean, low, high = worth.interval([runs[seed] for seed in sorted(runs)])
     costs = list(runs.values())
+    seconds = [run.seconds for run in costs if run.seconds is not None]
+    peaks = [run.peak_mb for run in costs if run.peak_mb is not None]
     return ArmResult(
         arm=arm,
         seeds=len(runs),
         mean=mean,
         low=low,
         high=high,
-        seconds=sum(run.seconds for run in costs) / len(costs),
-        peak_mb=max(run.peak_mb for run in costs),
+        seconds=sum(seconds) / len(seconds) if seconds else None,
+        peak_mb=max(peaks, default=None),
         parameters=costs[0].parameters,
         flops=costs[0].flops,
         also={
@@ -340,4 +425,6 @@ def _result(arm: Arm, runs: Mapping[int, Judged]) -> ArmResult:
             for name in costs[0].also
             if all(name in run.also for run in costs)
         },
+        ended=Counter(run.trained for run in costs if run.trained) + Counter({FAILED: failures}),
+        steps=tuple(runs[seed].steps or 0 for seed in sorted(runs) if runs[seed].steps),
     )

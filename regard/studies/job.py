@@ -1,25 +1,32 @@
 """One job of a comparison, in a worker process: train a run, judge it, count what it cost."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Shaped
+from numpy.typing import DTypeLike, NDArray
 
 from regard.durable import MANIFEST, write_json
 from regard.errors import RegardError
 from regard.studies.launch import Report
-from regard.studies.result import per_cent
+from regard.studies.result import Unit, unit_of
+from regard.tasks.metrics import METRICS, balanced_accuracy, losses, macro_f1, pseudo_values
 from regard.tasks.sequence_metrics import Judgement, restored
+from regard.training.convergence import CONVERGED
 
 if TYPE_CHECKING:
     from regard.runs import Evaluation, Run
     from regard.training.loop import Progress
+
+
+#: Metrics that are an average over the labels, and none over the examples.
+AVERAGED = {METRICS["macro-f1"]: macro_f1, METRICS["balanced-accuracy"]: balanced_accuracy}
 
 
 @dataclass(frozen=True)
@@ -39,10 +46,21 @@ class Judged:
     `right`: for each test example whether it was answered rightly, as bits in hexadecimal digits.
     `asked` identifies the test examples, `run` the complete run. `seconds` are those of training,
     `peak_mb` the most memory the process held in it, `flops` those of one forward pass over the
-    test text of median length (none of a model that is no network).
+    test text of median length (none of a model that is no network); None where it is not known.
 
-    Of texts judged as a corpus (BLEU), `measure` and `signature` say how, `statistics` are each
-    text's numbers (int32 in hexadecimal digits); `also` is what else is told of the run, by name.
+    `trained` says how the training ended (`regard.training.convergence`).
+
+    Arrays are little-endian in hexadecimal digits. Macro-F1 and balanced accuracy need the numbers
+    of the true and of the predicted labels (`truth`, `predicted`, of `classes`), log loss that of
+    each example (`nats`, float32). Of texts judged as a corpus (BLEU), `measure` and `signature`
+    say how, `statistics` are each text's numbers (int32). `clusters` (int32) numbers the group of
+    each test example where the data have groups, an example without one being its own.
+
+    `also` is what else is told of the run, by name; `trivial` what its metric would be without
+    reading a text.
+
+    `steps` is the length of the training; `timed` tells that it came of a budget in minutes, so
+    that another machine takes other steps.
     """
 
     metric: str
@@ -50,14 +68,28 @@ class Judged:
     right: str
     asked: str
     run: str
-    seconds: float
-    peak_mb: float
-    parameters: int
-    flops: int | None
+    seconds: float | None = None
+    peak_mb: float | None = None
+    parameters: int | None = None
+    flops: int | None = None
     measure: str = ""
     signature: str = ""
     statistics: str = ""
     also: Mapping[str, float] = field(default_factory=dict)
+    trained: str = CONVERGED
+    steps: int | None = None
+    timed: bool = False
+    classes: int = 0
+    truth: str = ""
+    predicted: str = ""
+    nats: str = ""
+    clusters: str = ""
+    trivial: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64] | None:
+        """The number of each test example's group; None where the data have no groups."""
+        return _numbers(self.clusters, "<i4").astype(np.int64) if self.clusters else None
 
     @cached_property
     def judgement(self) -> Judgement | None:
@@ -68,19 +100,43 @@ class Judged:
         return restored(self.measure, numbers.astype(np.int64), self.signature)
 
     @property
+    def unit(self) -> Unit:
+        """What the metric's numbers are, and which of two is better."""
+        return unit_of(self.metric)
+
+    @cached_property
     def value(self) -> float:
-        """The metric, as a share."""
-        if self.judgement is None:
-            return float(self.correct().mean())
-        return self.judgement.value / 100
+        """The metric: a share, or nats of log loss."""
+        if self.judgement is not None:
+            return self.judgement.value / 100
+        if self.nats:
+            return float(_numbers(self.nats, "<f4").mean(dtype=np.float64))
+        if self.truth:
+            return AVERAGED[self.metric](*self._labels, self.classes)
+        return float(self.correct().mean())
 
     @cached_property
     def scores(self) -> Shaped[np.ndarray, " examples"]:
-        """A number for each test example, whose mean is `value`: right or wrong, or the
-        jackknife's pseudo-values of a corpus score."""
-        if self.judgement is None:
-            return self.correct()
-        return self.judgement.pseudo_values() / 100
+        """A number for each test example, the larger the better, whose mean is `value`.
+
+        Right or wrong; minus its log loss (then the mean is minus `value`); or the jackknife's
+        pseudo-values of a score that is no mean over examples (macro-F1, balanced accuracy, BLEU).
+        """
+        if self.judgement is not None:
+            return self.judgement.pseudo_values() / 100
+        if self.nats:
+            return -_numbers(self.nats, "<f4").astype(np.float64)
+        if self.truth:
+            setting = next(name for name, title in METRICS.items() if title == self.metric)
+            found = pseudo_values(*self._labels, self.classes, setting)
+            return np.asarray(found - found.mean() + self.value)
+        return self.correct()
+
+    @property
+    def _labels(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Numbers of the predicted and of the true labels."""
+        kind = np.min_scalar_type(self.classes).newbyteorder("<")
+        return _numbers(self.predicted, kind), _numbers(self.truth, kind)
 
     def correct(self) -> Bool[np.ndarray, " examples"]:
         """Right and wrong, example by example.
@@ -93,6 +149,10 @@ class Judged:
         return np.unpackbits(packed, count=self.examples).astype(bool)
 
 
+def _numbers(digits: str, kind: DTypeLike) -> NDArray[Any]:
+    return np.frombuffer(bytes.fromhex(digits), kind)
+
+
 def judged_path(folder: Path) -> Path:
     """Where the result of a run is kept."""
     return folder.with_name(f"{folder.name}.json")
@@ -102,7 +162,7 @@ def read_judged(folder: Path) -> Judged | None:
     """The result of a complete run, if it was kept and the run is still the same."""
     try:
         judged = Judged(**json.loads(judged_path(folder).read_text(encoding="utf-8")))
-        same = judged.run == _identity(folder) and len(judged.correct()) == judged.examples
+        same = judged.run == identity(folder) and len(judged.scores) == judged.examples
     except (OSError, ValueError, TypeError):
         return None
     return judged if same else None
@@ -132,19 +192,26 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
         report(_share(progress), _says(progress))
     judged = _judge(run, peak)
     write_json(judged_path(folder), asdict(judged))
-    return f"{judged.metric} {100 * judged.value:.1f}{per_cent(judged.metric)}"
+    return f"{judged.metric} {judged.unit.write(judged.value)}{judged.unit.sign}"
 
 
 def _judge(run: "Run", peak: float) -> Judged:
+    from regard.runs import Evaluation
+
     evaluation, rows = run.evaluate(), run.metrics()
     parameters, flops = run.size([example.text for example in evaluation.examples])
     corpus = evaluation.corpus
+    answers: dict[str, Any] = {}
+    if isinstance(evaluation, Evaluation):
+        chances, truth = evaluation.probabilities, evaluation.truth
+        nats, classes = losses(chances, truth), len(evaluation.labels)
+        answers = answers_of(evaluation.metric, classes, truth, evaluation.predicted, nats)
     return Judged(
         metric=evaluation.compared,
         examples=evaluation.n,
         right=np.packbits(evaluation.correct).tobytes().hex(),
         asked=_examples_asked(evaluation),
-        run=_identity(run.folder.path),
+        run=identity(run.folder.path),
         seconds=float(rows[-1]["seconds"]) if rows else 0.0,
         peak_mb=peak or max((float(row["peak_mb"]) for row in rows), default=0.0),
         parameters=parameters,
@@ -153,7 +220,46 @@ def _judge(run: "Run", peak: float) -> Judged:
         signature=corpus.signature if corpus else "",
         statistics=corpus.statistics.astype("<i4").tobytes().hex() if corpus else "",
         also=evaluation.also,
+        trained=run.convergence,
+        clusters=clusters_of([example.group for example in evaluation.examples]),
+        trivial=dict(evaluation.trivial),
+        **answers,
+        steps=int(rows[-1]["steps"]) if rows and run.config.entry.kind == "network" else None,
+        timed=run.repeat is not None,
     )
+
+
+def answers_of(
+    metric: str,
+    classes: int,
+    truth: NDArray[np.integer],
+    predicted: NDArray[np.integer],
+    nats: NDArray[np.floating] | None,
+) -> dict[str, Any]:
+    """The fields of `Judged` that a metric of labels needs beside right and wrong."""
+    if metric == METRICS["log-loss"]:
+        return {"nats": np.asarray(nats, "<f4").tobytes().hex()}
+    if metric not in AVERAGED:
+        return {}
+    kind = np.min_scalar_type(classes).newbyteorder("<")
+    sides = {"truth": truth, "predicted": predicted}
+    packed = {name: numbers.astype(kind).tobytes().hex() for name, numbers in sides.items()}
+    return {"classes": classes, **packed}
+
+
+def clusters_of(groups: Sequence[str]) -> str:
+    """The field `Judged.clusters` from the group of each example, "" for none.
+
+    >>> numbers = np.frombuffer(bytes.fromhex(clusters_of(["a", "", "a", ""])), "<i4")
+    >>> numbers.tolist(), clusters_of(["", ""])
+    ([0, 1, 0, 2], '')
+    """
+    if not any(groups):
+        return ""
+    known: dict[str | int, int] = {}
+    units = (group or place for place, group in enumerate(groups))
+    found = [known.setdefault(unit, len(known)) for unit in units]
+    return np.array(found, "<i4").tobytes().hex()
 
 
 def _examples_asked(evaluation: "Evaluation") -> str:
@@ -164,7 +270,8 @@ def _examples_asked(evaluation: "Evaluation") -> str:
     return digest.hexdigest()
 
 
-def _identity(folder: Path) -> str:
+def identity(folder: Path) -> str:
+    """What tells a complete run from another in the same folder."""
     return sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 

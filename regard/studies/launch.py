@@ -39,13 +39,15 @@ Work = Callable[[Any, Report], Any]
 class Job:
     """One piece of work: which arm, which seed, what the work function is given, a guess of cost.
 
-    `task` must be picklable; `cost` only orders the jobs.
+    `task` must be picklable; `cost` only orders the jobs. `what` the number `seed` counts, where
+    it counts trials of a search.
     """
 
     arm: str
     seed: int
     task: Any
     cost: float = 1.0
+    what: Literal["seed", "trial"] = "seed"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,16 @@ class Event:
     says: str = ""
     total: int = 0
     left: float | None = field(default=None, compare=False)
+    what: Literal["seed", "trial"] = "seed"
+
+    @property
+    def name(self) -> str:
+        """The job in words.
+
+        >>> Event("started", "cnn", 3, 0.0, what="trial").name
+        'cnn, trial 3'
+        """
+        return f"{self.arm}, {self.what} {self.seed}"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What came of a comparison: arms with intervals and costs, verdicts, as JSON and as text."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,18 +9,64 @@ from typing import Any
 from regard.durable import write_json
 from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
+from regard.training.convergence import CONVERGED
 
 FILE = "comparison.json"
-UNITLESS = {"BLEU", "chrF"}  # people say 33.1 BLEU, not per cent
+COSTS = ("seconds", "peak MB", "parameters", "MFLOP")
+COLUMN = 12  # signs of a cost in a plain table
 
 
-def per_cent(metric: str) -> str:
-    """What stands behind a metric's number, times 100.
+@dataclass(frozen=True)
+class Unit:
+    """How a metric's numbers are written, and whether the smaller is the better.
 
-    >>> f"91.4{per_cent('accuracy')}, 33.1{per_cent('BLEU')}"
+    `sign` stands behind a number, `points` behind a difference; shares are written `times` 100.
+    """
+
+    sign: str = " %"
+    points: str = "points"
+    times: float = 100.0
+    digits: int = 1
+    lower: bool = False
+
+    def write(self, value: float, sign: str = "") -> str:
+        """The number without its unit, a dash for none; ``sign="+"`` shows the sign of a gain.
+
+        >>> unit_of("accuracy").write(0.9138), unit_of("log loss").write(-0.25, "+")
+        ('91.4', '−0.250')
+        """
+        if not math.isfinite(value):
+            return "–"
+        rounded = round(self.times * value, self.digits) + 0.0  # no minus before 0
+        return f"{rounded:{sign}.{self.digits}f}".replace("-", "−")
+
+    def heading(self, metric: str) -> str:
+        """The metric and its unit, over a column or beside an axis.
+
+        >>> unit_of("accuracy").heading("accuracy"), unit_of("BLEU").heading("BLEU")
+        ('accuracy, %', 'BLEU')
+        """
+        return f"{metric},{self.sign}" if self.sign else metric
+
+    def better(self, value: float) -> float:
+        """The value, or minus it, so that of two the larger is the better."""
+        return -value if self.lower else value
+
+
+UNITS = {
+    "BLEU": Unit("", "BLEU"),  # people say 33.1 BLEU, not per cent
+    "chrF": Unit("", "chrF"),
+    "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True),
+}
+
+
+def unit_of(metric: str) -> Unit:
+    """The unit of a metric, by its name in tables.
+
+    >>> f"91.4{unit_of('accuracy').sign}, 33.1{unit_of('BLEU').sign}"
     '91.4 %, 33.1'
     """
-    return "" if metric in UNITLESS else " %"
+    return UNITS.get(metric, Unit())
 
 
 @dataclass(frozen=True)
@@ -28,7 +75,10 @@ class ArmResult:
 
     `seconds` of training is a mean over seeds, `peak_mb` the largest; `flops` are of one forward
     pass over a test text of median length, none where the arm is no network. `also` is what else
-    its runs tell, by name: shares, a mean over seeds.
+    its runs tell, by name, a mean over seeds. `ended` counts how the trainings ended, by
+    the words of `regard.training.convergence`, and "failed" for runs without a result. `steps`
+    are those of each seed's training, in the order of the seeds; none where the arm is no network.
+    A cost that is not known is None.
     """
 
     arm: Arm
@@ -36,33 +86,74 @@ class ArmResult:
     mean: float
     low: float
     high: float
-    seconds: float
-    peak_mb: float
-    parameters: int
+    seconds: float | None
+    peak_mb: float | None
+    parameters: int | None
     flops: int | None
     also: Mapping[str, float] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[int, ...] = ()
+
+    @property
+    def trained(self) -> bool:
+        """Whether every run was trained to its end, so that its score speaks of the method."""
+        return not set(self.ended) - {CONVERGED}
+
+    def training(self) -> str:
+        """How its trainings ended, in words.
+
+        >>> ArmResult(Arm("a", "rnn"), 3, 0, 0, 0, 0, 0, 0, None, {},
+        ...           {"converged": 1, "still rising": 2}).training()
+        'still rising (2 of 3)'
+        """
+        odd = {word: count for word, count in self.ended.items() if word != CONVERGED}
+        every = sum(self.ended.values())
+        return ", ".join(
+            word if count == every else f"{word} ({count} of {every})"
+            for word, count in odd.items()
+        ) or (CONVERGED if self.ended else "")
 
     def tells(self, name: str) -> str:
-        """What else its runs tell, times 100; nothing where they do not.
+        """What else its runs tell, without its unit; nothing where they do not.
 
         >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 0, 0, 0, None, {"chrF": 0.5}).tells("chrF")
         '50.0'
         """
-        return f"{100 * self.also[name]:.1f}" if name in self.also else ""
+        return unit_of(name).write(self.also[name]) if name in self.also else ""
+
+    def costs(self) -> list[str]:
+        """What it cost, in the order of `COSTS`; nothing where it is not known.
+
+        >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 1.25, 300.0, 4096, None).costs()
+        ['1.2', '300', '4,096', '']
+        """
+        flops = None if self.flops is None else self.flops / 1e6
+        pairs = (
+            (self.seconds, ".1f"),
+            (self.peak_mb, ".0f"),
+            (self.parameters, ""),
+            (flops, ".1f"),
+        )
+        return ["" if value is None else f"{value:,{how}}" for value, how in pairs]
 
     def json(self) -> dict[str, Any]:
         """The row of the table, as plain values."""
         keys = ("seeds", "mean", "low", "high", "seconds", "peak_mb", "parameters")
-        return {"name": self.arm.name, **{key: getattr(self, key) for key in keys}}
+        row = {"name": self.arm.name, **{key: getattr(self, key) for key in keys}}
+        return row | {"training": self.training(), "trained": self.trained}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not end, and why."""
+    """A run that did not end, and why: of a seed, or of a trial of a search."""
 
     arm: str
     seed: int
     says: str
+    what: str = "seed"
+
+    def __str__(self) -> str:
+        return f"{self.arm}, {self.what} {self.seed}: {self.says}"
 
 
 @dataclass(frozen=True)
@@ -70,8 +161,9 @@ class Comparison:
     """What came of a comparison.
 
     `verdicts` hold every arm against the reference, one family; `rungs` each rung of a ladder
-    against the one before, a family of its own. `about` is what else a report tells: the command,
-    the data.
+    against the one before, a family of its own. A difference is how much better `a` is than `b`:
+    of log loss, how much less it has. `trivial` is what the metric would be without reading a text:
+    by the majority class, by chance. `about` is what else a report tells: the command, the data.
     """
 
     task: str
@@ -83,6 +175,7 @@ class Comparison:
     failures: tuple[Failure, ...] = ()
     folder: Path = Path()
     report: str = ""
+    trivial: Mapping[str, float] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
@@ -91,13 +184,16 @@ class Comparison:
         return regard.html(self)
 
     def json(self) -> dict[str, Any]:
-        """The result as ``--json`` prints it."""
+        """The result as ``--json`` prints it; ``tuning`` where settings were searched."""
+        tuning = {"tuning": self.about["tuning"]} if "tuning" in self.about else {}
         return {
             "task": self.task,
             "metric": self.metric,
             "arms": [result.json() for result in self.arms],
+            "trivial": dict(self.trivial),
             "verdicts": [_verdict(found) for found in (*self.verdicts, *self.rungs)],
             "claims": [],
+            **tuning,
             "report": self.report,
         }
 
@@ -106,6 +202,8 @@ class Comparison:
         extras = [
             {"model": r.arm.model, "settings": list(r.arm.overrides)}
             | {"folder": r.arm.folder, "flops": r.flops, "also": dict(r.also)}
+            | {"ended": dict(r.ended)}
+            | {"steps": list(r.steps)}
             for r in self.arms
         ]
         families = ["reference"] * len(self.verdicts) + ["ladder"] * len(self.rungs)
@@ -133,24 +231,49 @@ class Comparison:
         """The names of what else the arms tell."""
         return list(dict.fromkeys(name for result in self.arms for name in result.also))
 
+    @property
+    def unit(self) -> Unit:
+        """How the metric's numbers are written."""
+        return unit_of(self.metric)
+
+    @property
+    def costs(self) -> list[int]:
+        """Which of `COSTS` are known of any arm."""
+        told = [result.costs() for result in self.arms]
+        return [i for i in range(len(COSTS)) if any(row[i] for row in told)]
+
     def table(self) -> str:
         """Arms, then verdicts, as plain text."""
-        width = max(len(result.arm.name) for result in self.arms)
-        also = self.also
-        head = f"{self.metric}{per_cent(self.metric)} (95 %)"
+        return "\n".join(
+            [
+                *self.rows(),
+                *(found.says for found in (*self.verdicts, *self.rungs)),
+                *map(str, self.failures),
+            ]
+        )
+
+    def rows(self) -> list[str]:
+        """A line of headings, one for each arm, and one for each trivial score."""
+        width = max(map(len, [*(result.arm.name for result in self.arms), *self.trivial]))
+        also, unit = self.also, self.unit
+        head = f"{self.metric}{unit.sign} (95 %)"
         wide = max(20, len(head))
-        more = "".join(f"  {name}{per_cent(name)}" for name in also)
-        lines = [f"{'arm':<{width}}  {head:<{wide}}{more}    seconds  peak MB  parameters"]
+        heads = [f"{name}{unit_of(name).sign}" for name in also]
+        more = "".join(f"  {heading}" for heading in heads)
+        known = [i for i in self.costs if COSTS[i] != "MFLOP"]
+        lines = [f"{'arm':<{width}}  {head:<{wide}}{more}"]
+        lines[0] += "".join(f"{COSTS[i]:>{COLUMN}}" for i in known)
+        lines[0] += "  training" if any(r.ended for r in self.arms) else ""
         for r in self.arms:
-            interval = f"{100 * r.mean:.1f} ({100 * r.low:.1f} to {100 * r.high:.1f})"
-            more = "".join(f"{r.tells(name):>{len(name + per_cent(name)) + 2}}" for name in also)
+            interval = f"{unit.write(r.mean)} ({unit.write(r.low)} to {unit.write(r.high)})"
+            cells = zip(heads, also, strict=True)
+            more = "".join(f"{r.tells(name):>{len(heading) + 2}}" for heading, name in cells)
+            cost = "".join(f"{r.costs()[i]:>{COLUMN}}" for i in known)
             lines.append(
-                f"{r.arm.name:<{width}}  {interval:<{wide}}{more}{r.seconds:>11,.1f}"
-                f"{r.peak_mb:>9,.0f}{r.parameters:>12,}"
+                f"{r.arm.name:<{width}}  {interval:<{wide}}{more}{cost}  {r.training()}".rstrip()
             )
-        lines += [found.says for found in (*self.verdicts, *self.rungs)]
-        lines += [f"{f.arm}, seed {f.seed}: {f.says}" for f in self.failures]
-        return "\n".join(lines)
+        lines += [f"{name:<{width}}  {unit.write(value)}" for name, value in self.trivial.items()]
+        return lines
 
 
 def _verdict(found: Difference) -> dict[str, Any]:
@@ -161,5 +284,7 @@ def _verdict(found: Difference) -> dict[str, Any]:
         "low": found.low,
         "high": found.high,
         "p": found.p,
+        "untrained": list(found.untrained),
+        "smallest": found.smallest,
         "says": found.says,
     }

@@ -23,6 +23,7 @@ class TaskEntry:
     """A task's name, what is asked, its settings, and how it is prepared from them.
 
     ``kind`` says which models and which runs it takes; ``defaults`` are settings of its own;
+    ``training`` are settings of the training that it is learned by unless others are given;
     ``model`` is the one it is trained with if none is named; ``inherits`` are settings that it
     takes over from the run that it begins from (``--init``), beside how texts are cut into tokens.
     """
@@ -42,6 +43,7 @@ class TaskEntry:
     model: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     inherits: Sequence[str] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This task's settings: its defaults, then the overrides."""
@@ -95,6 +97,16 @@ def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
     return TaskEntry(name, says, SequencesSettings, _sequences, "sequences", model, defaults)
 
 
+#: How networks learn labels: at a constant rate until validation stops improving, judged and kept
+#: by a running mean of the weights. How it was chosen: docs/results/unseen.md.
+UNTIL_IT_STOPS_IMPROVING = {
+    "batch_size": 64,
+    "patience": 5,
+    "schedule": "constant",
+    "warmup": 100,
+    "average": 0.99,
+}
+
 _ALL = [
     TaskEntry(
         "sentiment",
@@ -103,6 +115,7 @@ _ALL = [
         _classification,
         "classification",
         "transformer",
+        training=UNTIL_IT_STOPS_IMPROVING,
     ),
     _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
     _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),

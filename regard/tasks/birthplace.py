@@ -247,11 +247,14 @@ class Answers(Task[QuestionBatch], Writes):
         """Tokens that are read of each question and answer: the same in every epoch."""
         return self.split(split).lengths
 
-    def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
-        """A question's x and y as assignment 5 prints them: □ where nothing counts."""
-        asked = self.split(split).asked[row[-1]]
-        symbols = MASK_CHARACTER, PAD_CHARACTER
-        return question_rows(asked.pair, self.settings.length, *symbols)
+    def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
+        """Return x and y of the first ``count`` questions, as assignment 5 prints them.
+
+        In the order of the file, those that are held out for validation included; □ where nothing
+        counts. Nothing is drawn, so that ``seed`` changes nothing.
+        """
+        asked = self.questions(self.corpus.train[:count], cut=True).asked
+        return [question_rows(one.pair, self.settings.length) for one in asked]
 
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each question and the symbol behind it; the end of one that is too long."""

@@ -1,6 +1,8 @@
 """A text in, one of a few labels out: film reviews, or the user's own file."""
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -12,25 +14,37 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.data.balance import ADVICE, imbalance
 from regard.data.batches import pad, plan_batches
+from regard.data.conllu import kept_tree, train_on_words, word_ids
+from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example
 from regard.data.sources import Corpus, hold_out, load_corpus
-from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
-from regard.errors import RegardError
-from regard.tasks.metrics import accuracy, log_loss
+from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
+from regard.errors import RegardError, look_up
+from regard.tasks.metrics import METRICS, log_loss, scores
 from regard.tasks.settings import ClassificationSettings
 from regard.tasks.task import Split, Task, device_of, judging, must_be_split
 
 T = TypeVar("T")
+Trees = list[NDArray[np.int32]] | None  # None: texts without a tree
+NO_TREES = (
+    "{} reads the tree of each text, and these have none: give parsed sentences, in a .conllu file"
+)
+OTHER = "take weights= of a model that was pretrained on texts like these"
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids (int32, truncated), label numbers, and the examples they come from."""
+    """A split as token ids (int32, truncated), label numbers, and the examples they come from.
+
+    ``trees``: of parsed sentences the word that each word hangs on, −1 for a root.
+    """
 
     ids: list[NDArray[np.int32]]
     labels: NDArray[np.int64]
     examples: list[Example]
+    trees: Trees = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -43,11 +57,15 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded token ids, how many of each row count, and the labels' numbers."""
+    """Padded token ids, how many of each row count, and the labels' numbers.
+
+    ``parents``: of parsed sentences the word that each word hangs on; −1 for roots and padding.
+    """
 
     tokens: Int[Tensor, "batch time"]
     lengths: Int[Tensor, " batch"]
     labels: Int[Tensor, " batch"]
+    parents: Int[Tensor, "batch time"] | None = None
 
 
 class Classification(Task[Batch]):
@@ -57,15 +75,14 @@ class Classification(Task[Batch]):
     then texts can be judged without any data, and the splits use that tokenizer.
     """
 
-    metric = "accuracy"
-
     def __init__(
         self,
         settings: ClassificationSettings,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: Tokenizer | EncoderTokenizer | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
         self.settings = settings
+        self.metric = METRICS[settings.metric]
         if tokenizer is not None:
             self.tokenizer = tokenizer
         if labels is not None:
@@ -83,6 +100,7 @@ class Classification(Task[Batch]):
             label=asked.label or None,
             group=asked.group or None,
             seed=asked.split_seed,
+            duplicates=asked.duplicates,
         )
 
     @cached_property
@@ -91,29 +109,52 @@ class Classification(Task[Batch]):
         return self.corpus.labels
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """What a network is built for."""
-        return {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
-
-    def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data, and its labels."""
-        return {**super().facts(), "labels": list(self.labels)}
+    def sizes(self) -> dict[str, Any]:
+        """What a network is built for; ``marks`` where the tokenizer has symbols of its own."""
+        sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
+        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
+    def counts(self) -> dict[str, int]:
+        """Texts of each label to learn from, in the order of `labels`."""
+        found = Counter(example.label for example in self._split_examples[0])
+        return {label: found[label] for label in self.labels}
+
+    @property
+    def notes(self) -> list[str]:
+        """The corpus's notes, and how uneven the labels are."""
+        test = Counter(example.label for example in self.corpus.test)
+        uneven = imbalance(self.counts, test)
+        if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
+            uneven[-1] += f"; {ADVICE}"
+        return [*super().notes, *uneven]
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data, its labels and the training texts of each."""
+        counts = list(self.counts.values())
+        return {**super().facts(), "labels": list(self.labels), "counts": counts}
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32] | None:
+        """The weight of each label in the training loss; None where all count alike."""
+        return class_weights(self.settings.class_weights, self.counts)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | EncoderTokenizer:
         """Learned from the texts that are trained on, none of validation or test."""
-        return train_tokenizer(
-            self.settings.tokenizer,
-            [example.text for example in self._split_examples[0]],
-            vocabulary=self.settings.vocabulary,
-            minimum=self.settings.minimum,
-        )
+        asked, examples = self.settings, self._split_examples[0]
+        limits = {"vocabulary": asked.vocabulary, "minimum": asked.minimum}
+        if asked.tokenizer == "words" and all(x.parents is not None for x in examples):
+            return train_on_words([example.words for example in examples], **limits)
+        return train_tokenizer(asked.tokenizer, [example.text for example in examples], **limits)
 
     @cached_property
     def train(self) -> Encoded:
         """What is learned from. Errors: hardly a token of it is known."""
         found = self._encoded(self._split_examples[0])
-        must_be_known(found.ids)
+        if self.tokenizer.unknown is not None:
+            remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
+            must_be_known(found.ids, remedy, self.tokenizer.unknown)
         return found
 
     @cached_property
@@ -141,6 +182,23 @@ class Classification(Task[Batch]):
             for ids in self.tokenizer.encode([text])
         ]
 
+    def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
+        """Token ids of each text, truncated, and the trees of what is kept, if all have one.
+
+        Of a parsed sentence each word is one token. Errors: see `regard.data.conllu.word_ids`.
+        """
+        parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
+        known = self.tokenizer
+        if not parsed or len(parsed) < len(texts) or isinstance(known, EncoderTokenizer):
+            return self.encode([x.text if isinstance(x, Example) else x for x in texts]), None
+        ids, trees = [], []
+        for example in parsed:
+            whole, parents = word_ids(known, example.words), example.parents or ()
+            kept = truncate(range(len(whole)), self.settings.length, self.settings.truncate)
+            ids.append(np.array([whole[place] for place in kept], np.int32))
+            trees.append(np.array(kept_tree(parents, kept), np.int32))
+        return ids, trees
+
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens of each text: the same in every epoch."""
         return self.split(split).lengths
@@ -149,36 +207,59 @@ class Classification(Task[Batch]):
         """These examples of a split as tensors."""
         encoded = self.split(split)
         tokens, lengths = pad([encoded.ids[index] for index in indexes])
-        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]))
+        parents = _hung(encoded.trees, indexes)
+        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross entropy, in nats."""
-        logits = model(batch.tokens, batch.lengths)
-        return F.cross_entropy(logits.float(), batch.labels)
+        """Cross entropy in nats: the mean over the texts, by the weights of their labels.
+
+        Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w = 1 unless ``class_weights`` says otherwise.
+        """
+        logits = _logits(model, batch.tokens, batch.lengths, batch.parents).float()
+        weights = None
+        if self.weights is not None:
+            weights = torch.from_numpy(self.weights).to(logits.device)
+        return F.cross_entropy(logits, batch.labels, weights)
 
     @torch.no_grad()
     def predict(
-        self, model: nn.Module, what: Split | Sequence[str], *, tokens: int = 16_384
+        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
     ) -> NDArray[np.float32]:
         """(examples, labels) probabilities in the order of the split, or of a list of texts.
 
-        The model answers in evaluation mode and gets its own mode back.
+        The model answers in evaluation mode and gets its own mode back. Errors: texts without
+        trees for a model that reads them.
         """
-        ids = self.split(what).ids if isinstance(what, str) else self.encode(what)
+        if isinstance(what, str):
+            ids, trees = self.split(what).ids, self.split(what).trees
+        else:
+            ids, trees = self.read(what)
         lengths = [len(text) for text in ids]
         probabilities = np.zeros((len(ids), len(self.labels)), dtype=np.float32)
         device, budget = device_of(model), max([tokens, *lengths])
         with judging(model):
             for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
                 padded, sizes = pad([ids[index] for index in indexes])
-                logits = model(padded.to(device), sizes.to(device))
+                parents = _hung(trees, indexes)
+                parents = None if parents is None else parents.to(device)
+                logits = _logits(model, padded.to(device), sizes.to(device), parents)
                 probabilities[indexes] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """Accuracy and log loss of a split."""
+        """The metric and the log loss of a split; for log loss the metric is exp(−log loss).
+
+        That is the geometric mean of the probabilities of the true labels: the larger the better.
+        """
         said, answers = self.predict(model, split, tokens=tokens), self.answers(split)
-        return accuracy(said, answers), log_loss(said, answers)
+        return self.score(said, answers), log_loss(said, answers)
+
+    def score(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+        """The metric of some answers, as `judge` has it."""
+        found = scores(probabilities, labels)
+        if self.metric == METRICS["log-loss"]:
+            return float(np.exp(-found[self.metric]))
+        return found[self.metric]
 
     def answers(self, split: Split) -> NDArray[np.int64]:
         """The true label numbers of a split."""
@@ -210,15 +291,68 @@ class Classification(Task[Batch]):
                     f"{example.source}: the label {example.label!r} was not among those that the "
                     f"model learned: {', '.join(self.labels)}"
                 )
-        ids = self.encode([example.text for example in examples])
+        ids, trees = self.read(examples)
         labels = np.array([numbers[example.label] for example in examples], dtype=np.int64)
-        return Encoded(ids, labels, examples)
+        return Encoded(ids, labels, examples, trees)
+
+
+def _hung(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
+    """The trees of some texts as a batch."""
+    return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
+
+
+def _logits(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
+    """A model's answer, along the trees if it reads them. Errors: it does, and there are none."""
+    logits: Tensor
+    if not getattr(model, "reads_trees", False):
+        logits = model(tokens, lengths)
+        return logits
+    if parents is None:
+        raise RegardError(NO_TREES.format("this model"))
+    logits = model(tokens, lengths, parents)
+    return logits
 
 
 @lru_cache(maxsize=4)
 def prepare(settings: ClassificationSettings) -> Classification:
     """The task of these settings; runs in one process share its data and tokens."""
     return Classification(settings)
+
+
+def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
+    """Weights of labels in a loss, from the setting ``class_weights``; None for equal ones.
+
+    "balanced": n / (C · nᵢ) for a label with nᵢ of the n training texts, where C labels have any
+    (scikit-learn's rule; King & Zeng 2001); "LABEL:WEIGHT,…": those, and 1 for all others.
+
+    >>> class_weights("balanced", {"no": 6, "yes": 2}).tolist()
+    [0.6666666865348816, 2.0]
+    >>> class_weights("yes:5", {"no": 6, "yes": 2}).tolist()
+    [1.0, 5.0]
+
+    Errors: something else; a label that does not exist; a weight that is not above 0.
+    """
+    if asked == "none":
+        return None
+    if asked == "balanced":
+        many = np.array(list(counts.values()), dtype=np.float64)
+        weights = many.sum() / (np.count_nonzero(many) * np.maximum(many, 1))
+        return np.asarray(np.where(many > 0, weights, 1.0), dtype=np.float32)
+    given = dict.fromkeys(counts, 1.0)
+    for pair in asked.split(","):
+        label, colon, weight = pair.rpartition(":")
+        if not colon:
+            raise RegardError(
+                f"class_weights={asked!r:.80}: give none, balanced or LABEL:WEIGHT,LABEL:WEIGHT"
+            )
+        look_up(given, label.strip(), "label")
+        try:
+            given[label.strip()] = float(weight)
+        except ValueError:
+            given[label.strip()] = math.nan
+        if not 0 < given[label.strip()] < math.inf:
+            raise RegardError(f"class_weights: the weight of {label!r} must be above 0: {weight!r}")
+    return np.array(list(given.values()), dtype=np.float32)
 
 
 def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:

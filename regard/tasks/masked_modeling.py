@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad
+from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.corruption import generator, masked
 from regard.tasks.pretraining import Asking, FromPieces, Rows
 from regard.tasks.settings import MaskedModelingSettings
-from regard.tasks.task import Split
+from regard.tasks.task import Split, beside, judging
 
 SYMBOLS = 3  # [CLS] first [SEP] second [SEP]
 MASK = "[MASK]"
@@ -135,6 +136,28 @@ class MaskedModeling(FromPieces[MaskedBatch]):
             return loss
         follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
         return loss + F.cross_entropy(follows.float(), batch.elsewhere)
+
+    @torch.no_grad()
+    def judge_next_sentence(
+        self, model: nn.Module, split: Split, *, tokens: int = 16_384
+    ) -> tuple[float, int]:
+        """Return how often the model rightly says which second pieces follow, and of how many.
+
+        Half of the pieces do not follow, so chance is 0.5. The pieces and the words hidden in them
+        are those of `judged`. Errors: the task does not ask for next sentences.
+        """
+        if not self.settings.next_sentence:
+            raise RegardError("next_sentence=false: which piece follows was not asked; set it true")
+        right = count = 0
+        with judging(model):
+            for rows in self.batches(split, tokens=tokens, seed=0, epoch=0, shuffle=False):
+                batch = beside(model, self.batch(split, rows))
+                follows: Tensor = model.next_sentence(  # type: ignore[operator]
+                    self._states(model, batch)
+                )
+                right += int((follows.argmax(-1) == batch.elsewhere).sum())
+                count += len(batch.elsewhere)
+        return right / max(count, 1), count
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What is read, and the words that are asked for in their order."""

@@ -1,11 +1,14 @@
-"""What predictions are worth: accuracy with its interval, log loss, calibration, confusion.
+"""Scores of predicted labels: accuracy, macro-F1, balanced accuracy, log loss, calibration.
 
-Probabilities are (examples, labels) with rows that sum to 1; labels are numbers from 0.
+Probabilities are (examples, labels) with rows that sum to 1; labels are numbers from 0. Divisions
+by zero follow scikit-learn: a class that is never predicted has F1 0, and a class that occurs
+neither in the truth nor in the predictions is left out of an average.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,15 @@ from regard.errors import RegardError
 
 Probabilities = NDArray[np.floating]
 Labels = NDArray[np.integer]
+
+#: The metrics by the name of the setting ``metric=``, and as tables and reports write them.
+METRICS: Final = {
+    "accuracy": "accuracy",
+    "macro-f1": "macro-F1",
+    "balanced-accuracy": "balanced accuracy",
+    "log-loss": "log loss",
+}
+MOST_NATS: Final = 12 * float(np.log(10))  # log loss of a probability of 1e-12, the least counted
 
 
 def correct(probabilities: Probabilities, labels: Labels) -> NDArray[np.bool_]:
@@ -50,15 +62,20 @@ def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + share)), min(1.0, (middle + half) / (1 + share))
 
 
+def losses(probabilities: Probabilities, labels: Labels) -> NDArray[np.float64]:
+    """−ln p(true label) of each example, in nats; a probability counts as at least 1e-12."""
+    _same_examples(len(probabilities), len(labels))
+    chosen = np.asarray(probabilities, dtype=np.float64)[np.arange(len(labels)), labels]
+    return np.asarray(-np.log(np.clip(chosen, 1e-12, 1.0)) + 0.0)
+
+
 def log_loss(probabilities: Probabilities, labels: Labels) -> float:
     """Mean of −ln p(true label), in nats; a probability counts as at least 1e-12.
 
     >>> round(log_loss(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])), 4)
     0.4904
     """
-    _same_examples(len(probabilities), len(labels))
-    chosen = np.asarray(probabilities, dtype=np.float64)[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(chosen, 1e-12)).mean())
+    return float(losses(probabilities, labels).mean())
 
 
 def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:
@@ -68,8 +85,197 @@ def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int
     [[1, 1], [0, 1]]
     """
     _same_examples(len(predicted), len(labels))
-    cells = np.asarray(labels) * classes + np.asarray(predicted)
-    return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+    cells = np.asarray(labels, dtype=np.int64) * classes + np.asarray(predicted)
+    return np.asarray(np.bincount(cells, minlength=classes * classes).reshape(classes, classes))
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Precision, recall and F1 of each class, and how many examples bear and are given its label.
+
+    With tp right answers among ``support`` examples of a class, of which ``said`` got its label:
+    precision = tp/said, recall = tp/support, F1 = 2 tp/(support + said); 0/0 counts as 0.
+    """
+
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    support: NDArray[np.int64]
+    said: NDArray[np.int64]
+
+
+def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
+    """The scores of each class.
+
+    >>> found = by_class(np.array([0, 1, 1]), np.array([0, 0, 1]), 2)
+    >>> found.precision.tolist(), found.recall.tolist(), found.support.tolist()
+    ([1.0, 0.5], [0.5, 1.0], [2, 1])
+    """
+    hits, support, said = _margins(predicted, labels, classes)
+    return ByClass(
+        _share(hits, said), _share(hits, support), _share(2 * hits, support + said), support, said
+    )
+
+
+def macro_f1(predicted: Labels, labels: Labels, classes: int) -> float:
+    """Mean F1 over the classes that occur in the truth or in the predictions.
+
+    Equal to scikit-learn's ``f1_score(labels, predicted, average="macro", zero_division=0)``.
+
+    >>> round(macro_f1(np.array([0, 1, 1]), np.array([0, 0, 1]), 3), 4)
+    0.6667
+    """
+    found = by_class(predicted, labels, classes)
+    return float(found.f1[found.support + found.said > 0].mean())
+
+
+def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
+    """Mean recall over the classes that occur in the truth. Brodersen et al. 2010.
+
+    Equal to scikit-learn's ``balanced_accuracy_score(labels, predicted)``.
+
+    >>> balanced_accuracy(np.array([0, 1, 1]), np.array([0, 0, 1]), 3)
+    0.75
+    """
+    found = by_class(predicted, labels, classes)
+    return float(found.recall[found.support > 0].mean())
+
+
+def pseudo_values(
+    predicted: Labels, labels: Labels, classes: int, metric: str
+) -> NDArray[np.float64]:
+    """Jackknife pseudo-values of a metric that is no mean over examples, one for each example.
+
+        x_i = n θ − (n − 1) θ₋ᵢ
+
+    for the metric θ of all n examples and θ₋ᵢ of all but example i (Miller 1974). Their mean is θ
+    but for the jackknife's correction of bias, and their variance / n is that of θ over other
+    examples. `metric` is a name in `METRICS` other than log-loss. θ₋ᵢ follows from the counts of
+    the classes, so the cost is O(n + classes); it depends only on the pair (label, prediction).
+
+    >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "accuracy").tolist()
+    [1.0, 0.0, 1.0]
+    >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "balanced-accuracy").round(3)
+    array([1.25, 0.25, 1.25])
+
+    Errors: another metric.
+    """
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    count, right = len(labels), predicted == labels
+    if metric == "accuracy" or count < 2:
+        _same_examples(len(predicted), count)
+        return np.asarray(right, dtype=np.float64)
+    hits, support, said = _margins(predicted, labels, classes)
+    if metric == "balanced-accuracy":
+        whole, parts = float(_share(hits, support).sum()), int((support > 0).sum())
+        h, s = hits[labels], support[labels]
+        total = whole - h / s + _share(h - right, s - 1)
+        left = parts - (s == 1)
+    elif metric == "macro-f1":
+        either = support + said
+        f1 = _share(2 * hits, either)
+        whole, parts = float(f1.sum()), int((either > 0).sum())
+        # A right answer leaves one class, twice; a wrong one leaves two classes, once each.
+        less = _share(2 * hits, either - 1) - f1
+        hit = _share(2 * (hits - 1), either - 2) - f1
+        total = whole + np.where(right, hit[labels], less[labels] + less[predicted])
+        gone = np.where(
+            right, either[labels] == 2, (either[labels] == 1) + 1 * (either[predicted] == 1)
+        )
+        left = parts - gone
+    else:
+        raise RegardError(
+            f"pseudo-values are of accuracy, macro-f1 or balanced-accuracy, not {metric!r}"
+        )
+    return np.asarray(count * whole / parts - (count - 1) * total / left)
+
+
+def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
+    """All metrics, by the names that tables write.
+
+    >>> found = scores(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1]))
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'accuracy': 1.0, 'macro-F1': 1.0, 'balanced accuracy': 1.0, 'log loss': 0.49}
+    """
+    nats = log_loss(probabilities, labels)
+    predicted, classes = np.asarray(probabilities).argmax(1), np.shape(probabilities)[1]
+    return {**label_scores(predicted, labels, classes), "log loss": nats}
+
+
+def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, float]:
+    """The metrics that need no probabilities, by the names that tables write."""
+    _same_examples(len(predicted), len(labels))
+    return {
+        "accuracy": float((predicted == labels).mean()),
+        "macro-F1": macro_f1(predicted, labels, classes),
+        "balanced accuracy": balanced_accuracy(predicted, labels, classes),
+    }
+
+
+def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple[float, float]:
+    """The 95 % interval of a metric (a name in `METRICS`) over other examples, not other seeds.
+
+    Accuracy: `wilson`. Log loss: mean ± 1.96 standard errors. Macro-F1 and balanced accuracy: the
+    same with the variance of the `pseudo_values`. Of one example nothing is known.
+    """
+    predicted, count = np.asarray(probabilities).argmax(1), len(labels)
+    if metric == "accuracy":
+        return wilson(int((predicted == labels).sum()), count)
+    most = MOST_NATS if metric == "log-loss" else 1.0
+    if count < 2:
+        return 0.0, most
+    if metric == "log-loss":
+        values = losses(probabilities, labels)
+    else:
+        values = pseudo_values(predicted, labels, np.shape(probabilities)[1], metric)
+    value = scores(probabilities, labels)[METRICS[metric]]
+    half = NormalDist().inv_cdf(0.975) * float(values.std(ddof=1)) / count**0.5
+    return max(0.0, value - half), min(most, value + half)
+
+
+def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, float]:
+    """What a metric (a name in `METRICS`) is worth without reading a text.
+
+    "majority class" always answers the most frequent of the `trained` labels (counts, by label);
+    for log loss it gives every label its share of them. "chance" answers all labels equally often:
+    1/C for accuracy and balanced accuracy, ln C for log loss, and for macro-F1 that of the expected
+    counts, the mean of 2 p/(C p + 1) over the shares p of the labels in the truth. This is
+    scikit-learn's ``DummyClassifier`` with the strategies prior and uniform.
+
+    >>> trivial("accuracy", [30, 10], np.array([0, 0, 1]))
+    {'majority class': 0.6666666666666666, 'chance': 0.5}
+    """
+    classes, count = len(trained), len(labels)
+    shares = np.bincount(labels, minlength=classes) / count
+    if metric == "log-loss":
+        prior = np.asarray(trained, dtype=np.float64) / max(sum(trained), 1)
+        rows = np.broadcast_to(prior, (count, classes))
+        return {"majority class": log_loss(rows, labels), "chance": float(np.log(classes))}
+    said = np.full(count, int(np.argmax(trained)))
+    majority: Mapping[str, float] = {
+        "accuracy": float((said == labels).mean()),
+        "macro-f1": macro_f1(said, labels, classes),
+        "balanced-accuracy": balanced_accuracy(said, labels, classes),
+    }
+    chance = 1 / classes
+    if metric == "macro-f1":
+        chance = float((2 * shares / (classes * shares + 1)).mean())
+    return {"majority class": majority[metric], "chance": chance}
+
+
+def _margins(
+    predicted: Labels, labels: Labels, classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Right answers, true labels and predicted labels of each class."""
+    _same_examples(len(predicted), len(labels))
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    hits = np.bincount(labels[predicted == labels], minlength=classes)
+    return hits, np.bincount(labels, minlength=classes), np.bincount(predicted, minlength=classes)
+
+
+def _share(part: NDArray[np.integer], whole: NDArray[np.integer]) -> NDArray[np.float64]:
+    """part / whole, 0 where the whole is not above 0."""
+    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), 0.0))
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,11 @@ class Pretraining(Task[B], Generic[B]):
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """What the model reads of the example of a row (seed, epoch, index), and what it says."""
 
+    def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
+        """Return x and y of the first ``count`` training examples, as the first epoch has them."""
+        indexes = range(min(count, len(self.lengths("train", seed, 0))))
+        return [self.shown("train", (seed, 0, index)) for index in indexes]
+
     @property
     def room(self) -> int:
         """Tokens of a text that are answered at most."""

@@ -31,12 +31,19 @@ Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at
 class ClassificationSettings(Settings):
     """Which texts, how they are cut into tokens, and what is held out."""
 
-    data: str = Field("reviews", description="reviews, imdb or a file of texts and labels")
+    data: str = Field(
+        "reviews",
+        description="reviews, imdb or a file of texts and labels, or of parsed sentences (.conllu)",
+    )
     test: str = Field(
         "", description="of a file of yours: another to be judged on; empty: a fifth of it"
     )
     text: TextColumn = ""
-    label: str = Field("", description="column of the labels, where it is not found by name")
+    label: str = Field(
+        "",
+        description="column of the labels, where it is not found by name; of a .conllu file a key "
+        "of its comments, or its value up to a sign: sent_id:-",
+    )
     group: str = Field(
         "",
         description="column whose equal values stay on one side of every split: a customer, an "
@@ -50,12 +57,25 @@ class ClassificationSettings(Settings):
     truncate: Literal["head", "tail", "ends"] = Field(
         "tail", description="what of a text is read that has more"
     )
+    duplicates: Literal["drop", "keep"] = Field(
+        "drop",
+        description="texts of train that stand in test too; keep repeats published evaluations "
+        "that kept them",
+    )
     validation: float = Field(
         0.1, gt=0, lt=1, description="share of train held out, by a hash of the group or the text"
     )
     split_seed: SplitSeed = 0
     examples: int = Field(
         0, ge=0, description="texts to learn from, validation among them; 0: all (test is whole)"
+    )
+    metric: Literal["accuracy", "macro-f1", "balanced-accuracy", "log-loss"] = Field(
+        "accuracy", description="chooses the best weights on validation, and compares runs on test"
+    )
+    class_weights: str = Field(
+        "none",
+        description="weight of each label in the training loss: none; balanced (texts / (labels · "
+        "texts of the label)); or LABEL:WEIGHT,…, 1 for labels not named",
     )
 
 

@@ -32,10 +32,15 @@ class Task(ABC, Generic[B]):
     #: Which tokens of a longer text are read.
     keeps: ClassVar[Literal["head", "tail"]] = "head"
 
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about the data that a user should know before training."""
+        return list(self.corpus.notes)
+
     def facts(self) -> dict[str, Any]:
         """What a run remembers of its data."""
         found = self.corpus
-        return {"name": found.name, "fingerprint": found.fingerprint, "notes": list(found.notes)}
+        return {"name": found.name, "fingerprint": found.fingerprint, "notes": self.notes}
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
@@ -55,11 +60,14 @@ class Task(ABC, Generic[B]):
         shuffle: bool = True,
         rank: int = 0,
         world: int = 1,
+        examples: int = 0,
     ) -> Sequence[NDArray[np.integer]]:
-        """Indexes of each batch of an epoch, of like length, at most ``tokens`` with padding."""
+        """Indexes of each batch of an epoch, of like length, at most ``tokens`` with padding, and
+        at most so many ``examples`` (0: any number)."""
         plan = plan_batches(
             self.lengths(split, seed, epoch),
             tokens=tokens,
+            examples=examples,
             seed=seed,
             epoch=epoch,
             shuffle=shuffle,
@@ -97,7 +105,8 @@ def beside(model: nn.Module, batch: B) -> B:
     if device.type == "cpu":
         return batch
     value: Any = batch
-    moved = {x.name: getattr(value, x.name).to(device) for x in fields(value)}
+    parts = {x.name: getattr(value, x.name) for x in fields(value)}
+    moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     found: B = replace(value, **moved)
     return found
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.errors import RegardError
+from regard.errors import RegardError, UntrainableError
 from regard.tasks.task import Task, beside
 from regard.training.checkpoints import (
     Checkpoint,
@@ -31,13 +31,14 @@ from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
 from regard.training.ranks import ranks
 from regard.training.schedules import factor
-from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
+from regard.training.settings import BETWEEN, LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
 NOTHING = "there is nothing to end with: no checkpoint was written yet"
 TRIM = 20.0  # seconds between two trims of the heap
 SMOOTH = 0.98  # of the running mean of the loss: about the last 50 steps
+GAINS = (1e-4, 1e-3)  # in metric and in loss: less is no gain to patience
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Progress:
     `steps` is all steps foreseen; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
     a running mean over some 50 steps; `tokens` are those read so far, padding not counted;
     `seconds` are those of the whole training, earlier processes included; `validation` is the
-    task's metric where this step was followed by a validation; `note` a word on a resume.
+    task's metric where this step was followed by a validation; `ended` says after the last step
+    what ended the training: the "budget", or "patience", before it; `note` a word on a resume.
     """
 
     step: int
@@ -63,6 +65,7 @@ class Progress:
     validation_loss: float | None
     best: float | None
     peak_mb: float
+    ended: str = ""
     note: str = ""
 
 
@@ -80,7 +83,8 @@ class State:
     best: float | None = None
     best_loss: float = math.inf
     best_step: int = 0
-    worse: int = 0  # validations since the best
+    least_loss: float = math.inf  # of those by which patience counts
+    worse: int = 0  # validations since one had a new best metric or loss
 
 
 def train(
@@ -122,7 +126,7 @@ class Training:
         self.state = State()
         self.best: Tensors = {}
         self.mean: Tensors = weights(model) if settings.average else {}
-        self.batch_tokens = settings.batch_tokens or fitting_batch(task)
+        self.batch_tokens = settings.batch_tokens or fitting_batch(task, settings.batch_size)
         self.begun = time.monotonic()
         self.ranks = ranks()
 
@@ -173,6 +177,7 @@ class Training:
         plan = self.task.batches(
             "train",
             tokens=self.batch_tokens,
+            examples=self.settings.batch_size,
             seed=self.settings.seed,
             epoch=self.state.epoch,
             shuffle=True,
@@ -188,7 +193,9 @@ class Training:
     def update(self, indexes: NDArray[np.integer]) -> float:
         """One step of the optimizer on one batch; answers the learning rate that it took."""
         batch, state, settings = self.task.batch("train", indexes), self.state, self.settings
-        rate = settings.learning_rate * factor(settings.schedule, self.done(), settings.warmup)
+        rate = settings.learning_rate * factor(
+            settings.schedule, self.done(), settings.warmup, state.step
+        )
         self.model.train()
         self.optimizer.zero()
         with seeded(step_seed(settings.seed, state.step, self.ranks.rank), self.device):
@@ -200,7 +207,7 @@ class Training:
         value, tokens = self.ranks.total(loss.item(), int(batch.lengths.sum()))
         value /= self.ranks.world
         if not math.isfinite(value + norm.item()):
-            raise RegardError(
+            raise UntrainableError(
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
                 f"a learning_rate below {settings.learning_rate:g} or a longer warmup may help"
             )
@@ -226,15 +233,21 @@ class Training:
 
     def finished(self) -> bool:
         """Whether the budget is used up or patience is lost."""
+        return bool(self.ended())
+
+    def ended(self) -> str:
+        """What ends the training after this step: the "budget", "patience", or nothing yet."""
         patience = self.settings.patience
-        return self.done() >= 1 or bool(patience and self.state.worse >= patience)
+        if self.done() >= 1:
+            return "budget"
+        return "patience" if patience and self.state.worse >= patience else ""
 
     def validation_due(self) -> bool:
         """Whether this step is one after which to validate; the last always is."""
         state, every = self.state, self.settings.evaluate_every
-        regular = (
-            state.step % every == 0 if every else state.position in (state.plan // 2, state.plan)
-        )
+        parts = validations(self.settings, state.plan)
+        places = {part * state.plan // parts for part in range(1, parts + 1)}
+        regular = state.step % every == 0 if every else state.position in places
         return regular or self.done() >= 1
 
     def validate(self) -> tuple[float, float]:
@@ -245,16 +258,19 @@ class Training:
                 metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
             metric, loss = self.ranks.told(metric, loss)
             if not (math.isfinite(metric) and math.isfinite(loss)):
-                raise RegardError(
+                raise UntrainableError(
                     f"the loss of the validation is {loss} at step {state.step}; try a smaller "
                     "learning_rate="
                 )
+            gain = state.best is None or metric > state.best + GAINS[0]
+            lower = loss < state.least_loss - GAINS[1]
+            state.worse = 0 if gain or lower else state.worse + 1
+            if lower:  # not at every smaller loss, so that many small gains count together
+                state.least_loss = loss
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
-                state.best, state.best_loss, state.worse = metric, loss, 0
+                state.best, state.best_loss = metric, loss
                 state.best_step = state.step
                 self.best = weights(self.model)
-            else:
-                state.worse += 1
         return metric, loss
 
     @torch.no_grad()
@@ -306,7 +322,7 @@ class Training:
         }
         state = asdict(self.state)
         if not self.best:
-            del state["best_loss"]  # infinite, which JSON cannot say
+            del state["best_loss"], state["least_loss"]  # infinite, which JSON cannot say
         return Checkpoint(self.state.step, tensors, state)
 
     def resume(self, checkpoints: Checkpoints) -> str:
@@ -345,13 +361,25 @@ class Training:
             validation_loss=measured[1],
             best=state.best,
             peak_mb=peak_mb(),
+            ended=self.ended(),
             note=note,
         )
 
 
-def fitting_batch(task: Task[Any]) -> int:
+def validations(settings: TrainingSettings, steps: int) -> int:
+    """Return how many validations an epoch of so many steps has, unless steps= between are given.
+
+    >>> validations(TrainingSettings(), 1200), validations(TrainingSettings(patience=5), 1200)
+    (2, 3)
+    """
+    return math.ceil(steps / BETWEEN) if settings.patience else 2
+
+
+def fitting_batch(task: Task[Any], examples: int = 0) -> int:
     """Tokens of a batch such that an epoch has some steps; of the data alone, not of the seed."""
-    plan = task.batches("train", tokens=MOST_TOKENS, seed=0, epoch=0, shuffle=False)
+    plan = task.batches(
+        "train", tokens=MOST_TOKENS, examples=examples, seed=0, epoch=0, shuffle=False
+    )
     if len(plan) >= LEAST_STEPS or not len(plan):
         return MOST_TOKENS
     return max(MOST_TOKENS * len(plan) // LEAST_STEPS, task.most_tokens("train"))

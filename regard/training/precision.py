@@ -34,9 +34,10 @@ def choose_device(asked: str = "cpu") -> torch.device:
 def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
     """Decide how to compute on this processor or GPU: `auto`, or what was asked.
 
-    bf16 pays (1.6× over a training step) where the processor has AMX or AVX512-BF16, and on GPUs
-    from Ampere on; elsewhere it is emulated and slower. Errors: a name that is neither auto, fp32
-    nor bf16; a GPU that is not there.
+    bf16 pays (1.6× over a training step) where the processor has AMX or AVX512-BF16 and oneDNN, by
+    which torch multiplies, uses it, and on GPUs from Ampere on; elsewhere it is emulated and
+    slower, and an LSTM has none. Errors: a name that is neither auto, fp32 nor bf16; a GPU that is
+    not there.
     """
     if asked == "fp32":
         return Precision("fp32", "asked for")
@@ -48,8 +49,11 @@ def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return Precision("bf16", "this GPU multiplies it")
         return Precision("fp32", "this GPU only emulates bf16")
-    if torch.cpu._is_amx_tile_supported():
-        return Precision("bf16", "this processor has AMX")
-    if torch.cpu._is_avx512_bf16_supported():
-        return Precision("bf16", "this processor has AVX512-BF16")
-    return Precision("fp32", "this processor has neither AMX nor AVX512-BF16; bf16 would be slower")
+    if not (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()):
+        return Precision(
+            "fp32", "this processor has neither AMX nor AVX512-BF16; bf16 would be slower"
+        )
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return Precision("fp32", "oneDNN does not use this processor's bf16 (ONEDNN_MAX_CPU_ISA?)")
+    has = "AMX" if torch.cpu._is_amx_tile_supported() else "AVX512-BF16"
+    return Precision("bf16", f"this processor has {has}")

@@ -25,18 +25,28 @@ def cosine(left: float) -> float:
 
 SCHEDULES: dict[str, Schedule] = {"linear": linear, "cosine": cosine, "constant": constant}
 FLOOR = 0.01  # the first step of a warmup moves the weights too
+MOST_WARMUP = 0.1  # of a budget, where the warmup is told in steps
 
 
-def factor(schedule: str, progress: float, warmup: float) -> float:
-    """The share of the learning rate at a point of the budget.
+def factor(schedule: str, progress: float, warmup: float, step: int = 0) -> float:
+    """Return the share of the learning rate at a point of the budget.
 
-    `progress` runs from 0 to 1 over the budget, whatever it is counted in; `warmup` is the share
-    of the budget in which the rate rises in a straight line; what follows is named by `schedule`.
+    `progress` runs from 0 to 1 over the budget, whatever it is counted in. A `warmup` below 1 is
+    the share of the budget in which the rate rises in a straight line; from 1 on it is a number of
+    steps, of which `step` are done, or a tenth of the budget if that is shorter. What follows is
+    named by `schedule`.
 
     >>> [factor("linear", p, 0.2) for p in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
+    >>> [factor("constant", 0.0, 100, step) for step in (0, 49, 99)]
+    [0.01, 0.5, 1.0]
     """
-    if progress < warmup:
-        return max(progress / warmup, FLOOR)
-    left = (1 - progress) / (1 - warmup) if warmup < 1 else 0.0
+    if warmup >= 1:
+        risen = max((step + 1) / warmup, progress / MOST_WARMUP)
+        warmup = 0.0
+    else:
+        risen = progress / warmup if progress < warmup else 1.0
+    if risen < 1:
+        return max(risen, FLOOR)
+    left = (1 - progress) / (1 - warmup)
     return look_up(SCHEDULES, schedule, "schedule")(min(max(left, 0.0), 1.0))

@@ -1,17 +1,21 @@
 """The settings of a training."""
 
-from typing import Literal, NamedTuple, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from regard.errors import RegardError, look_up
+from regard.ranges import LogUniform, Range
 from regard.settings import Settings
 from regard.training.schedules import SCHEDULES
 
 BUDGETS = ("epochs", "steps", "tokens", "minutes")
 DEFAULT_EPOCHS = 5.0
+MOST_EPOCHS = 40.0  # where patience ends a training that no budget does
 MOST_TOKENS = 8192
 LEAST_STEPS = 50
+BETWEEN = 500  # most steps between two validations that patience counts
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
@@ -31,6 +35,11 @@ class TrainingSettings(Settings):
     so two such runs differ in their bits; else the same settings make the same weights.
     """
 
+    search: ClassVar[Mapping[str, Range]] = {
+        "learning_rate": LogUniform(1e-4, 1e-2),
+        "weight_decay": LogUniform(1e-3, 1e-1),
+    }
+
     init: str = Field("", description="begin from the weights and the tokens of this run")
     seed: int = Field(
         0, ge=0, lt=2**63, description="decides first weights, order of data, dropout"
@@ -38,7 +47,8 @@ class TrainingSettings(Settings):
     epochs: float = Field(
         0.0,
         ge=0,
-        description=f"budget: passes over the data ({DEFAULT_EPOCHS:g} if no budget is given)",
+        description=f"budget: passes over the data; if no budget is given {DEFAULT_EPOCHS:g}, or "
+        f"with patience at most {MOST_EPOCHS:g}",
     )
     steps: int = Field(0, ge=0, description="budget: updates of the weights")
     tokens: int = Field(0, ge=0, description="budget: tokens read, padding not counted")
@@ -50,7 +60,10 @@ class TrainingSettings(Settings):
     )
     learning_rate: float = Field(1e-3, gt=0, description="the optimizer's, at its highest")
     warmup: float = Field(
-        0.05, ge=0, le=1, description="share of the budget in which the rate rises"
+        0.05,
+        ge=0,
+        description="share of the budget in which the rate rises; above 1: steps, at most a tenth "
+        "of the budget",
     )
     schedule: str = Field("linear", description=f"how the rate falls: {', '.join(SCHEDULES)}")
     weight_decay: float = Field(
@@ -64,15 +77,26 @@ class TrainingSettings(Settings):
         description="judge and keep a running mean of the weights, so much of it old at each "
         "step, such as 0.999; 0: the weights themselves",
     )
+    batch_size: int = Field(
+        0, ge=0, description="most examples of a batch; 0: as many as batch_tokens holds"
+    )
     batch_tokens: int = Field(
         0,
         ge=0,
         description=f"tokens of a batch, padding counted; 0: {MOST_TOKENS:,}, or fewer where the "
         f"data are so small that an epoch would not have {LEAST_STEPS} steps",
     )
-    evaluate_every: int = Field(0, ge=0, description="steps between validations; 0: twice an epoch")
+    evaluate_every: int = Field(
+        0,
+        ge=0,
+        description=f"steps between validations; 0: twice an epoch, or with patience once, at most "
+        f"{BETWEEN} apart",
+    )
     patience: int = Field(
-        0, ge=0, description="stop after so many validations without gain; 0: never"
+        0,
+        ge=0,
+        description="stop after so many validations in which neither metric nor loss came to a "
+        "new best; 0: never",
     )
     precision: Asked = Field(
         "auto", description="of products; auto: bf16 where the hardware has it"
@@ -102,4 +126,4 @@ class TrainingSettings(Settings):
         for unit in BUDGETS:
             if amount := getattr(self, unit):
                 return Budget(unit, float(amount))
-        return Budget("epochs", DEFAULT_EPOCHS)
+        return Budget("epochs", MOST_EPOCHS if self.patience else DEFAULT_EPOCHS)

@@ -1,4 +1,4 @@
-"""A model in Hugging Face's layout in a local folder, as a subject: GPT-2, BERT, T5."""
+"""A model in Hugging Face's layout in a local folder, as a subject: GPT-2, BERT and kin, T5."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,16 @@ from regard.runs.pieces import Asked, Drawing, Piece, Reread, answered, reread, 
 from regard.runs.run import looked
 
 SHORT = 48  # tokens that an answer has, unless more are asked for
-MASK = "[MASK]"
+MASKS = ("[MASK]", "<mask>")  # BERT's and RoBERTa's
+
+
+#: What configs call the number of layers, and of heads.
+LAYERS = ("n_layer", "num_hidden_layers", "num_layers", "n_layers")
+HEADS = ("n_head", "num_attention_heads", "num_heads", "n_heads")
 
 
 class PretrainedSubject:
-    """GPT-2 goes on with a text, BERT fills in each [MASK], T5 writes what its text asks for."""
+    """GPT-2 goes on with a text, BERT fills in each mask, T5 writes what its text asks for."""
 
     kind = "sequences"
     residual = 0.5
@@ -107,11 +112,12 @@ class PretrainedSubject:
         return answered(list(self.write(text, Drawing(SHORT))))
 
     def _filled(self, ids: list[int]) -> dict[str, Any]:
-        """Each [MASK] by its likeliest word."""
-        mask = self.words.token_to_id(MASK)
+        """Each mask by its likeliest word."""
+        name = next((name for name in MASKS if self.words.token_to_id(name) is not None), MASKS[0])
+        mask = self.words.token_to_id(name)
         places = [i for i, token in enumerate(ids) if token == mask]
         if not places:
-            raise RegardError(f"{self.name} fills in what is missing: put {MASK} into the text")
+            raise RegardError(f"{self.name} fills in what is missing: put {name} into the text")
         with torch.no_grad():
             states = self.model(torch.tensor([ids]))[0, places]
             logits: Tensor = cast(Any, self.model).to_logits(states)
@@ -141,15 +147,16 @@ def told(name: str, folder: Path) -> dict[str, Any]:
 
     config = read_json(folder / "config.json")
     kind = str(config.get("model_type"))
-    huggingface.layout_of(config, name)
-    layers = config.get("n_layer", config.get("num_hidden_layers", config.get("num_layers")))
-    heads = config.get("n_head", config.get("num_attention_heads", config.get("num_heads")))
-    says = {"gpt2": "goes on with a text", "bert": f"fills in each {MASK}"}
+    does = huggingface.layout_of(config, name).kind
+    layers, heads = (next((config[key] for key in keys if key in config), None)
+                     for keys in (LAYERS, HEADS))  # fmt: skip
+    mask = MASKS[0] if kind in ("bert", "distilbert") else MASKS[1]
+    says = {"gpt": "goes on with a text", "bert": f"fills in each {mask}"}
     return {
         "name": name,
         "task": "Hugging Face",
         "model": kind,
-        "says": says.get(kind, "writes what its text asks for"),
+        "says": says.get(does, "writes what its text asks for"),
         "kind": "sequences",
         "data": "",
         "labels": [],
@@ -158,7 +165,7 @@ def told(name: str, folder: Path) -> dict[str, Any]:
         "heads": heads,
         "parameters": None,
         "settings": {},
-        "writes": {"gpt2": "on", "bert": ""}.get(kind, "another"),
+        "writes": {"gpt": "on", "bert": ""}.get(does, "another"),
     }
 
 

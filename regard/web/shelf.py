@@ -14,7 +14,7 @@ from typing import Any
 from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.runs.config import CONFIG
-from regard.studies.result import per_cent
+from regard.studies.result import unit_of
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained
 from regard.web.subject import Open, Subject, opened
@@ -127,9 +127,10 @@ class Shelf:
         found = _json(self.comparisons[name] / COMPARISON)
         if not isinstance(found.get("arms"), list):
             raise RegardError(f"{name} holds no comparison that this version can read")
-        unit = per_cent(str(found.get("metric")))
+        unit = unit_of(str(found.get("metric")))
         runs = self._runs_of(self.comparisons[name], found)
-        return {**found, "name": name, "unit": unit, "runs": runs}
+        written = {"unit": unit.sign, "times": unit.times, "digits": unit.digits}
+        return {**found, "name": name, **written, "lower": unit.lower, "runs": runs}
 
     def _runs_of(self, folder: Path, found: dict[str, Any]) -> dict[str, list[str]]:
         """The runs on this shelf of each arm."""
@@ -237,11 +238,11 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "name": name,
         "task": config.task,
         "model": config.model,
-        "says": config.entry.says,
+        "says": config.entry.describe(config.network),
         "kind": "sequences" if TASKS[config.task].kind != "classification" else "classification",
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
-        "attends": config.entry.kind == "network" and _attends(config.model, network),
+        "attends": config.entry.kind != "baseline" and _attends(config.model, network),
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),

@@ -1,5 +1,7 @@
 """The benchmark of language models compares like with like, and says what it measured."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -67,10 +69,14 @@ def test_unknown_settings_are_refused():
 
 
 def test_beside_nanogpt_in_equal_seconds(monkeypatch):
-    monkeypatch.setattr(nanogpt, "SLICES", 2)
+    ticks = (
+        itertools.count()
+    )  # a clock of its own: beside other programs the true one proves little
+    monkeypatch.setattr(nanogpt.time, "perf_counter", lambda: next(ticks) / 4)
+    monkeypatch.setattr(nanogpt, "SLICES", 4)
     settings = ["case=characters", "data=biographies", "steps=4"]
     (row,) = bench.cases(settings=settings)
-    assert row["ours_s"] == pytest.approx(row["theirs_s"], rel=0.5)
+    assert row["ours_s"] == row["theirs_s"] == 1.0
     assert row["reached"] == (row["our_loss"] < row["their_loss"])
     assert max(row["our_loss"], row["their_loss"]) < 4.5  # both learn: ln 87 characters = 4.47
 

@@ -53,6 +53,59 @@ def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
     ]
 
 
+def test_settings_are_searched_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["sentiment", "--arms", "tfidf,nb-svm", "--seeds", "1", "--out", str(out), TINY[2]]
+    words += ["--tune", "2", "--tune-space", "ngrams=1,2"]
+    assert run(monkeypatch, *words, "--dry-run", "--json") == 0
+    forecast = json.loads(capsys.readouterr().out)
+    assert [(row["runs"], row["trials"]) for row in forecast["arms"]] == [(1, 2), (1, 2)]
+    assert not out.exists()
+    assert run(monkeypatch, *words, "--workers", "1") == 0
+    first = capsys.readouterr()
+    assert "tfidf, trial 1: validation " in first.err
+    lines = [line.split() for line in first.out.splitlines()]
+    assert ["searched", "default", "best", "gain", "failed", "time", "of", "trials"] in lines
+    assert any(line.startswith("best settings of nb-svm: inv") for line in first.out.splitlines())
+    assert ">Search</h2>" in (out / "report.html").read_text()
+    assert run(monkeypatch, *words, "--json") == 0
+    again = capsys.readouterr()
+    assert "validation" not in again.err  # nothing was tried again
+    tuning = json.loads(again.out)["tuning"]
+    assert tuning["trials"] == 2
+    assert tuning["arms"]["tfidf"]["space"]["ngrams"] == "1 or 2"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--tune", "0"], "'--tune'"),
+        (["--tune", "3", "--sampler", "grid"], "no sampler is called 'grid'"),
+        (["--tune-space", "width=8,16"], "--tune-space is of a search: give --tune N"),
+        (["--tune-seed", "3"], "--tune-seed is of a search"),
+        (["--tune", "3", "--tune-space", "widht=8,16"], "no setting is called 'widht'"),
+        (["--tune", "3", "--tune-space", "width=8"], "width=8 is one value"),
+        (["--tune", "3", "--tune-space", "width=0,8"], "arm mean, range of width: width='0'"),
+    ],
+)
+def test_a_search_that_is_badly_asked_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+    says: str,
+) -> None:
+    out = tmp_path / "out"
+    arms = ["--arms", "mean,attention-pool", "--out", str(out)]
+    assert run(monkeypatch, "sentiment", *arms, *words) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert says in told
+    assert "Traceback" not in told
+    assert not out.exists()
+
+
 def test_from_the_command_to_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +118,8 @@ def test_from_the_command_to_the_report(
     assert lines[1].startswith("mean ")
     assert "against mean" in lines[0]
     assert lines[2].startswith("tfidf ")
+    assert lines[3].split()[:3] == ["majority", "class", "49.6"]
+    assert lines[4].split() == ["chance", "50.0"]
     assert any("one seed: two models, not two methods" in line for line in lines)
     assert f"report: {out / 'report.html'}" in lines
     assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
@@ -74,7 +129,7 @@ def test_from_the_command_to_the_report(
     again = capsys.readouterr()
     assert again.out.count("\n") == 1
     result = json.loads(again.out)
-    assert list(result) == ["task", "metric", "arms", "verdicts", "claims", "report"]
+    assert list(result) == ["task", "metric", "arms", "trivial", "verdicts", "claims", "report"]
     assert result["report"] == str(out / "report.html")
     assert [row["name"] for row in result["arms"]] == ["mean", "tfidf"]
     assert "seed 0: accuracy" not in again.err  # nothing was trained again
@@ -82,7 +137,9 @@ def test_from_the_command_to_the_report(
 
 
 def row(name: str, mean: float, flops: int | None) -> ArmResult:
-    return ArmResult(Arm(name, "cnn"), 3, mean, mean - 0.01, mean + 0.01, 7.25, 812.0, 31970, flops)
+    ended = {"converged": 2, "still rising": 1}
+    return ArmResult(Arm(name, "cnn"), 3, mean, mean - 0.01, mean + 0.01, 7.25, 812.0, 31970, flops,
+                     ended=ended)  # fmt: skip
 
 
 def test_a_narrow_terminal_gets_two_tables(
@@ -102,14 +159,15 @@ def test_a_narrow_terminal_gets_two_tables(
         return line.split()
 
     head = "arm accuracy % (95 %) against mean p (Holm) verdict".split()
-    cost = "seconds peak MB parameters MFLOP".split()
+    cost = "seconds peak MB parameters MFLOP training".split()
     arm = "cnn:filters=[9] 88.2 (87.2 to 89.2) +1.2 (+0.4 to +2.0) 0.004 better".split()
     assert words(one[0]) == [*head, *cost]
-    assert words(one[2]) == [*arm, "7.2", "812", "31,970", "2.5"]
+    assert words(one[2]) == [*arm, *"7.2 812 31,970 2.5 still rising (1 of 3)".split()]
     assert words(two[0]) == head
     assert words(two[2]) == arm
     assert words(two[4]) == ["arm", *cost]
-    assert words(two[6]) == ["cnn:filters=[9]", "7.2", "812", "31,970", "2.5"]
+    assert words(two[6]) == [*"cnn:filters=[9] 7.2 812 31,970 2.5 still rising (1 of 3)".split()]
+    assert "cnn:filters=[9]: still rising (1 of 3): give a longer --budget, or none" in two
     assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
     assert "no arm counts words: tfidf or nb-svm beside them shows what a network adds" in two
 
@@ -131,7 +189,9 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     assert run(monkeypatch, *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mean   5 × ")
-    assert lines[-1].endswith(" with 2 side by side; nothing was written")
+    assert lines[-1].endswith(
+        " with 2 side by side; runs end where validation stops improving; nothing was written"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -223,3 +283,41 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
     while living(command.pid):
         assert time.monotonic() < end, "somebody is left"
         time.sleep(0.05)
+
+
+def test_files_of_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for arm, wrong in (("mine", 3), ("theirs", 12)):
+        rows = [
+            "label,predicted",
+            *(f"{'ab'[i % 2]},{'ab'[(i + (i < wrong)) % 2]}" for i in range(40)),
+        ]
+        files.append(str(tmp_path / f"{arm}.csv"))
+        Path(files[-1]).write_text("\n".join(rows) + "\n")
+    words = ["--predictions", *files, "--out", str(tmp_path / "out")]
+    assert run(monkeypatch, *words, "--metric", "macro-f1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["arm", "macro-F1", "%"]
+    assert "seconds" not in lines[0]
+    assert [line.split()[0] for line in lines[1:5]] == ["mine", "theirs", "majority", "chance"]
+    assert lines[1].split()[1] == "92.5"
+    assert f"report: {tmp_path / 'out' / 'report.html'}" in lines
+    assert run(monkeypatch, *words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["task"] == "predictions"
+    assert [row["mean"] for row in found["arms"]] == [37 / 40, 28 / 40]
+    assert found["arms"][0]["seconds"] is None
+    assert found["trivial"] == {"majority class": 0.5, "chance": 0.5}
+    for more, says in (
+        (["--arms", "mean"], "--predictions trains nothing: leave --arms out"),
+        (["--metric", "f1"], "no metric is called 'f1'"),
+        ([str(tmp_path / "none.csv")], "there is no such file"),
+    ):
+        assert run(monkeypatch, *words, *more) == 2
+        told = capsys.readouterr()
+        assert says in told.err
+        assert (told.err.count("\n"), told.out) == (1, "")
+    assert run(monkeypatch, "sentiment", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
+    assert "a training takes metric=macro-f1" in capsys.readouterr().err

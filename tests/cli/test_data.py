@@ -6,7 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.data import app
+from regard.data.birthplaces import load_birthplaces
+from regard.data.fetch import present
 from regard.errors import RegardError
+
+BIRTHPLACES = present("birthplaces")
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +78,33 @@ def test_a_task_without_rows_says_what_looks_at_its_data(task, says):
     with pytest.raises(RegardError) as caught:
         run("rows", task)
     assert str(caught.value) == f"{task} has no rows to print; {says}"
+
+
+ROWS = [  # as assignment 5 prints them
+    ("Where was Khatchig Mouradian born?⁇Lebanon⁇", 33),
+    ("Where was Jacob Henry Studer born?⁇Columbus⁇", 33),
+    ("Where was John Stephen born?⁇Glasgow⁇", 27),
+    ("Where was Georgina Willis born?⁇Australia⁇", 30),
+]
+
+
+def test_rows_of_birthplace_are_those_that_the_assignment_prints():
+    if BIRTHPLACES is None:
+        pytest.skip("birthplaces are not here")
+    lines = run("rows", "birthplace", "--data", "birthplaces", f"data_dir={BIRTHPLACES}").stdout
+    expected = ["data has 418352 characters, 256 unique."]
+    for question, hidden in ROWS:
+        row = question.ljust(128, "□")  # y is x one place later, hidden up to the answer
+        expected += [f"x: {row[:-1]}", f"y: {'□' * hidden}{row[1 + hidden :]}"]
+    assert lines.splitlines() == expected
+
+
+def test_rows_keep_the_order_of_the_file_whatever_is_held_out():
+    first = json.loads(run("rows", "birthplace", "--count", "20", "--json").stdout)["rows"]
+    again = run("rows", "birthplace", "validation=0.9", "--count", "20", "--json").stdout
+    assert json.loads(again)["rows"] == first
+    questions = [pair.source for pair in load_birthplaces("biographies").train]
+    assert [row["x"].partition("⁇")[0] for row in first] == questions[:20]
 
 
 def test_mistakes_are_errors_of_one_line(tmp_path):

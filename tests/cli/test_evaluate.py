@@ -13,7 +13,13 @@ def test_figures_of_the_test_split(regard: Command, trained: Path) -> None:
     assert found["n"] == 1_000
     assert sum(map(sum, found["confusion"])) == 1_000
     assert f"{found['value']:.2%}" in said.out
-    assert f"{found['log_loss']:.4f}" in said.out
+    assert f"{found['scores']['log loss']:.4f} nats" in said.out
+    assert f"{found['trivial']['majority class']:.2%}" in said.out
+    assert [row["label"] for row in found["by_class"]] == ["negative", "positive"]
+    recall = f"{found['by_class'][0]['recall']:.1%}"
+    assert any(
+        line.split()[:1] == ["negative"] and recall in line for line in said.out.splitlines()
+    )
 
 
 def test_another_file_and_its_predictions(regard: Command, trained: Path, tmp_path: Path) -> None:

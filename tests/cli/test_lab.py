@@ -69,6 +69,26 @@ def test_a_rehearsal(done: Done) -> None:
     }
 
 
+def test_a_lab_that_cannot_be_rehearsed_says_what_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Lab, "_module", lambda self: object())
+    found = json.loads(runner.invoke(app, ["scores", "--dry-run", "--json"]).stdout)
+    assert (found["seconds"], found["forecast"]) == (None, [])
+    assert found["says"].startswith("regard lab scores measures nothing beforehand")
+    assert found["says"].endswith("it took 50 s on two cores; with pairs=all, 16 minutes on one.")
+    told = runner.invoke(app, ["scores", "--dry-run", "pairs=all"]).stdout
+    assert "What is set here changes that." in " ".join(told.split())
+
+
+def test_no_lab_without_a_forecast_is_silent_about_its_time() -> None:
+    compare = {"sentiment", "reverse", "translation", "birthplace", "pretraining"}
+    for lab in LABS.values():
+        assert bool(lab.takes) != (lab.name in compare)
+        if lab.takes:
+            assert not hasattr(lab._module(), "rehearse")
+
+
 def test_a_wrong_name_offers_the_nearest() -> None:
     result = runner.invoke(app, ["sentimnt"])
     assert isinstance(result.exception, RegardError)

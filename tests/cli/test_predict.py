@@ -60,13 +60,16 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     run = tmp_path / "goes"
     said = regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
                   "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
-    note = "judged by texts that it has read: validation=0 holds none out"
-    assert said.out.startswith(f"{note}\ntrain loss ")
-    assert regard("evaluate", run).out.startswith(f"{note}\n")
+    notes = [
+        "too short to tell: the budget ended before validation could tell",
+        "judged by texts that it has read: validation=0 holds none out",
+    ]
+    assert said.out.startswith("\n".join([*notes, "train loss "]))
+    assert regard("evaluate", run).out.startswith("\n".join([*notes, ""]))
     told = json.loads(regard("evaluate", run, "--json").out)
-    assert (told["data"], told["notes"]) == ("train split", [note])
+    assert (told["data"], told["notes"]) == ("train split", notes)
     (tmp_path / "new.txt").write_text("Ada Balby was born in Gomel\n" * 3)
-    assert note not in regard("evaluate", run, "--data", tmp_path / "new.txt").out
+    assert notes[1] not in regard("evaluate", run, "--data", tmp_path / "new.txt").out
     once = ["predict", run, "--temperature", 1.5, "--seed"]
     drawn = [regard(*once, seed, "Ada").out for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]

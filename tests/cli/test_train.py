@@ -80,7 +80,10 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
         (["train", "sentiment", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
         (["train", "sentiment", "--data", "nowhere.csv"], "nowhere.csv"),
         (["train", "sentiment", "schedule=cosin"], "did you mean cosine"),
-        (["train", "sentiment", "lenght=3"], "did you mean length or learning_rate? There"),
+        (
+            ["train", "sentiment", "lenght=3"],
+            "did you mean length or learning_rate or class_weights? There",
+        ),
         (["train", "sentiment", "--pretrain-budget", "5 steps"], "goes with --pretrain-on"),
         (["train", "sentiment", "text=review", "steps=1"], "reviews has no columns to be named"),
         (["train", "language-modeling", "text=x", "steps=1"], "pydoc has no columns: leave text=x"),
@@ -207,3 +210,29 @@ def test_settings_are_listed_with_their_values_and_meanings(
     wrong = regard("train", "dates", "--settings", "beams=3")
     assert (wrong.status, wrong.out) == (2, "")
     assert "did you mean beam" in wrong.err
+
+
+def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    tiny = (
+        "width=8",
+        "examples=120",
+        "batch_tokens=300",
+        "threads=1",
+        "precision=fp32",
+        "patience=0",
+    )
+    timed = ("train", "sentiment", "--model", "mean", *tiny, "minutes=0.003", "--out", out)
+    found = json.loads(regard(*timed, "--json").out)
+    assert found["repeat"] == f"steps={found['steps']}"
+    told = regard(*timed).out
+    assert f"its budget of 0.003 minutes was {found['steps']:,} steps on this machine" in told
+    report = tmp_path / "report.html"
+    regard("report", out, "--out", report)
+    assert f"-again {found['repeat']}" in report.read_text()
+    again = regard(
+        *("train", "sentiment", "--config", out, "--out", tmp_path / "again"),
+        *(found["repeat"], "--json"),
+    )
+    assert json.loads(again.out)["steps"] == found["steps"]
+    assert json.loads(again.out)["repeat"] is None

@@ -102,7 +102,11 @@ def test_one_label_and_a_lopsided_one(tmp_path):
     path.write_text("text,label\na,1\nb,1\n")
     assert check(path).problems == ["rows: the only label is '1'"]
     path.write_text("text,label\nb,2\n" + "".join(f"a{i},1\n" for i in range(19)))
-    assert check(path).problems == ["rows: 19 (95.0%) bear the label '1'"]
+    assert check(path).uneven == [
+        "'1' is the label of 95.0 % of the training texts",
+        "2 of 2 labels have fewer than 20 training texts (fewest: '2', 1)",
+    ]
+    assert "note: '1' is the label of 95.0 % of the training texts" in check(path).lines()
 
 
 def test_clean_data_and_named_data(monkeypatch):

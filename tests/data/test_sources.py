@@ -67,6 +67,15 @@ def test_fingerprint_sees_texts_labels_and_order(tmp_path):
     assert len({first, *changed}) == 5
 
 
+def test_duplicates_are_kept_where_asked(tmp_path):
+    train = table(tmp_path / "train.csv", [*films(10), ("Seen  twice", "a")])
+    test = table(tmp_path / "test.csv", [("seen twice", "a"), ("y", "b")])
+    assert len(load_corpus(train, test=test).train) == 10
+    kept = load_corpus(train, test=test, duplicates="keep")
+    assert len(kept.train) == 11
+    assert kept.notes == ("1 text stands in train and test: kept",)
+
+
 def test_empty_rows_are_noted(tmp_path):
     corpus = load_corpus(table(tmp_path / "r.csv", [*films(300), ("", "a")]))
     assert corpus.notes[0] == "1 row skipped, without text or label, first r.csv:302"

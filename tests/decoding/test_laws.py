@@ -85,7 +85,9 @@ def test_a_beam_of_one_is_greedy(name):
         assert found.ended == expected.ended
 
 
-@pytest.mark.parametrize("name", [*WRITERS[:6], "rotary, pre", "t5-bias, post"])
+@pytest.mark.parametrize(
+    "name", [*WRITERS[:6], "rotary, pre", "t5-bias, post", "window", "linformer"]
+)
 def test_together_as_one_by_one(name):
     model, (source, lengths) = make(name), sources()
     order = torch.tensor([3, 0, 4, 2, 1])

@@ -20,7 +20,16 @@ FORMS = {
     "luong general": {"asks": "after", "score": "general", "readout": "joined"},
 }
 SCHEMES = [f"{position}, {norm}" for position in POSITIONS for norm in ("pre", "post")]
-WRITERS = [*FORMS, *SCHEMES, "grouped", "additive", "gaussian"]
+#: Of the transformer, by what stands beside its defaults.
+VARIED: dict[str, dict[str, object]] = {
+    "grouped": {"key_value_heads": 1},
+    "additive": {"score": "additive"},
+    "gaussian": {"score": "gaussian"},
+    "window": {"pattern": "window-2+global-1"},
+    "bigbird": {"pattern": "bigbird-2", "position": "t5-bias"},
+    "linformer": {"compress": "linformer-3"},
+}
+WRITERS = [*FORMS, *SCHEMES, *VARIED]
 
 
 def make(name: str, seed: int = 0) -> nn.Module:
@@ -31,9 +40,7 @@ def make(name: str, seed: int = 0) -> nn.Module:
         model: nn.Module = Seq2Seq(settings, 9, WORDS)
     else:
         position, _, norm = name.partition(", ")
-        given = {"position": position, "norm": norm} if norm else {}
-        given |= {"grouped": {"key_value_heads": 1}}.get(name, {})
-        given |= {"score": name} if name in ("additive", "gaussian") else {}
+        given = {"position": position, "norm": norm} if norm else VARIED[name]
         settings = TransformerSettings(
             width=8, heads=2, layers=2, decoder_layers=1, feedforward=12, tie=False, length=40,
             **given,

@@ -81,6 +81,8 @@ def test_eight_bits_take_less_room(tmp_path):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"pattern": "window-4"}, "CTranslate2 has no place for pattern=window-4"),
+        ({"compress": "linformer"}, "CTranslate2 has no place for compress=linformer"),
         (
             {"position": "rotary"},
             "CTranslate2 has no place for position=rotary; it takes position=",

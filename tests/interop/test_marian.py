@@ -83,6 +83,8 @@ def test_ctranslate2_converts_the_folder(tmp_path):
     [
         ({}, "marian", "Marian has no place for norm=pre; it takes norm=post: train with that"),
         ({"norm": "post"}, "pegasus", "Pegasus has no place for norm=post"),
+        ({"pattern": "window-4"}, "", "Pegasus has no place for pattern=window-4"),
+        ({"compress": "linformer"}, "", "Pegasus has no place for compress=linformer"),
         ({"tie": False}, "", "Pegasus has no place for tie=False; it takes tie=True"),
         ({"position": "rotary"}, "", "position=rotary; it takes position=sinusoidal"),
         ({"score": "additive"}, "", "score=additive"),

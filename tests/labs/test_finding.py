@@ -53,8 +53,3 @@ def test_where_a_lab_writes() -> None:
     assert place("toy", Order()) == Path("runs/lab-toy")
     assert place("toy", Order(data="my/points.csv")) == Path("runs/lab-toy-points")
     assert command("toy", Order(data="a b.csv")) == "regard lab toy --data 'a b.csv'"
-
-
-def test_a_lab_without_a_rehearsal_says_so() -> None:
-    with pytest.raises(RegardError, match="nothing to rehearse"):
-        Lab("toy", "Is it?", "regard.labs.finding").rehearse(Order(), print)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regard.errors import RegardError
@@ -10,7 +11,11 @@ from regard.runs.config import Config
 
 
 def test_every_setting_is_one_and_the_arms_are_the_seeds() -> None:
-    plan = reverse.plan_for(reverse.ReverseSettings(letters=10, steps=5000))
+    plan = reverse.plan_for(reverse.ReverseSettings(letters=10))
+    assert {"steps=5000", "examples=320000"} <= {*plan.overrides}, "the seed's lab"
+    assert "steps=5000" in reverse.plan_for(reverse.ReverseSettings(letters=30)).overrides
+    assert "steps=900" in reverse.plan_for(reverse.ReverseSettings()).overrides
+    assert "steps=7" in reverse.plan_for(reverse.ReverseSettings(letters=10, steps=7)).overrides
     for arm in plan.arms:
         own = {pair.partition("=")[0] for pair in arm.overrides}
         entry = [p for p in plan.overrides if p.partition("=")[0] not in own]
@@ -28,6 +33,35 @@ def test_claims_tell_the_numbers() -> None:
     assert "59.5 points" in told[1]["says"]
 
 
+def test_where_the_weight_lies_by_hand() -> None:
+    exact, beside = np.fliplr(np.eye(4)), np.zeros((4, 4))
+    beside[[0, 1, 2, 3], [3, 3, 2, 1]] = 1.0  # the first letter has none before it
+    assert reverse.Places.of([exact]) == reverse.Places(1.0, 0.0, 0.0, 0.0)
+    assert reverse.Places.of([beside]) == reverse.Places(0.0, 1.0, 0.0, 0.0)
+    even = reverse.Places.of([np.full((4, 4), 0.25)])
+    assert (even.here, even.before) == (0.25, 0.25)
+    assert even.after == pytest.approx(0.25 * 2 / 3), "the last letter has none after it"
+    assert even.rest == pytest.approx(1 - 0.5 - even.after)
+
+
+def test_lab_6_is_explained_by_what_was_measured() -> None:
+    beside = {"lab-6": reverse.Places(0.02, 0.97, 0.0, 0.01)}
+    told = " ".join(reverse.explanation(beside))
+    assert "97% of its weight on the letter that it has just written and 2%" in told
+    assert "one place beside it, and not by mistake" in told
+    (claimed,) = reverse.claims_of_place(beside)
+    assert (claimed["value"], claimed["holds"]) == (0.97, True)
+    exact = {"lab-6": reverse.Places(0.9, 0.05, 0.0, 0.05)}
+    assert "not by mistake" not in " ".join(reverse.explanation(exact))
+    assert not reverse.claims_of_place(exact)[0]["holds"]
+    assert "is the anti-diagonal." in " ".join(reverse.explanation(exact))
+    undecided = {"lab-6": reverse.Places(0.16, 0.19, 0.12, 0.53)}
+    assert "no alignment was learned" in " ".join(reverse.explanation(undecided))
+    assert not reverse.claims_of_place(undecided)[0]["holds"]
+    assert reverse.explanation({}) == []
+    assert reverse.claims_of_place({"bahdanau": reverse.Places(1, 0, 0, 0)}) == []
+
+
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(RegardError, match="letters='0'"):
         reverse.run(Order(overrides=["letters=0"]), print, lambda *_: None)
@@ -35,6 +69,7 @@ def test_bad_settings_are_refused() -> None:
         reverse.run(Order(budget="10m"), print, lambda *_: None)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_small_lab_from_end_to_end(tmp_path: Any) -> None:
     said: list[str] = []
     small = ["letters=4", "steps=3", "seeds=1", "width=6", "hidden=6", "batch=4"]
@@ -47,4 +82,13 @@ def test_a_small_lab_from_end_to_end(tmp_path: Any) -> None:
         "bahdanau",
     ]
     assert (tmp_path / "lab" / "report.html").exists()
-    assert any(line.startswith("next:   regard lab reverse letters=8") for line in said)
+    assert "next:   regard lab reverse letters=10" in said[-1]
+    table = record["sections"][0]["tables"][0]
+    assert [row[0] for row in table["rows"]] == ["lab-6", "lab-6 unclipped", "bahdanau"]
+    assert all(sum(row[1:]) == pytest.approx(100, abs=0.3) for row in table["rows"])
+    page = (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
+    assert "Which letter does it look at?" in page
+    assert "on the letter that it has just written" in page
+
+    told = reverse.rehearse(order, said.append)
+    assert [row["name"] for row in told["forecast"]] == [arm["name"] for arm in record["arms"]]

@@ -18,6 +18,7 @@ FORMS = {
     "additive": {"score": "additive", "normalize": "sparsemax"},
     "synthesizer": {"score": "synthesizer-random", "pattern": "window-2+global-1"},
     "grouped": {"key_value_heads": 1, "activation": "gelu-tanh"},
+    "mixed": {"compress": "linformer-3", "position": "rotary"},
 }
 
 

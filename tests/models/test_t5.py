@@ -21,6 +21,8 @@ FORMS = {
     "additive": {"score": "additive"},
     "synthesizer": {"score": "synthesizer", "head_width": 5},
     "shared": {"key_value_heads": 1},
+    "near": {"pattern": "window-2+global-1"},
+    "mixed": {"compress": "linformer-3", "position": "rotary"},
 }
 SHORT = Limits(ratio=0, more=5)
 
@@ -68,7 +70,7 @@ def test_what_is_written_may_be_twice_as_long_as_what_is_read(changes):
         model(source, torch.tensor([5]), torch.full((1, 12), 3))
 
 
-@pytest.mark.parametrize("name", ["t5-bias", "first", "rotary", "synthesizer"])
+@pytest.mark.parametrize("name", ["t5-bias", "first", "rotary", "synthesizer", "near", "mixed"])
 def test_searches_agree(name):
     model, (source, lengths) = make(name), texts()
     plain = greedy(model, source, lengths, end=END, limits=SHORT)
@@ -138,3 +140,5 @@ def test_by_name_and_errors():
         build(T5Settings, {"width": 10, "heads": 4})
     with pytest.raises(RegardError, match="farthest=16 leaves buckets=32 nothing to share"):
         build(T5Settings, {"farthest": 16})
+    with pytest.raises(RegardError, match="so there is no distance for position=t5-bias: take rot"):
+        build(T5Settings, {"compress": "linformer"})

@@ -7,8 +7,8 @@ from regard.errors import RegardError
 from regard.models import MODELS
 from regard.settings import split
 
-LADDER = """mean attention-pool query-from-mean self-attention +residual +positions +cls
-transformer gpt bert t5 rnn cnn tfidf nb-svm"""
+LADDER = """mean attention-pool query-from-mean self-attention +residual +positions
++residual+positions +cls transformer gpt bert frozen t5 rnn cnn tfidf nb-svm"""
 
 
 def test_the_ladder_is_complete_and_in_order() -> None:
@@ -21,9 +21,39 @@ def test_the_ladder_is_complete_and_in_order() -> None:
 def test_every_row_is_described_and_its_defaults_are_settings(name: str) -> None:
     entry = MODELS[name]
     assert entry.name == name
-    assert 20 < len(entry.says) < 100
+    assert 20 < len(entry.describe()) < 100
     settings = entry.configure()
     assert {key: getattr(settings, key) for key in entry.defaults} == dict(entry.defaults)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "says"),
+    [
+        ("mean", {}, "label = Linear(mean of the words' vectors)"),
+        ("mean", {"position": "sinusoidal"}, "sine positions; mean; Linear"),
+        ("attention-pool", {"pool_score": "additive"}, "pᵢ ∝ exp(additive(q, tᵢ))"),
+        ("attention-pool", {"normalize": "sparsemax"}, "p = sparsemax(q·tᵢ)"),
+        ("self-attention", {"layers": 1}, "1 layer of x' = g(f(x))"),
+        ("self-attention", {"layers": 6}, "6 layers of x' = g(f(x))"),
+        ("+cls", {"layers": 2}, "2 layers of x' = g(x + f(LayerNorm x))"),
+        ("+cls", {}, "sine positions; state of CLS"),
+        ("transformer", {"heads": 2}, "2 heads; rotary positions; attention pool"),
+        ("transformer", {"score": "additive", "pattern": "causal"}, "additive scores; rotary"),
+        ("cnn", {"widths": "2"}, "filters over 2 words"),
+        ("tfidf", {"ngrams": 3}, "runs of 1 to 3 words"),
+    ],
+)
+def test_a_description_is_that_of_the_actual_settings(
+    name: str, overrides: dict[str, object], says: str
+) -> None:
+    entry = MODELS[name]
+    assert says in entry.describe(entry.configure(overrides))
+
+
+def test_all_rungs_have_one_embedding_scale() -> None:
+    rungs = [entry for entry in MODELS.values() if "spread" in entry.settings.model_fields]
+    rungs = [entry for entry in rungs if entry.kind == "network" and entry.name != "t5"]
+    assert {entry.configure().model_dump()["spread"] for entry in rungs} == {0.1}
 
 
 def test_overrides_come_after_defaults_and_from_strings() -> None:

@@ -59,18 +59,24 @@ def test_query_from_mean_by_hand() -> None:
     assert_close(model(TOKENS, LENGTHS)[0], linear(model.to_labels, pooled))
 
 
-@pytest.mark.parametrize("name", ["self-attention", "+residual", "+positions", "+cls"])
-def test_the_seeds_rungs_are_literal(name: str) -> None:
-    """Three layers of x' = g(f(x)) or g(x + f(LN x)), written out from the seed."""
-    model = make(name, spread=1.0, seed=2).eval()
+@pytest.mark.parametrize("spread", [1.0, 0.3])
+@pytest.mark.parametrize(
+    "name", ["self-attention", "+residual", "+positions", "+residual+positions", "+cls"]
+)
+def test_the_seeds_rungs_are_literal(name: str, spread: float) -> None:
+    """Three layers of x' = g(f(x)) or g(x + f(LN x)), written out from the seed.
+
+    Sines are as large as the words: x = spread · (e + pe), at spread=1 the seed's x + pe.
+    """
+    model = make(name, spread=spread, seed=2).eval()
     x = words(model)
     if name == "+cls":
         x = torch.cat([model.cls[None], x])
-    if name in ("+positions", "+cls"):
-        x = x + sinusoidal(torch.arange(len(x)), 8)
+    if "positions" in name or name == "+cls":
+        x = x + spread * sinusoidal(torch.arange(len(x)), 8)
     assert len(model.blocks) == 3
     for block in model.blocks:
-        residual = name in ("+residual", "+cls")
+        residual = "residual" in name or name == "+cls"
         normed = block.norm(x) if residual else x
         q, k, v = (linear_part(block.attention, normed, part) for part in range(3))
         seen = softmax(q @ k.T / 8**0.5) @ v

@@ -9,7 +9,8 @@ from regard.models import MODELS
 VOCABULARY, LABELS = 17, 3
 NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
 PRETRAINED = ["gpt", "bert", "t5"]  # their settings have no spread and no word_dropout
-SELF_ATTENTION = ["self-attention", "+residual", "+positions", "+cls", "transformer"]
+SELF_ATTENTION = ["self-attention", "+residual", "+positions", "+residual+positions", "+cls",
+                  "transformer"]  # fmt: skip
 BLIND = ["mean", "attention-pool", "query-from-mean", "self-attention", "+residual"]
 SMALL = {
     "transformer": {"width": 8, "feedforward": 19},

@@ -54,7 +54,7 @@ def test_the_whole_report(made: Make) -> None:
         "Cost against accuracy", "What they look at", "100.0% of the attention",
         "How spread attention is", "Confusion of nb-svm", "surest of, and wrong about",
         "123 texts dropped", "abc123", "regard lab sentiment", "torch 2.13", "12.3k", "it holds",
-        "pre-norm: x += f(LN x)",
+        "x += f(LN x), x += FeedForward(LN x)",
     ):  # fmt: skip
         assert part in text, part
     assert "http://www.w3.org/2000/svg" in text
@@ -122,6 +122,24 @@ def test_the_answer_says_once_what_is_sure(made: Make) -> None:
                     for a in arms]  # fmt: skip
         best = ["with attention, transformer, has 85.0", "baseline, nb-svm, has 95.0"][gain > 0]
         assert answer({**comparison, "verdicts": sure}, arms)[1] == f"The best {best} %: {says}."
+
+
+def test_an_arm_that_was_not_trained_to_its_end_is_marked_everywhere(made: Make) -> None:
+    comparison, folder = made()
+    verdicts = [{**v, "untrained": ["mean"]} for v in comparison["verdicts"]]
+    rows = [
+        {**row, "training": "still rising (2 of 3)", "trained": False}
+        if row["name"] == "mean"
+        else {**row, "training": "converged", "trained": True}
+        for row in comparison["arms"]
+    ]
+    marked = {**comparison, "verdicts": verdicts, "arms": rows}
+    says = answer(marked, arms_of(marked, folder))
+    assert "Not trained to the end, so no claim about the method against mean: transformer." in says
+    assert not any(sentence.startswith("Evidence of a gain") for sentence in says)
+    text = write_report(marked, folder).read_text()
+    assert "still rising (2 of 3)" in text
+    assert text.count("mark hollow network") == 2  # in the intervals and in what it costs
 
 
 def test_a_rung_beside_the_reference_is_named_once(made: Make) -> None:

@@ -190,3 +190,16 @@ def test_a_heat_map_by_values() -> None:
     assert {"2", "2.2", "3", "8"} <= set(
         texts(heat_map("T", np.eye(5), x_span=(2, 3), y_span=(0, 9)))
     )
+
+
+def test_an_interval_chart_names_its_lines() -> None:
+    rows = [Row("one", 60.0, 50.0, 70.0), Row("two", 80.0, 75.0, 85.0)]
+    lines = {"majority class": 52.0, "chance": 1.0}
+    chart = interval_chart("Accuracy", rows, x_label="%", lines=lines)
+    assert chart.count('class="reference"') == 1, "what lies beyond the axis is not drawn"
+    assert ">majority class</text>" in chart
+    assert ">chance</text>" not in chart
+    assert "majority class 52.0; chance 1.0" in chart, "for those who do not see it"
+    assert "0.250 [0.200, 0.300]" in interval_chart(
+        "Log loss", [Row("one", 0.25, 0.2, 0.3)], x_label="nats", digits=3
+    )

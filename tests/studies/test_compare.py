@@ -13,18 +13,21 @@ import torch
 
 from regard import runs
 from regard.errors import RegardError
+from regard.reports.comparison import write_report
 from regard.studies import compare as module
 from regard.studies.arms import Arm
 from regard.studies.compare import Study, compare
 from regard.studies.job import RunTask, judged_path, read_judged, train_and_judge
 from regard.studies.launch import DIED, Event, Job, Outcome
 from regard.studies.statistics import arm_interval, compare_runs, holm
+from regard.tasks.metrics import METRICS
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
 SMALL_TRANSFORMER = "transformer:layers=1,heads=2,feedforward=8"
-SCHEMA = {"task", "metric", "arms", "verdicts", "claims", "report"}
+SCHEMA = {"task", "metric", "arms", "trivial", "verdicts", "claims", "report"}
 ARM_KEYS = {"name", "seeds", "mean", "low", "high", "seconds", "peak_mb", "parameters"}
-VERDICT_KEYS = {"a", "b", "difference", "low", "high", "p", "says"}
+ARM_KEYS |= {"training", "trained"}
+VERDICT_KEYS = {"a", "b", "difference", "low", "high", "p", "smallest", "says", "untrained"}
 
 
 class Inline:
@@ -102,7 +105,47 @@ def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: 
         assert verdict["difference"] == pytest.approx(difference.mean)
         assert (verdict["low"], verdict["high"]) == (difference.low, difference.high)
         assert verdict["p"] == p
-        assert verdict["says"].endswith(", Holm over 2)") or "Holm over 2;" in verdict["says"]
+        assert ", Holm over 2" in verdict["says"]
+        assert verdict["smallest"] == pytest.approx(difference.estimate.smallest(2))
+
+
+def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_path: Path) -> None:
+    found = compare("sentiment", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY)
+    words, mean = found.json()["arms"]
+    assert (words["training"], words["trained"]) == ("converged", True)
+    assert not mean["trained"]  # four steps
+    assert set(found.arms[1].ended) <= {"too short to tell", "one label only"}
+    (verdict,) = found.verdicts
+    assert verdict.untrained == ("mean",)
+    assert "no claim about the method" in verdict.says or "not trained to the end" in verdict.says
+    assert found.table().splitlines()[2].endswith(found.arms[1].training())
+
+
+def test_what_ended_a_training_is_in_its_result(inline: Inline, tmp_path: Path) -> None:
+    given = ["width=8", "filters=4", "examples=600", "learning_rate=0.02", "evaluate_every=10"]
+    found = compare("sentiment", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+    run = runs.load(tmp_path / "cnn" / "seed-0")
+    assert [row["ended"] for row in run.metrics()][-1] == "patience"
+    assert run.convergence == read_judged(run.folder.path).trained == "converged"
+    assert found.arms[1].trained
+
+
+def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
+    words = ["good film", "bad film", "fine and good", "dull and bad"]
+    rows = [
+        f"{film},{words[film % 4]} {film}{row},{'pn'[film % 2]}"
+        for film in range(40)
+        for row in "abc"
+    ]
+    data = tmp_path / "films.csv"
+    data.write_text("\n".join(["film,text,label", *rows]) + "\n")
+    settings = [f"data={data}", "group=film"]
+    found = compare("sentiment", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings)
+    judged = read_judged(tmp_path / "out" / "tfidf" / "seed-0")
+    assert judged is not None
+    assert judged.groups is not None
+    assert np.unique(judged.groups, return_counts=True)[1].tolist() == [3] * (judged.examples // 3)
+    assert found.verdicts[0].estimate.examples_freedom == pytest.approx(judged.examples / 3 - 1)
 
 
 def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
@@ -215,13 +258,64 @@ def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
         compare("dates", "gru;gru:split_seed=1", seeds=1, out=tmp_path / "d", overrides=given)
 
 
+def skewed(path: Path) -> Path:
+    """Sixty texts of three labels, most of them "a"; four texts come from each author."""
+    rows = ["text,label,author"]
+    for i in range(120):
+        label = "c" if i % 10 == 0 else "b" if i % 3 == 0 else "a"
+        rows.append(f"{label * 2} text number {i},{label},author {i // 4}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("metric", ["macro-f1", "log-loss"])
+def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> None:
+    data = skewed(tmp_path / "few.csv")
+    given = [f"data={data}", "group=author", f"metric={metric}", "ngrams=1", *TINY]
+    arms = "tfidf;tfidf:class_weights=balanced;tfidf:inverse_penalty=0.001;mean"
+    found = compare("sentiment", arms, seeds=1, out=tmp_path / "out", overrides=given)
+    runs_of = {row.arm.name: tmp_path / "out" / row.arm.folder / "seed-0" for row in found.arms}
+    title = METRICS[metric]
+    assert found.metric == title
+    for row in found.arms:
+        judged, evaluation = read_judged(runs_of[row.arm.name]), runs.load(runs_of[row.arm.name])
+        expected = evaluation.evaluate().scores
+        assert row.mean == pytest.approx(expected[title], rel=1e-6)
+        assert row.low <= row.mean <= row.high
+        assert row.also == pytest.approx({k: v for k, v in expected.items() if k != title})
+        assert judged is not None
+        assert judged.groups is not None
+        authors = [example.group for example in evaluation.evaluate().examples]
+        assert len(set(judged.groups.tolist())) == len(set(authors)) < judged.examples
+    means = {row.arm.name: row.mean for row in found.arms}
+    for verdict in found.verdicts:
+        gain = means[verdict.a] - means["tfidf"]
+        assert verdict.mean == pytest.approx(-gain if metric == "log-loss" else gain, abs=1e-6)
+    vague = next(v for v in found.verdicts if "0.001" in v.a)
+    assert vague.mean < 0, "a model that hardly learned is worse"
+    test = [example.label for example in runs.load(runs_of["tfidf"]).evaluate().examples]
+    if metric == "log-loss":
+        assert found.trivial["chance"] == pytest.approx(np.log(3))
+        assert vague.unit == "nats"
+        assert "nats" in vague.says
+        assert "tfidf beats" in vague.says or not vague.found
+    else:
+        share = test.count("a") / len(test)
+        assert found.trivial["majority class"] == pytest.approx(2 * share / (1 + share) / 3)
+    lines = found.table().splitlines()
+    assert lines[0].split()[1:3] == (title + found.unit.sign).split()[:2]
+    assert [line.split()[0] for line in lines[5:7]] == ["majority", "chance"]
+    assert any("'c', " in note for note in found.about["notes"])
+
+
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
     found = compare("sentiment", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     assert [row.arm.name for row in found.arms] == ["mean", "tfidf"]
     assert [(f.arm, f.seed, f.says) for f in found.failures] == [("cnn", 0, "it would not learn")]
     assert [(v.a, v.b, v.family) for v in found.verdicts] == [("tfidf", "mean", 1)]
-    assert found.record()["errors"] == [{"arm": "cnn", "seed": 0, "says": "it would not learn"}]
+    (error,) = found.record()["errors"]
+    assert error == {"arm": "cnn", "seed": 0, "says": "it would not learn", "what": "seed"}
     assert "cnn, seed 0: it would not learn" in found.table()
 
 
@@ -344,3 +438,36 @@ def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: 
     with pytest.raises(RegardError, match=r"arm transformer:.*: no .* is called"):
         compare("sentiment", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
+    inline: Inline, tmp_path: Path
+) -> None:
+    arms, out = ["mean", "cnn:filters=4", "tfidf"], tmp_path / "out"
+    shared = [pair for pair in TINY if not pair.startswith("steps")]
+    found = compare(
+        "sentiment", arms, seeds=2, out=out, overrides=shared, budget="0.3s", reference="mean"
+    )
+    record = json.loads((out / "comparison.json").read_text())
+    last = {
+        name: [runs.load(out / folder / f"seed-{seed}").metrics()[-1]["steps"] for seed in (0, 1)]
+        for name, folder in (("mean", "mean"), ("cnn", Arm("cnn:filters=4", "cnn").folder))
+    }
+    assert [row["steps"] for row in record["arms"]] == [last["mean"], last["cnn"], []]
+    means = {name: round(sum(steps) / 2) for name, steps in last.items()}
+    assert record["command"][-2:] == ["--out", str(out)]
+    assert "--budget" in record["command"]
+    assert record["repeat"] == [
+        *("regard", "compare", "sentiment", "--arms"),
+        f"mean:steps={means['mean']};cnn:filters=4,steps={means['cnn']};tfidf",
+        *("--seeds", "2", "--reference", f"mean:steps={means['mean']}", *shared),
+        *("--out", f"{out}-again"),
+    ]
+    Study.plan("sentiment", record["repeat"][4], out=tmp_path / "again", overrides=shared)
+    assert f"steps={means['mean']}" in write_report(found.record(), out).read_text()
+
+
+def test_a_budget_in_steps_needs_no_other_command(inline: Inline, tmp_path: Path) -> None:
+    found = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
+    assert "repeat" not in found.record()
+    assert [row["steps"] for row in found.record()["arms"]] == [[4], []]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from regard.studies.statistics import (
     Estimate,
     arm_interval,
     compare_runs,
+    components,
+    effective,
     estimate,
     holm,
     judge,
@@ -24,30 +27,126 @@ def table(*rows: str) -> np.ndarray:
     return np.array([[c == "1" for c in row] for row in rows])
 
 
+def test_no_claim_is_made_of_an_arm_that_was_not_trained_to_its_end() -> None:
+    right = np.random.default_rng(5).random((3, 400)) < 0.9
+    wrong = right & (np.random.default_rng(6).random((3, 400)) < 0.7)
+    found = compare_runs(right, wrong, ("cnn", "rnn"))
+    assert found.claimed
+    assert found.says.startswith("cnn beats rnn by ")
+    loser = replace(found, untrained=("rnn",))
+    assert loser.found
+    assert not loser.claimed
+    assert loser.says.startswith(
+        "rnn was not trained to the end: no claim about the method; cnn is ahead by "
+    )
+    assert replace(found, untrained=("cnn",)).claimed  # more training would not make it worse
+    alike = replace(found, mean=0.001, p=0.8, untrained=("rnn",))
+    assert alike.says.startswith("no evidence of a difference between cnn and rnn: ")
+    assert alike.says.endswith("; not trained to the end: rnn")
+
+
 def test_the_components_by_hand() -> None:
     # mean 0.5; means by seed 0.5, 0, 1; means by example 2/3, 1/3
     # V_seeds = var(0.5, 0, 1) / 3 = 0.25 / 3; V_examples = (1/18) / 2 = 1/36
     # what is left: squares 1.5 − 2·0.5 − 3·(2/36) = 1/3, over (2·1) and 6 -> V_both = 1/36
     found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     assert found.mean == 0.5
-    assert found.variance == pytest.approx(0.25 / 3)
-    assert found.freedom == 1.0  # N − 1 holds before S − 1
+    assert found.from_seeds == pytest.approx(0.25 / 3)
+    assert found.from_examples == pytest.approx(0)
+    assert (found.seeds_freedom, found.examples_freedom) == (2, 1)
 
 
 def test_example_variance_is_added_once() -> None:
     # every seed agrees with itself on what is hard: no interaction
     scores = np.array([[1.0, 1, 0, 0], [2, 2, 1, 1], [3, 3, 2, 2]])
     found = estimate(scores)
-    from_seeds, from_examples = 1 / 3, (1 / 3) / 4
-    assert found.variance == pytest.approx(from_seeds + from_examples)
-    assert found.freedom == pytest.approx(2 * (from_seeds + from_examples) / from_seeds)
+    assert (found.from_seeds, found.from_examples) == pytest.approx((1 / 3, (1 / 3) / 4))
+    assert found.variance == pytest.approx(1 / 3 + 1 / 12)
 
 
 def test_interaction_is_not_counted_twice() -> None:
     # Latin square: seeds equal, examples equal, everything is interaction
     found = estimate(np.eye(4))
-    assert found.variance == 0
-    assert found.freedom == 3
+    assert found.variance == pytest.approx(0)
+    assert (found.seeds_freedom, found.examples_freedom) == (3, 3)
+
+
+def test_groups_by_hand() -> None:
+    # Mean 1/4. Sums of x − mean by group: (3/4 + 3/4, −1/4 · 2, −1/2) = 3/2, −1/2, −1 … of sizes
+    # 2, 2, 4: squares over 1 − size/8 are 3, 1/3 and 2, over 8² -> V_examples = (16/3) / 64
+    scores = np.array([[1.0, 1, 0, 0, 0, 0, 0, 0]])
+    found = estimate(scores, np.array([5, 5, 1, 1, 3, 3, 3, 3]))
+    assert found.from_examples == pytest.approx((3 + 1 / 3 + 2) / 64)
+    assert found.from_seeds == 0
+    assert found.examples_freedom == pytest.approx(64 / 24 - 1)
+
+
+def test_groups_of_one_are_no_groups() -> None:
+    rng = np.random.default_rng(8)
+    scores = rng.random((3, 40)) + rng.random(40)
+    alone = estimate(scores, rng.permutation(40))
+    assert vars(alone) == pytest.approx(vars(estimate(scores)))
+
+
+def test_the_interaction_of_seeds_and_groups_is_the_seeds_doubt() -> None:
+    # Each seed has its own luck with each group: doubt about seeds, none about groups.
+    rng = np.random.default_rng(9)
+    scores = np.repeat(rng.standard_normal((200, 50)), 8, axis=1)
+    found = estimate(scores, np.repeat(np.arange(50), 8))
+    assert found.from_seeds == pytest.approx(1 / 200 / 50, rel=0.2)
+    assert found.from_examples < found.from_seeds
+    # … and with each example counted alone the same, as interaction never enters twice
+    assert estimate(scores).from_seeds == pytest.approx(found.from_seeds)
+
+
+def test_doubled_examples_tell_nothing_new_where_the_groups_say_so() -> None:
+    rng = np.random.default_rng(10)
+    easy = rng.random((2, 1, 60))
+    a, b = rng.random((2, 3, 60)) < 0.3 + 0.65 * easy
+    once = compare_runs(a, b)
+    groups = np.repeat(np.arange(60), 2)
+    twice = [np.repeat(x, 2, axis=1) for x in (a, b)]
+    grouped = compare_runs(*twice, groups=groups)
+    assert (grouped.low, grouped.high, grouped.p) == pytest.approx((once.low, once.high, once.p))
+    assert compare_runs(*twice).high < once.high - 0.005
+    assert arm_interval(twice[0], groups) == pytest.approx(arm_interval(a), abs=0.003)
+
+
+def test_unequal_groups_cover_the_truth() -> None:
+    rng = np.random.default_rng(11)
+    sizes = np.maximum(1, np.round(10 * np.exp(rng.standard_normal(40)))).astype(int)
+    groups = np.repeat(np.arange(40), sizes)
+    means = 0.9 * rng.standard_normal((1500, 1, 40))[..., groups]
+    scores = means + 0.4 * rng.standard_normal((1500, 1, len(groups)))
+    mean, _, variance = components(scores, groups)
+    freedom = effective(sizes) - 1
+    assert 10 < freedom < 30
+    covered = np.abs(mean) < stats.t.ppf(0.975, freedom) * np.sqrt(variance)
+    assert covered.mean() == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.zeros(5, int), "all test examples are of one group"),
+        (np.arange(4), "groups number every test example: 4 do not fit 5 examples"),
+    ],
+)
+def test_groups_that_do_not_fit(groups: np.ndarray, message: str) -> None:
+    with pytest.raises(RegardError, match=message):
+        compare_runs(np.ones((2, 5), bool), np.zeros((2, 5), bool), groups=groups)
+
+
+def test_many_tables_at_once_are_each_table() -> None:
+    rng = np.random.default_rng(12)
+    scores = rng.random((4, 2, 3, 30)) + rng.random((4, 2, 1, 30))
+    for groups in (None, rng.integers(0, 9, 30)):
+        mean, seeds, examples = components(scores, groups)
+        for at in np.ndindex(4, 2):
+            one = estimate(scores[at], groups)
+            assert (mean[at], seeds[at], examples[at]) == pytest.approx(
+                (one.mean, one.from_seeds, one.from_examples)
+            )
 
 
 def test_many_examples_of_pure_seed_noise_are_the_paired_t_of_scipy() -> None:
@@ -97,7 +196,8 @@ def test_equal_arms_differ_by_nothing() -> None:
     assert (found.mean, found.p) == (0, 1)
     assert found.high == -found.low == pytest.approx(stats.t.ppf(0.975, 5) / 8)
     assert found.says == (
-        "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1)"
+        "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1); "
+        "a difference of 43.6 points would have been found 4 times in 5"
     )
 
 
@@ -165,7 +265,13 @@ def test_a_family_is_judged_together() -> None:
     assert says[0].startswith("good beats tfidf by ")
     assert says[1].startswith("no evidence of a difference between alike and tfidf: ")
     assert says[2].startswith("tfidf beats bad by ")
-    assert all(text.endswith(", Holm over 3)") for text in says)
+    assert all(", Holm over 3)" in text for text in says)
+    could = 100 * family[1].smallest
+    assert says[1].endswith(
+        f"; a difference of {could:.1f} points would have been found 4 times in 5"
+    )
+    assert family[1].smallest == alone[1].estimate.smallest(3) > 1.2 * alone[1].smallest
+    assert says[0].endswith(")")
 
 
 @pytest.mark.parametrize(
@@ -218,6 +324,50 @@ def test_p_and_interval_agree() -> None:
         assert 0 <= found.p <= 1
 
 
-def test_reach_is_students_t() -> None:
-    assert Estimate(0.1, 1.0, 2.0).reach == pytest.approx(stats.t.ppf(0.975, 2))
-    assert Estimate(0.1, 0.01, 2.5).p == pytest.approx(2 * stats.t.sf(1.0, 2.5))
+def test_an_estimates_interval_is_students_t_of_its_seeds() -> None:
+    found = Estimate(0.1, 0.01, 0.0, 2, 99)
+    assert found.half == pytest.approx(0.1 * stats.t.ppf(0.975, 2), rel=1e-4)
+    assert found.p == pytest.approx(2 * stats.t.sf(1.0, 2), rel=1e-4)
+
+
+def test_too_few_seeds_say_so() -> None:
+    a = np.arange(50) < np.array([[46], [26]])  # seeds of 92 and of 52 %
+    found = compare_runs(a, np.tile(np.arange(50) < 36, (2, 1)))
+    assert found.smallest > 1
+    assert found.says.endswith("; even 100 points would not have been found 4 times in 5")
+
+
+def test_seeds_of_equal_means_that_answer_differently_are_not_one_seed() -> None:
+    b = np.tile(np.arange(1000) < 800, (2, 1))
+    a = b.copy()
+    a[0, 790:830] = True  # 30 right answers more, on other examples than …
+    a[1, 780:800], a[1, 850:900] = False, True
+    gains = a.mean(1) - b.mean(1)
+    assert gains[0] == gains[1] == pytest.approx(0.03)
+    found = compare_runs(a, b)
+    assert found.estimate.from_seeds == 1 / (4 * 2 * 1000**2)
+    alone = replace(found.estimate, from_seeds=0.0)
+    assert found.p > 10 * alone.p
+    same = compare_runs(np.tile(a[:1], (2, 1)), b)
+    assert same.estimate.from_seeds < 1e-30  # one arm without seeds beside another
+
+
+def test_a_difference_without_its_estimate_names_no_smallest() -> None:
+    found = Difference("a", "b", 0.01, -0.01, 0.03, 0.3, 3, 100)
+    assert found.smallest is None
+    assert found.says.endswith("p = 0.30)")
+
+
+def test_a_p_that_is_no_number_does_not_depend_on_the_order() -> None:
+    nan = float("nan")
+    for ps in ([nan, 0.01, 0.03], [0.01, nan, 0.03], [0.03, 0.01, nan]):
+        adjusted = dict(zip(map(str, ps), holm(ps), strict=True))
+        assert adjusted == {
+            "0.01": pytest.approx(0.03),
+            "0.03": pytest.approx(0.06),
+            "nan": pytest.approx(nan, nan_ok=True),
+        }
+    scores = np.full((3, 4), nan)
+    found = compare_runs(scores, scores)
+    assert not found.found
+    assert "p unknown" in found.says

@@ -6,11 +6,14 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from regard.data.files import Example
 from regard.errors import RegardError
+from regard.runs.evaluation import Evaluation
 from regard.studies import worth
 from regard.studies.alike import check_paired
-from regard.studies.job import Judged
-from regard.studies.statistics import compare_runs
+from regard.studies.job import Judged, answers_of, clusters_of
+from regard.studies.statistics import arm_interval, compare_runs
+from regard.tasks.metrics import METRICS, losses
 from regard.tasks.sequence_metrics import judge, paired_bootstrap
 
 WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
@@ -93,18 +96,69 @@ def test_with_seeds_their_differences_decide() -> None:
     assert low < mean < high
 
 
-def test_with_one_seed_texts_are_drawn() -> None:
+def test_with_one_seed_the_texts_decide() -> None:
     found = worth.difference(GOOD[:1], BAD[:1], ("good", "bad"))
     ours, theirs = (runs[0].judgement for runs in (GOOD, BAD))
     assert ours is not None
     assert theirs is not None
-    drawn = paired_bootstrap(ours, theirs)
-    assert (found.mean, found.low, found.high, found.p) == (
-        drawn.difference / 100, drawn.low / 100, drawn.high / 100, drawn.p,
-    )  # fmt: skip
+    drawn = paired_bootstrap(ours, theirs)  # Koehn's, of other draws of texts
+    assert found.mean == pytest.approx(drawn.difference / 100)
+    ends = (drawn.low / 100, drawn.high / 100)
+    assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * (ends[1] - ends[0]))
     assert found.says.endswith("one seed: two models, not two methods")
     low, high = ours.interval()
-    assert worth.interval(GOOD[:1]) == (GOOD[0].value, low / 100, high / 100)
+    mean, lower, upper = worth.interval(GOOD[:1])
+    assert mean == pytest.approx(GOOD[0].value)
+    assert (lower, upper) == pytest.approx((low / 100, high / 100), abs=0.15 * (high - low) / 100)
+
+
+def test_groups_of_the_test_examples_are_what_was_drawn() -> None:
+    numbers = np.arange(80) // 10
+    clusters = clusters_of([f"film {number}" for number in numbers])
+    good, bad = ([replace(one, clusters=clusters) for one in runs] for runs in (GOOD, BAD))
+    assert good[0].groups is not None
+    assert good[0].groups.tolist() == numbers.tolist()
+    found = worth.difference(good, bad, ("good", "bad"))
+    tables = worth.table(GOOD), worth.table(BAD)
+    assert found == compare_runs(*tables, ("good", "bad"), unit="BLEU", groups=numbers)
+    assert found.estimate.examples_freedom == 7
+    assert worth.interval(good) == arm_interval(worth.table(GOOD), numbers)
+    assert GOOD[0].groups is None
+
+
+def labelled(metric: str, seed: int, right: float) -> Judged:
+    """A run over 60 texts of three labels, of which it knows a share."""
+    random = np.random.default_rng(seed)
+    labels = np.random.default_rng(99).choice(3, 60, p=[0.7, 0.2, 0.1])
+    chances = random.dirichlet(np.ones(3), 60)
+    known = random.random(60) < right
+    chances[known] = 0.1 * chances[known] + 0.9 * np.eye(3)[labels[known]]
+    names = ("a", "b", "c")
+    examples = [Example(f"text {i}", names[k], f"f:{i}") for i, k in enumerate(labels.tolist())]
+    found = Evaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
+    bits = np.packbits(found.correct).tobytes().hex()
+    nats = losses(chances, labels)
+    kept = answers_of(found.compared, 3, labels, found.predicted, nats)
+    return Judged(found.compared, 60, bits, "", "", also=found.also, **kept)
+
+
+@pytest.mark.parametrize("metric", list(METRICS))
+def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
+    good, bad = ([labelled(metric, s, share) for s in range(3)] for share in (0.9, 0.4))
+    again = Judged(**json.loads(json.dumps(asdict(good[0]))))
+    assert again.value == good[0].value
+    sign = -1 if metric == "log-loss" else 1
+    assert good[0].scores.mean() == pytest.approx(sign * good[0].value)
+    found = worth.difference(good, bad, ("good", "bad"))
+    gains = [sign * (a.value - b.value) for a, b in zip(good, bad, strict=True)]
+    assert found.mean == pytest.approx(np.mean(gains))
+    assert found.mean > 0.1
+    unit = "nats" if metric == "log-loss" else "points"
+    size = f"{found.mean:.3g}" if metric == "log-loss" else f"{100 * found.mean:.1f}"
+    assert found.says.startswith(f"good beats bad by {size} {unit} (")
+    mean, low, high = worth.interval(good)
+    assert low < mean < high
+    assert mean == pytest.approx(np.mean([run.value for run in good]))
 
 
 def test_the_same_system_twice_is_no_difference() -> None:
@@ -115,5 +169,5 @@ def test_the_same_system_twice_is_no_difference() -> None:
 
 def test_other_texts_are_no_pair() -> None:
     fewer = run(WANTED[:9], WANTED[:9])
-    with pytest.raises(RegardError, match="same texts"):
+    with pytest.raises(RegardError, match="pairs seeds and test examples"):
         worth.difference(GOOD[:1], [fewer], ("a", "b"))

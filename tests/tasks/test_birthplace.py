@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.fetch import present
 from regard.data.pairs import Pair
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
@@ -55,16 +54,6 @@ def test_the_rows_of_namedata(question, answer, hidden):
     assert x == f"{question}⁇{answer}⁇" + "□" * (127 - len(question) - len(answer) - 2)
     said = f"⁇{answer}⁇"
     assert y == "□" * hidden + said + "□" * (127 - hidden - len(said))
-
-
-def test_the_first_rows_of_the_real_data_are_those():
-    folder = present("birthplaces")
-    if folder is None:
-        pytest.skip("birthplaces are not here")
-    task = Answers(AnswersSettings(data="birthplaces", data_dir=str(folder)))
-    for index, (question, answer, _) in enumerate(ROWS):
-        assert task.corpus.train[index].source == question
-        assert task.corpus.train[index].target == answer
 
 
 def test_a_batch_is_those_rows_in_numbers():

@@ -4,13 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from regard.errors import RegardError
 from regard.settings import build
-from regard.tasks import TASKS
-from regard.tasks.classification import Classification, prepare, truncate
+from regard.tasks import TASKS, metrics
+from regard.tasks.classification import Classification, class_weights, prepare, truncate
 from regard.tasks.settings import ClassificationSettings
 
 LABELS = ("bad", "good", "odd")
@@ -167,3 +168,68 @@ def test_prepared_once_in_a_process() -> None:
     one = TASKS["sentiment"].prepare(settings)
     assert one is prepare(build(ClassificationSettings, {"data": "reviews"}))
     assert one is not prepare(build(ClassificationSettings, {"data": "reviews", "length": 9}))
+
+
+@pytest.mark.parametrize("metric", list(metrics.METRICS))
+def test_the_metric_of_the_settings_is_judged(
+    task: Classification, tmp_path: Path, metric: str
+) -> None:
+    asked = make(tmp_path, metric=metric)
+    model = Counter(3)
+    value, loss = asked.judge(model, "test")
+    expected = metrics.scores(asked.predict(model, "test"), asked.answers("test"))
+    title = metrics.METRICS[metric]
+    assert asked.metric == title
+    assert loss == pytest.approx(expected["log loss"])
+    assert value == pytest.approx(np.exp(-loss) if metric == "log-loss" else expected[title])
+
+
+def test_balanced_weights_are_scikit_learns(task: Classification, tmp_path: Path) -> None:
+    asked = make(tmp_path, class_weights="balanced")
+    theirs = compute_class_weight("balanced", classes=np.arange(3), y=asked.train.labels)
+    assert asked.weights == pytest.approx(theirs)
+    assert list(asked.counts.values()) == np.bincount(asked.train.labels).tolist()
+    assert class_weights("balanced", {"a": 3, "b": 0}).tolist() == [1.0, 1.0]
+    assert task.weights is None
+
+
+def test_the_loss_weighs_texts_by_their_label(task: Classification, tmp_path: Path) -> None:
+    model, indexes = Counter(3), np.arange(9)
+    asked = make(tmp_path, class_weights="odd:3,bad:0.5")
+    batch = asked.batch("train", indexes)
+    logits = model(batch.tokens, batch.lengths)
+    weights = torch.tensor([0.5, 1.0, 3.0])[batch.labels]
+    each = -logits.log_softmax(1)[torch.arange(9), batch.labels]
+    assert_close(asked.loss(model, batch), (weights * each).sum() / weights.sum())
+    assert_close(task.loss(model, batch), each.mean())
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [("heavy", "give none, balanced or LABEL:WEIGHT"), ("fine:2", "no label is called 'fine'"),
+     ("odd:0", "must be above 0: '0'"), ("odd:much", "must be above 0: 'much'")],
+)  # fmt: skip
+def test_bad_weights_are_refused(
+    tmp_path: Path, task: Classification, weights: str, says: str
+) -> None:
+    with pytest.raises(RegardError, match=says):
+        _ = make(tmp_path, class_weights=weights).weights
+
+
+def test_uneven_labels_are_told(tmp_path: Path) -> None:
+    for name, counts in (("train", (300, 25)), ("test", (40, 3))):
+        rows = [
+            json.dumps({"text": f"{name} {label} {i}", "label": label})
+            for label, count in zip(("many", "few"), counts, strict=True)
+            for i in range(count)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    found = make(tmp_path).notes
+    share = make(tmp_path).counts
+    assert found[0] == (
+        f"'many' is the label of {100 * share['many'] / sum(share.values()):.1f} % of the training "
+        "texts"
+    )
+    assert found[-1].startswith("1 of 2 labels has fewer than 5 test texts (fewest: 'few', 3)")
+    assert found[-1].endswith("; consider metric=macro-f1 and class_weights=balanced")
+    assert make(tmp_path, metric="macro-f1").notes[-1].endswith("'few', 3)")

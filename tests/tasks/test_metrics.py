@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from sklearn import metrics as sklearn_metrics
+from sklearn.dummy import DummyClassifier
 
 from regard.errors import RegardError
 from regard.tasks import metrics
@@ -70,3 +72,114 @@ def test_most_confident_mistakes_come_surest_first() -> None:
 def test_unequal_numbers_are_refused() -> None:
     with pytest.raises(RegardError, match="4 predictions cannot be judged by 3 labels"):
         metrics.accuracy(PROBABILITIES, LABELS[:3])
+
+
+def drawn(examples: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Uneven labels, and predictions that are right in two of three cases."""
+    random = np.random.default_rng(seed)
+    shares = random.dirichlet(np.full(classes, 0.5))
+    labels = random.choice(classes, examples, p=shares)
+    predicted = np.where(random.random(examples) < 0.67, labels, random.integers(0, classes))
+    return predicted, labels
+
+
+@pytest.mark.parametrize(("examples", "classes"), [(2, 2), (7, 3), (60, 5), (400, 30)])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true", "ignore:A single label")
+def test_scores_are_scikit_learns(examples: int, classes: int, seed: int) -> None:
+    predicted, labels = drawn(examples, classes, seed)
+    theirs = sklearn_metrics.f1_score(labels, predicted, average="macro", zero_division=0)
+    assert metrics.macro_f1(predicted, labels, classes) == pytest.approx(theirs)
+    theirs = sklearn_metrics.balanced_accuracy_score(labels, predicted)
+    assert metrics.balanced_accuracy(predicted, labels, classes) == pytest.approx(theirs)
+    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(
+        labels, predicted, labels=range(classes), zero_division=0
+    )
+    ours = metrics.by_class(predicted, labels, classes)
+    assert ours.precision == pytest.approx(precision)
+    assert ours.recall == pytest.approx(recall)
+    assert ours.f1 == pytest.approx(f1)
+    assert ours.support.tolist() == support.tolist()
+
+
+def test_log_loss_is_scikit_learns() -> None:
+    theirs = sklearn_metrics.log_loss(LABELS, PROBABILITIES, labels=[0, 1, 2])
+    assert metrics.scores(PROBABILITIES, LABELS)["log loss"] == pytest.approx(theirs)
+
+
+def test_a_class_that_nobody_names_counts_only_where_it_occurs() -> None:
+    predicted, labels = np.array([0, 0, 1]), np.array([0, 0, 2])
+    # F1: 1, 0 (said, never true), 0 (true, never said); class 3 occurs nowhere.
+    assert metrics.macro_f1(predicted, labels, 4) == pytest.approx(1 / 3)
+    assert metrics.balanced_accuracy(predicted, labels, 4) == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "balanced-accuracy"])
+@pytest.mark.parametrize(("examples", "classes"), [(2, 2), (5, 3), (40, 4), (90, 25)])
+@pytest.mark.parametrize("seed", range(3))
+def test_pseudo_values_leave_out_each_example(
+    metric: str, examples: int, classes: int, seed: int
+) -> None:
+    predicted, labels = drawn(examples, classes, seed)
+
+    def score(keep: np.ndarray) -> float:
+        if metric == "accuracy":
+            return float((predicted[keep] == labels[keep]).mean())
+        found = {"macro-f1": metrics.macro_f1, "balanced-accuracy": metrics.balanced_accuracy}
+        return found[metric](predicted[keep], labels[keep], classes)
+
+    every = np.arange(examples)
+    whole = score(every)
+    expected = [examples * whole - (examples - 1) * score(every[every != i]) for i in every]
+    assert metrics.pseudo_values(predicted, labels, classes, metric) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.3, 0.2], [0.9, 0.05, 0.03, 0.01, 0.01]])
+@pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
+def test_pseudo_values_spread_as_other_examples_would(shares: list[float], metric: str) -> None:
+    """Also where some classes occur once or not at all: there rather too much than too little."""
+    random, classes = np.random.default_rng(0), len(shares)
+    scores, variances = [], []
+    for _ in range(300):
+        labels = random.choice(classes, 100, p=shares)
+        predicted = np.where(random.random(100) < 0.7, labels, random.choice(classes, 100))
+        values = metrics.pseudo_values(predicted, labels, classes, metric)
+        scores.append(metrics.scores(np.eye(classes)[predicted], labels)[metrics.METRICS[metric]])
+        variances.append(values.var(ddof=1) / 100)
+    ratio = np.mean(variances) ** 0.5 / np.std(scores)
+    assert 0.92 < ratio < (1.08 if min(shares) > 0.1 else 1.3)
+
+
+def test_pseudo_values_of_another_metric_are_refused() -> None:
+    with pytest.raises(RegardError, match="not 'log-loss'"):
+        metrics.pseudo_values(LABELS, LABELS, 3, "log-loss")
+
+
+@pytest.mark.parametrize("metric", list(metrics.METRICS))
+def test_trivial_scores_are_those_of_a_dummy(metric: str) -> None:
+    random = np.random.default_rng(3)
+    train, labels = (random.choice(3, n, p=[0.7, 0.2, 0.1]) for n in (300, 4_000))
+    counts = np.bincount(train, minlength=3)
+    found = metrics.trivial(metric, counts.tolist(), labels)
+    for name, strategy in (("majority class", "prior"), ("chance", "uniform")):
+        dummy = DummyClassifier(strategy=strategy, random_state=0).fit(train[:, None], train)
+        blind = labels[:, None] * 0
+        if metric == "log-loss":
+            expected = metrics.log_loss(dummy.predict_proba(blind), labels)
+        else:
+            said = dummy.predict(blind)
+            expected = metrics.scores(np.eye(3)[said], labels)[metrics.METRICS[metric]]
+        assert found[name] == pytest.approx(expected, abs=0.015 if name == "chance" else 1e-12)
+
+
+def test_intervals_hold_the_value_and_stay_in_bounds() -> None:
+    for metric, title in metrics.METRICS.items():
+        low, high = metrics.interval(metric, PROBABILITIES, LABELS)
+        assert 0 <= low < metrics.scores(PROBABILITIES, LABELS)[title] < high
+        assert high <= (metrics.MOST_NATS if metric == "log-loss" else 1)
+        assert metrics.interval(metric, PROBABILITIES[:1], LABELS[:1])[0] == pytest.approx(
+            0.2065 if metric == "accuracy" else 0, abs=1e-3
+        )
+    low, high = metrics.interval("log-loss", PROBABILITIES, LABELS)
+    half = 1.959964 * metrics.losses(PROBABILITIES, LABELS).std(ddof=1) / 2
+    assert high - low == pytest.approx(2 * half)

@@ -228,6 +228,27 @@ def test_the_loss_of_two_pieces_adds_what_follows():
     assert task.loss(model, batch).item() == pytest.approx((words + follows).item(), rel=1e-5)
 
 
+def test_next_sentences_are_judged_piece_by_piece():
+    task = masking()
+    model = network("masked-modeling", task)
+    said = []
+    for rows in task.batches("validation", tokens=10**6, seed=0, epoch=0, shuffle=False):
+        batch = task.batch("validation", rows)
+        follows = model.next_sentence(model(batch.tokens, batch.lengths, batch.types))
+        said += (follows.argmax(-1) == batch.elsewhere).tolist()
+    share, count = task.judge_next_sentence(model.train(), "validation", tokens=400)
+    assert model.training
+    assert (count, share) == (len(said), pytest.approx(np.mean(said)))
+    with torch.no_grad():
+        model.follows.weight.zero_()
+        model.follows.bias.copy_(torch.tensor([-1.0, 1.0]))
+    elsewhere = [task.example("validation", 0, 0, i).elsewhere for i in range(count)]
+    share, _ = task.judge_next_sentence(model, "validation")
+    assert share == pytest.approx(np.mean(elsewhere)), "who always says elsewhere"
+    with pytest.raises(RegardError, match="next_sentence=false"):
+        masking(next_sentence=False).judge_next_sentence(model, "validation")
+
+
 def test_hidden_words_differ_from_epoch_to_epoch():
     task = masking()
     asked = [task.example("train", 0, epoch, 5).asked.tolist() for epoch in range(8)]

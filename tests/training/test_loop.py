@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
-from regard.training.loop import Progress, Training, fitting_batch, step_seed, train
+from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
 from regard.training.precision import Precision
 from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
 
@@ -223,8 +223,12 @@ def test_patience_ends_it() -> None:
     tail = [p.validation for p in told[-4:]]
     assert len(told) < 300
     assert max(tail) <= told[-1].best
-    assert told[-5].validation == told[-1].best
+    assert max(p.validation for p in told[:-4]) >= told[-1].best - GAINS[0]
+    least = min(p.validation_loss for p in told[:-4])
+    assert min(p.validation_loss for p in told[-4:]) >= least - 2 * GAINS[1]
     assert told[-1].seconds_left == 0
+    assert [p.ended for p in told[-2:]] == ["", "patience"]
+    assert run(Bag(), epochs=0, steps=3)[-1].ended == "budget"
 
 
 def test_what_is_ended_before_its_budget_says_so_whatever_patience_is_left(tmp_path: Path) -> None:
@@ -330,3 +334,17 @@ def test_small_data_get_small_batches() -> None:
     many = Toy()
     many.texts["train"] = [text.repeat(1000) for text in toy.texts["train"]] * 3
     assert fitting_batch(many) == MOST_TOKENS
+
+
+def test_batches_hold_so_many_examples_and_the_warmup_counts_steps() -> None:
+    plan = Training(Bag(), Toy(), settings(batch_size=7), Precision("fp32", "asked for")).plan()
+    assert max(map(len, plan)) <= 7
+    assert sum(map(len, plan)) == len(Toy().lengths("train", 0, 0))
+    rates = [
+        p.learning_rate for p in run(Bag(), epochs=0, steps=100, warmup=4, schedule="constant")
+    ]
+    assert rates[:5] == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.05])
+    short = [
+        p.learning_rate for p in run(Bag(), epochs=0, steps=10, warmup=50, schedule="constant")
+    ]
+    assert short[1:3] == pytest.approx([0.05, 0.05])  # a tenth of the budget is one step

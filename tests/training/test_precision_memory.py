@@ -1,3 +1,4 @@
+import os
 import platform
 import subprocess
 import sys
@@ -11,21 +12,34 @@ from regard.training.precision import choose_precision
 
 
 @pytest.mark.parametrize(
-    ("amx", "avx", "name", "word"),
+    ("amx", "avx", "used", "name", "word"),
     [
-        (True, True, "bf16", "AMX"),
-        (False, True, "bf16", "AVX512-BF16"),
-        (False, False, "fp32", "neither"),
+        (True, True, True, "bf16", "AMX"),
+        (False, True, True, "bf16", "AVX512-BF16"),
+        (False, True, False, "fp32", "oneDNN does not use"),
+        (False, False, False, "fp32", "neither"),
     ],
 )
 def test_auto_follows_the_processor(
-    monkeypatch: pytest.MonkeyPatch, amx: bool, avx: bool, name: str, word: str
+    monkeypatch: pytest.MonkeyPatch, amx: bool, avx: bool, used: bool, name: str, word: str
 ) -> None:
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: used, raising=False)
     chosen = choose_precision("auto")
     assert chosen.name == name
     assert word in chosen.reason
+
+
+def test_an_lstm_is_trained_where_the_libraries_are_told_to_use_no_avx512() -> None:
+    code = (
+        "import torch\n"
+        "from regard.training.precision import choose_precision\n"
+        "with choose_precision('auto').autocast():\n"
+        "    torch.nn.LSTM(4, 4)(torch.ones(2, 3, 4))[0].sum().backward()\n"
+    )
+    limits = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | limits)
 
 
 def test_what_is_asked_for_is_done() -> None:

@@ -123,7 +123,7 @@ def test_a_run_is_trained_by_two_and_told_by_one(tmp_path: Path) -> None:
     assert alone.returncode == 2
     assert "the processes of" in alone.stderr
     refused, _ = together(*words[:5], "tfidf", "--out", f"{out}-2", "examples=200")
-    assert "tfidf is no network: one process fits it" in refused.stderr
+    assert "tfidf is fitted, not trained: start one process" in refused.stderr
 
 
 @pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("a", "2"), ("0", "two")])

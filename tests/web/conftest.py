@@ -42,7 +42,7 @@ def turned(folder: Path) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs that label, write and go on, a baseline, a folder as Hugging Face has it; read only."""
     from regard import runs
-    from regard.interop.export import export
+    from regard.runs.export import export
 
     home = tmp_path_factory.mktemp("served")
     strings = turned(tmp_path_factory.mktemp("strings"))
@@ -102,7 +102,7 @@ class Server:
         self.url = found[0].rstrip("/")
         wait_for(self.url)
 
-    def end(self, number: int = signal.SIGTERM, seconds: float = 12) -> tuple[int, str]:
+    def end(self, number: int = signal.SIGTERM, seconds: float = 60) -> tuple[int, str]:
         """Ask it to end; its exit code and what it said on stderr."""
         self.process.send_signal(number)
         _, err = self.process.communicate(timeout=seconds)

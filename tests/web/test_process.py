@@ -47,7 +47,7 @@ def test_what_is_at_work_is_answered_before_the_end(serving: Begin, folder: Path
 
     def ask() -> None:  # the first question loads the model: that takes a while
         body = {"run": "labels", "text": "a good film"}
-        found.append(httpx.post(f"{server.url}/predict", json=body, timeout=20).status_code)
+        found.append(httpx.post(f"{server.url}/predict", json=body, timeout=120).status_code)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -92,7 +92,7 @@ def test_a_taken_port_is_one_line(serving: Begin, folder: Path) -> None:
 
     port = urlparse(serving(folder).url).port
     words = [sys.executable, "-m", "regard", "serve", str(folder), "--port", str(port)]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    found = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
     assert f"--port {port}: Address already in use" in found.stderr

@@ -2,109 +2,40 @@
 
 The rungs are those of the lab that regard comes from (AMAL, exercise 9): self-attention,
 residual and LayerNorm, positions, CLS; below them the mean and two ways to pool, beside them what
-else reads texts. The settings of each kind of data stand in `KINDS`.
+else reads texts. `regard.labs.sentiment.plan` has the arms and the settings of each kind of data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import conclude, follow
+from regard.labs.comparing import DRY_RUN, Planned, conclude, follow, forecast, pretrain, told
 from regard.labs.finding import claim, command
-from regard.labs.sentiment import word_order
+from regard.labs.sentiment import ladder, word_order
+from regard.labs.sentiment.plan import (
+    BLIND,
+    REFERENCE,
+    SELF_PRETRAINED,
+    TASK,
+    Plan,
+    plan_for,
+)
 from regard.models import MODELS
 from regard.reports.answer import percent
 from regard.reports.comparison import write_report
 from regard.reports.evidence import Arm as Found
 from regard.reports.evidence import arms_of
-from regard.reports.scales import duration
-from regard.settings import Settings
+from regard.runs.before import WAYS
 from regard.studies.arms import Arm
-from regard.tasks import TASKS
-from regard.training.settings import TrainingSettings
+from regard.studies.job import RunTask
+from regard.studies.launch import Job
 
-TASK = "sentiment"
-REFERENCE = "mean"
-BLIND = ("mean", "attention-pool", "query-from-mean", "self-attention", "+residual")
-ARMS = (*BLIND, "+positions", "+cls", "transformer", "rnn", "cnn", "tfidf", "nb-svm")
-LAYERED = ("self-attention", "+residual", "+positions", "+cls", "transformer")
-RUNGS = (  # each on what it is built on; those built on the mean are compared with it anyway
-    ("query-from-mean", "attention-pool"),
-    ("self-attention", "query-from-mean"),
-    ("+residual", "self-attention"),
-    ("+positions", "self-attention"),
-    ("+cls", "+residual"),
-    ("transformer", "+cls"),
-)
-
-
-BUDGETS = {"epochs", "steps", "tokens", "minutes"}
 NEXT = {
     "reviews": "regard lab sentiment --data imdb",
     "imdb": "regard compare sentiment --data imdb --arms transformer:heads=1,transformer:heads=8",
-}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How the lab treats one kind of data: seeds, settings of all arms, settings of single ones."""
-
-    seeds: int
-    settings: Mapping[str, object]
-    arms: Mapping[str, Mapping[str, object]]
-
-
-KINDS = {
-    "reviews": Kind(  # 32 runs in less than a minute on two cores
-        seeds=3,
-        settings={
-            "width": 48,
-            "epochs": 5,
-            "learning_rate": 5e-3,
-            "batch_tokens": 1024,
-            "evaluate_every": 52,
-            "length": 40,
-            "spread": 1.0,  # beside sine positions of size 1
-            "dropout": 0.0,  # every word of these short texts counts
-            "word_dropout": 0.0,
-        },
-        arms={
-            **{name: {"layers": 1} for name in LAYERED},  # three take longer than a minute
-            "transformer": {"layers": 2, "position": "rotary", "feedforward": 96},
-            "rnn": {"hidden": 32},
-            "cnn": {"filters": 32},
-        },
-    ),
-    "imdb": Kind(  # chosen on validation by film; about an hour on two cores
-        seeds=3,
-        settings={
-            "epochs": 2,
-            "learning_rate": 3e-3,
-            "batch_tokens": 6000,
-            "length": 500,
-            "truncate": "ends",
-            "vectors": "glove-50",
-        },
-        arms={
-            "+positions": {"spread": 0.5},  # sine positions of size 1 would drown the words
-            "+cls": {"spread": 0.5},
-            "transformer": {
-                "layers": 1,  # two learn the train split by heart
-                "learning_rate": 1e-3,
-                "heads": 2,
-                "spread": 0.1,
-                "feedforward": 200,
-                "position": "rotary",
-                "pool": "mean",
-                "dropout": 0.3,
-            },
-            "tfidf": {"inverse_penalty": 10.0},
-        },
-    ),
-    "file": Kind(seeds=3, settings={"epochs": 8, "length": 256}, arms={}),
 }
 
 
@@ -112,116 +43,120 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     """Train every arm, compare, look at word order, write the report; the JSON object."""
     from regard.studies.compare import compare
 
-    data, plan = order.data or "reviews", plan_for(order)
-    out = order.out or Path("runs") / f"lab-sentiment-{Path(data).stem}"
+    data, plan, out = order.data or "reviews", plan_for(order), place_for(order)
     introduce(data, plan, say)
+    pretrain(pretraining(plan, out), order.workers or 0, show)
     comparison = compare(
         TASK,
-        plan.arms,
+        arms_in(plan, out),
         seeds=plan.seeds,
         budget=order.budget or None,
         reference=REFERENCE,
         out=out,
         overrides=plan.overrides,
         workers=order.workers,
-        ladder=RUNGS,
+        ladder=plan.rungs,
         on_event=follow(show),
     )
     record = comparison.record()
     found = arms_of(record, out)
-    pairs = read_pairs(found) if data == "reviews" else None
+    pairs = read_pairs(found) if data == "reviews" and not plan.depths else None
+    if plan.depths:
+        tables = [ladder.depth_table(record, plan.depths)]
+        section = ladder.depth_section(record, plan.depths)
+    else:
+        tables = [table] if (table := ladder.table(record, found)) else []
+        section = {"title": "What does each rung add?", "says": []}
+    section |= {"tables": [table.json() for table in tables]}
     record |= {
         "question": LABS[TASK].question,
         "data": data,
         "word_order": pairs,
-        "claims": claims(record, data, pairs),
+        "sections": [section] if tables else [],
+        "claims": ladder.depth_claims(record, plan.depths)
+        if plan.depths
+        else claims(record, data, pairs),
         "command": command(TASK, order),
     }
     record["report"] = str(write_report(record, out))
-    table = comparison.table().splitlines()[: 1 + len(record["arms"])]
-    conclude(record, table, found, NEXT.get(data, "regard lab sentiment"), say)
+    lines = comparison.rows()
+    for table in tables:
+        lines += ["", table.title, table.text()]
+    conclude(record, lines, found, following(data, plan), say)
     return record
+
+
+def following(data: str, plan: Plan) -> str:
+    """Return the command to try next."""
+    if data == "reviews" and not plan.depths:
+        return "regard lab sentiment layers=1,3,6 --out runs/lab-sentiment-depth"
+    return NEXT.get(data, "regard lab sentiment")
 
 
 def rehearse(order: Order, say: Say) -> dict[str, Any]:
     """Two batches and one step of each arm, and what all of them would take."""
-    import torch
+    from regard.studies.compare import Study
 
-    plan = plan_for(order)
+    plan, out = plan_for(order), place_for(order)
     introduce(order.data or "reviews", plan, say)
-    threads, rows, total = torch.get_num_threads(), [], 0.0
-    torch.set_num_threads(1)  # as the comparison's workers have it
-    try:
-        for arm in plan.arms:
-            seconds, memory = _forecast(arm, plan, order.budget)
-            rows.append({"name": arm.name, "seconds": seconds, "memory_mb": memory})
-            total += seconds * (1 if arm.deterministic else plan.seeds)
-            say(f"  {arm.name:<16} {duration(seconds):>8} a seed, {memory:,.0f} MB")
-    finally:
-        torch.set_num_threads(threads)
-    workers = order.workers or 2
-    say(f"in all about {duration(total / workers)} with {workers} workers")
-    return {"task": TASK, "forecast": rows, "seconds": total / workers, "workers": workers}
+    arms = [replace(a, overrides=tuple(p for p in a.overrides if not p.startswith("init=")))
+            for a in plan.arms]  # fmt: skip
+    study = Study.plan(
+        TASK,
+        arms,
+        seeds=plan.seeds,
+        budget=order.budget or None,
+        reference=REFERENCE,
+        out=out / DRY_RUN,
+        overrides=plan.overrides,
+    )
+    before = pretraining(plan, out)[:1]
+    planned = [Planned(f"{job.arm}, pretraining", job.task, plan.seeds) for job in before]
+    planned += [
+        Planned(arm.name, job.task, 1 if arm.deterministic else plan.seeds)
+        for arm, job in zip(arms, study.jobs(), strict=False)
+    ]
+    return forecast(TASK, planned, order.workers or 2, say)
 
 
-def _forecast(arm: Arm, plan: "Plan", budget: str) -> tuple[float, float]:
-    """Seconds and megabytes of one run of an arm."""
-    from regard import runs
-    from regard.studies.budget import parse_budget
-
-    given = [f"{k}={v}" for k, v in (parse_budget(budget) if budget else {}).items()]
-    fields = {field for part in _parts(arm.model) for field in part.model_fields}
-    own = {key(pair) for pair in arm.overrides}
-    shared = [p for p in plan.overrides if key(p) in fields and key(p) not in own]
-    seen = runs.forecast(TASK, arm.model, [*shared, *given, *arm.overrides])
-    return seen.seconds, seen.memory_mb
+def place_for(order: Order) -> Path:
+    """Return the folder that the lab writes into."""
+    return order.out or Path("runs") / f"lab-sentiment-{Path(order.data or 'reviews').stem}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is run: the arms with their own settings, and those of all arms that have them."""
-
-    arms: list[Arm]
-    overrides: list[str]
-    seeds: int
-
-
-def plan_for(order: Order) -> Plan:
-    """The lab's settings for this kind of data under the user's own.
-
-    A budget of the user's replaces the lab's; `layers` is for the arms that have some, so that
-    the mean stays a mean. Errors: a pair that is not ``key=value``; what
-    names no setting is refused by the comparison.
-    """
-    data = order.data or "reviews"
-    kind = KINDS.get(data, KINDS["file"])
-    mine = {key(pair): pair.partition("=")[2].strip() for pair in order.overrides}
-    for pair in order.overrides:
-        if "=" not in pair:
-            raise RegardError(f"settings are written key=value, not {pair!r}")
-    usual = {"data": data, **kind.settings}
-    if order.budget or BUDGETS & mine.keys():
-        usual = {name: value for name, value in usual.items() if name not in BUDGETS}
-    layers = {"layers": mine.pop("layers")} if "layers" in mine else {}
-    arms = []
-    for name in ARMS:
-        own = {k: v for k, v in kind.arms.get(name, {}).items() if k not in mine}
-        own |= layers if name in LAYERED else {}
-        arms.append(Arm(name, name, tuple(f"{k}={v}" for k, v in own.items())))
-    together = {**usual, **mine}
-    overrides = [f"{name}={value}" for name, value in together.items()]
-    return Plan(arms, overrides, order.seeds or kind.seeds)
+def pretraining(plan: Plan, out: Path) -> list[Job]:
+    """Return a job for every seed of the self-pretrained arm."""
+    if not plan.pretraining:
+        return []
+    way, own = WAYS["bert"]
+    return [
+        Job(
+            SELF_PRETRAINED,
+            seed,
+            RunTask(str(out / "pretrained" / f"seed-{seed}"), way, "bert",
+                    (*told(plan.pretraining), *own, f"seed={seed}")),
+        )
+        for seed in range(plan.seeds)
+    ]  # fmt: skip
 
 
-def key(pair: str) -> str:
-    """The setting that a ``key=value`` names."""
-    return pair.partition("=")[0].strip().replace("-", "_")
+def arms_in(plan: Plan, out: Path) -> list[Arm]:
+    """Return the arms, of which the self-pretrained one begins from its runs in a folder."""
+    if not plan.pretraining:
+        return plan.arms
+    init = f"init={out / 'pretrained' / 'seed-{seed}'}"
+    return [
+        replace(arm, overrides=(init, *arm.overrides)) if arm.name == SELF_PRETRAINED else arm
+        for arm in plan.arms
+    ]
 
 
 def introduce(data: str, plan: Plan, say: Say) -> None:
     """The question and what will be done about it."""
     say(LABS[TASK].question)
     say(f"{len(plan.arms)} arms on {data}, {plan.seeds} seeds each (baselines once)")
+    if plan.pretraining:
+        say(f"{SELF_PRETRAINED} reads the texts first, once for each seed: this takes hours")
 
 
 def read_pairs(found: Sequence[Found]) -> dict[str, Any] | None:
@@ -249,16 +184,25 @@ def claims(
     """What to look for, each with the number that this run found."""
     means = {row["name"]: float(row["mean"]) for row in record["arms"]}
     if data == "imdb":
-        best = max(
-            (name for name in means if MODELS[name].kind == "network"), key=means.__getitem__
-        )
-        return [
-            claim(f"the mean of word vectors reaches 86.5 %: {percent(means['mean'])} %",
-                   means["mean"], means["mean"] >= 0.865),
-            claim(f"the best network, {best}, reaches 89.0 %: {percent(means[best])} %",
-                   means[best], means[best] >= 0.89),
-        ]  # fmt: skip
+        return _claims_of_imdb(record, means)
     return _claims_of_order(means, pairs) if data == "reviews" else []
+
+
+def _claims_of_imdb(record: Mapping[str, Any], means: Mapping[str, float]) -> list[dict[str, Any]]:
+    models = {row["name"]: str(row.get("model", row["name"])) for row in record["arms"]}
+    alone = [name for name, model in models.items()
+             if MODELS[model].kind == "network" and name != SELF_PRETRAINED]  # fmt: skip
+    best = max(alone, key=means.__getitem__)
+    says = [
+        ("mean", "the mean of word vectors reaches 86.5 %", 0.865),
+        (best, f"the best network trained on labels alone, {best}, reaches 89.0 %", 0.89),
+        (SELF_PRETRAINED, "pretrained on IMDB's own texts, an encoder reaches 92.5 %", 0.925),
+    ]
+    return [
+        claim(f"{words}: {percent(means[name])} %", means[name], means[name] >= aim)
+        for name, words, aim in says
+        if name in means
+    ]
 
 
 def _claims_of_order(
@@ -284,7 +228,3 @@ def _claims_of_order(
         says = f"same words, opposite labels: {name} is right about both in"
         found.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
     return found
-
-
-def _parts(model: str) -> tuple[type[Settings], ...]:
-    return (TASKS[TASK].settings, MODELS[model].settings, TrainingSettings)

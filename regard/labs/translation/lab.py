@@ -4,21 +4,24 @@ On built-in data the arms make dates uniform (mardi 5 mars 2024 → 2024-03-05),
 training never showed, and the true alignment is known. With ``--data`` they translate sentences.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import conclude, follow
+from regard.labs.comparing import Planned, conclude, follow, forecast
 from regard.labs.finding import claim, command
 from regard.labs.translation.looks import best_of, head_table, load, search_table
 from regard.labs.translation.plan import NEXT, REFERENCE, place_for, plan_for
 from regard.reports.answer import percent
 from regard.reports.comparison import write_report
-from regard.reports.evidence import arms_of
-from regard.reports.scales import duration
-from regard.studies.result import per_cent
+from regard.reports.evidence import Arm, arms_of, read_lines
+from regard.reports.findings import Cell, Table
+from regard.studies.result import unit_of
 
 NAME = "translation"
+METRICS = "metrics.jsonl"
+NAN = math.nan
 
 
 def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
@@ -29,8 +32,8 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     say(LABS[NAME].question)
     seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
     say(f"{len(plan.arms)} arms on {data}, {seeds}")
-    if own := plan.own_budgets():
-        say(f"with a budget of their own: {own}")
+    own = plan.own_budgets()
+    say(f"with a budget of their own: {own}" if own else "all arms have the same budget")
     comparison = compare(
         plan.task,
         plan.arms,
@@ -55,15 +58,39 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         "question": LABS[NAME].question,
         "data": data,
         "tables": [table.json() for table in tables],
+        "sections": budgets(found, own),
         "claims": claims(record),
         "command": command(NAME, order),
     }
     record["report"] = str(write_report(record, out))
-    lines = comparison.table().splitlines()[: 1 + len(record["arms"])]
+    lines = comparison.rows()
     for table in tables:
         lines += ["", table.title, table.text()]
     conclude(record, lines, found, NEXT.get(data, "regard lab translation"), say)
     return record
+
+
+def budgets(found: Sequence[Arm], own: str) -> list[dict[str, Any]]:
+    """Return what each arm was trained on, read from its first run, as a section of the report."""
+    rows: list[list[Cell]] = []
+    for arm in found:
+        last = next((row for folder in arm.folders for row in [*read_lines(folder / METRICS)][-1:]),
+                    None)  # fmt: skip
+        if last is not None:
+            counts = (last.get(key) for key in ("step", "tokens", "epoch"))
+            steps, tokens, epochs = (n if isinstance(n, int | float) else NAN for n in counts)
+            rows.append([arm.name, steps, tokens, round(float(epochs), 2)])
+    if not rows:
+        return []
+    apart = len({row[1] for row in rows}) > 1
+    says = (
+        "All arms took the same number of steps over batches of the same size."
+        if not apart
+        else "The arms did not have the same budget, which a difference between them may be due "
+        f"to{': ' + own if own else ''}."
+    )
+    table = Table("What each arm was trained on", ["arm", "steps", "tokens", "epochs"], rows)
+    return [{"title": "Was the budget the same?", "says": [says], "tables": [table.json()]}]
 
 
 def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -71,7 +98,7 @@ def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = {row["name"]: row for row in record["arms"]}
     means = {name: float(row["mean"]) for name, row in rows.items()}
     looking = {name: mean for name, mean in means.items() if name != REFERENCE}
-    unit, found = per_cent(record["metric"]), []
+    unit, found = unit_of(record["metric"]).sign, []
     if looking and REFERENCE in means:
         best = max(looking, key=looking.__getitem__)
         lead = means[best] - means[REFERENCE]
@@ -102,32 +129,17 @@ def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def rehearse(order: Order, say: Say) -> dict[str, Any]:
     """Two batches and one step of each arm, and what all of them would take."""
-    import torch
-
-    from regard import runs
     from regard.studies.compare import Study
 
     plan = plan_for(order)
     study = Study.plan(
         plan.task,
         plan.arms,
-        seeds=plan.seeds,
+        seeds=1,
         budget=order.budget or None,
         reference=REFERENCE,
         out=place_for(order),
         overrides=plan.overrides,
     )
-    threads, rows, seconds = torch.get_num_threads(), [], 0.0
-    torch.set_num_threads(1)  # as the comparison's workers have it
-    try:
-        for job in (job for job in study.jobs() if job.seed == 0):
-            seen = runs.forecast(job.task.task, job.task.model, job.task.overrides)
-            rows.append({"name": job.arm, "seconds": seen.seconds, "memory_mb": seen.memory_mb})
-            seconds += seen.seconds
-            say(f"  {job.arm:<16} {duration(seen.seconds):>8} a seed, {seen.memory_mb:,.0f} MB")
-    finally:
-        torch.set_num_threads(threads)
-    workers = order.workers or 2
-    total = plan.seeds * seconds / workers
-    say(f"in all about {duration(total)} with {workers} workers")
-    return {"task": NAME, "forecast": rows, "seconds": total, "workers": workers}
+    planned = [Planned(job.arm, job.task, plan.seeds) for job in study.jobs()]
+    return forecast(NAME, planned, order.workers or 2, say)

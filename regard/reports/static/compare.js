@@ -153,19 +153,20 @@ async function comparisonTable(context, place) {
     return place.replaceChildren(h("p", { class: "problem" }, shown(/** @type {any} */ (error).message)));
   }
   const metric = found.unit ? `${found.metric},${found.unit}` : found.metric;
+  const score = (/** @type {number} */ v) => ((found.times ?? 100) * v).toFixed(found.digits ?? 1);
   const arms = found.arms.filter((/** @type {any} */ arm) => Number.isFinite(arm.mean));
   const low = Math.min(...arms.map((/** @type {any} */ arm) => arm.low));
   const high = Math.max(...arms.map((/** @type {any} */ arm) => arm.high));
   const x = (/** @type {number} */ v) => 6 + (148 * (v - low)) / (high - low || 1);
-  const interval = (/** @type {any} */ arm) => svg("svg", { viewBox: "0 0 160 18", class: "interval", role: "img", "aria-label": `${(100 * arm.low).toFixed(1)} to ${(100 * arm.high).toFixed(1)}${found.unit}` },
+  const interval = (/** @type {any} */ arm) => svg("svg", { viewBox: "0 0 160 18", class: "interval", role: "img", "aria-label": `${score(arm.low)} to ${score(arm.high)}${found.unit}` },
     svg("path", { d: `M${x(arm.low).toFixed(1)} 9H${x(arm.high).toFixed(1)}`, class: "bar attention" }), svg("circle", { cx: x(arm.mean), cy: 9, r: 4.5, class: "mark attention" }));
   /** @type {[string, (arm: any) => any, (arm: any) => any][]} */
   const columns = [
-    ["arm", (arm) => arm.name, (arm) => arm.name], [metric, (arm) => arm.mean, (arm) => (100 * arm.mean).toFixed(1)],
-    ["95 % interval", (arm) => arm.low, (arm) => [interval(arm), ` ${(100 * arm.low).toFixed(1)} to ${(100 * arm.high).toFixed(1)}`]],
+    ["arm", (arm) => arm.name, (arm) => arm.name], [metric, (arm) => arm.mean, (arm) => score(arm.mean)],
+    ["95 % interval", (arm) => arm.low, (arm) => [interval(arm), ` ${score(arm.low)} to ${score(arm.high)}`]],
     ["seeds", (arm) => arm.seeds, (arm) => arm.seeds], ["seconds", (arm) => arm.seconds, (arm) => num(arm.seconds, 1)],
     ["peak MB", (arm) => arm.peak_mb, (arm) => num(arm.peak_mb, 0)], ["parameters", (arm) => arm.parameters, (arm) => num(arm.parameters, 0)]];
-  const [, column, way] = /^(\d)(up|down)$/.exec(context.state.sort ?? "") ?? ["", "1", "down"];
+  const [, column, way] = /^(\d)(up|down)$/.exec(context.state.sort ?? "") ?? ["", "1", found.lower ? "up" : "down"];
   let by = Math.min(+column, columns.length - 1);
   let down = way === "down";
   const body = h("tbody", {});
@@ -191,20 +192,21 @@ async function comparisonTable(context, place) {
   const numbers = () => [["arm", found.metric, "low", "high", "seeds", "seconds", "peak MB", "parameters"], ...arms.map((/** @type {any} */ arm) =>
     [arm.name, arm.mean, arm.low, arm.high, arm.seeds, arm.seconds, arm.peak_mb, arm.parameters].map((value) => value ?? ""))];
   const title = found.question ?? "The comparison";
-  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), takingAlong(title, () => intervals(arms, metric), numbers)), picker,
+  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), takingAlong(title, () => intervals(arms, metric, score, found.lower), numbers)), picker,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "results" }, h("table", { class: "results" }, h("thead", {}, h("tr", {}, heads)), body)),
     h("details", {}, h("summary", {}, "Each verdict in words"), h("ul", { class: "verdicts" }, (found.verdicts ?? []).slice(0, 60).map((/** @type {any} */ v) => h("li", {}, v.says))))));
 }
 
-/** Each arm's mean and interval, the best above. @param {any[]} arms @param {string} metric and its unit */
-function intervals(arms, metric) {
-  const order = [...arms].sort((p, q) => q.mean - p.mean);
+/** Each arm's mean and interval, the best above. @param {any[]} arms @param {string} metric and its unit
+ * @param {(v: number) => string} score @param {boolean} lower is better */
+function intervals(arms, metric, score, lower) {
+  const order = [...arms].sort((p, q) => (q.mean - p.mean) * (lower ? -1 : 1));
   const [low, high] = [Math.min(...arms.map((arm) => arm.low)), Math.max(...arms.map((arm) => arm.high))];
   const x = (/** @type {number} */ v) => 210 + (340 * (v - low)) / (high - low || 1);
   return svg("svg", { viewBox: `0 0 640 ${26 * order.length + 46}` }, svg("text", { x: 8, y: 20, class: "title", "font-size": 15 }, `${metric} (95 % interval)`),
     order.map((arm, i) => {
       const y = 46 + 26 * i;
       return [svg("text", { x: 8, y: y + 5, "font-size": 14 }, shown(arm.name).slice(0, 28)), svg("path", { d: `M${x(arm.low).toFixed(1)} ${y}H${x(arm.high).toFixed(1)}`, class: "bar attention" }),
-        svg("circle", { cx: x(arm.mean), cy: y, r: 5, class: "mark attention" }), svg("text", { x: 632, y: y + 5, "text-anchor": "end", "font-size": 14 }, (100 * arm.mean).toFixed(1))];
+        svg("circle", { cx: x(arm.mean), cy: y, r: 5, class: "mark attention" }), svg("text", { x: 632, y: y + 5, "text-anchor": "end", "font-size": 14 }, score(arm.mean))];
     }));
 }

@@ -1,6 +1,8 @@
 """The lab of birth places: its plan, its claims, a small run from end to end."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from regard.labs.birthplace.knowing import Known, auc, strangers
 from regard.runs import Answered
 from regard.runs.config import Config
 from regard.runs.translations import Text
+from regard.studies.arms import Arm
+from regard.studies.compare import Study
 
 
 def known(right, wrong, strange=(0.5,)):
@@ -55,6 +59,44 @@ def test_the_settings_of_every_arm_hold(data):
     assert Config.make("birthplace", "gpt", [f"data={data}", *after]).data.data == data
 
 
+def test_the_recipe_of_the_real_data_is_the_one_that_was_measured():
+    asked = lab.BirthplaceSettings(data="birthplaces")
+    kind, names = lab.plan_for(asked)
+    for job in lab.pretraining(asked, kind, names, Path("out")):
+        training = Config.make(job.task.task, job.task.model, job.task.overrides)
+        assert (training.training.optimizer, training.training.learning_rate) == ("muon", 4e-3)
+        assert (training.training.budget.unit, training.training.budget.amount) == ("epochs", 300)
+        assert training.network.dropout == 0
+    arms = [Arm(name, "gpt", (*lab.ARMS[name],)) for name in names]
+    study = Study.plan(lab.NAME, arms, seeds=1, out="out", overrides=lab.shared(asked, kind))
+    for job in study.jobs():
+        config = Config.make(job.task.task, job.task.model, job.task.overrides)
+        assert (config.training.budget.amount, config.training.learning_rate) == (15, 1e-4)
+        assert config.network.dropout == 0.1
+
+
+def test_a_budget_is_that_of_pretraining():
+    asked = lab.BirthplaceSettings(data="birthplaces", budget="40 steps")
+    kind, _ = lab.plan_for(asked)
+    (job,) = lab.pretraining(asked, kind, ["rotary"], Path("out"))
+    config = Config.make(job.task.task, job.task.model, job.task.overrides)
+    assert config.training.budget == ("steps", 40)
+    assert not any(pair.startswith("steps=") for pair in lab.shared(asked, kind))
+    with pytest.raises(RegardError, match="budget '10': 10 of what"):
+        lab.pretraining(lab.BirthplaceSettings(budget="10"), kind, ["rotary"], Path("out"))
+
+
+def test_claims_on_real_data_tell_of_london():
+    judged = {lab.NONE: Answered.judge([Pair("q", "yes", "x:1")], [Text("no", -1.0, True)], "yes")}
+    judged[lab.NONE] = replace(judged[lab.NONE], baseline=0.0498, commonest="London")
+    asked = lab.BirthplaceSettings(data="birthplaces")
+    means = {lab.NONE: 0.03, "vanilla": 0.24, "rotary": 0.47, "synthesizer": 0.12}
+    told = lab.claims(asked, means, judged, known([0.9], [0.8]))
+    london, vanilla, rotary, synthesizer = told[1:5]
+    assert london["says"].startswith("'London' to everyone is right in 5.0 %")
+    assert [c["holds"] for c in (london, vanilla, rotary, synthesizer)] == [True, False, True, True]
+
+
 def test_bad_settings_are_refused():
     with pytest.raises(RegardError, match="arms=vanila: 'vanila' is none of vanilla, rotary"):
         lab.run(Order(overrides=["arms=vanila"]), print, lambda *_: None)
@@ -62,6 +104,7 @@ def test_bad_settings_are_refused():
         lab.run(Order(data="reviews"), print, lambda *_: None)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     small = lab.KINDS["biographies"]
     few = {**small.network, "width": 16, "heads": 2, "layers": 1, "feedforward": 24}
@@ -76,3 +119,9 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     assert record["tables"][0]["rows"][-1][1] == pytest.approx(100 * 4 / 60)
     text = (tmp_path / "lab" / "report.html").read_text()
     assert "Does it know when it does not know?" in text
+
+    told: list[str] = []
+    found = lab.rehearse(order, told.append)
+    names = ["vanilla, pretraining", "not pretrained, fine-tuning", "vanilla, fine-tuning"]
+    assert [row["name"] for row in found["forecast"]] == names
+    assert found["seconds"] == pytest.approx(sum(row["seconds"] for row in found["forecast"]))

@@ -10,9 +10,13 @@ from regard.errors import RegardError
 from regard.labs import LABS, Order
 from regard.labs.finding import command
 from regard.labs.sentiment import lab as sentiment
-from regard.labs.sentiment.lab import ARMS, KINDS, claims, plan_for
+from regard.labs.sentiment import ladder
+from regard.labs.sentiment import plan as plans
+from regard.labs.sentiment.lab import claims
+from regard.labs.sentiment.plan import ARMS, BUILT_ON, KINDS, LAYERED, plan_for
 from regard.models import MODELS
 from regard.runs.config import Config
+from regard.studies.compare import Study
 
 SMALL = ("examples=80", "steps=2", "width=8", "layers=1")
 
@@ -23,25 +27,90 @@ def test_the_table_of_labs_names_this_one() -> None:
 
 
 def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
-    assert set(ARMS) == set(MODELS) - {"gpt", "bert", "t5"}  # those are pretrained first
+    assert set(ARMS) == set(MODELS) - {"gpt", "bert", "frozen", "t5"}  # pretrained first
     assert ARMS[0] == sentiment.REFERENCE == "mean"
-    assert {name for pair in sentiment.RUNGS for name in pair} <= set(ARMS)
+    assert set(BUILT_ON) | set(BUILT_ON.values()) <= set(ARMS)
+
+
+def configs(order: Order) -> dict[str, Config]:
+    """The config of every arm, as the comparison would make it."""
+    plan = plan_for(order)
+    study = Study.plan("sentiment", plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
+    return {
+        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
+        for job in study.jobs()
+    }
+
+
+def flat(config: Config) -> dict[str, Any]:
+    return {k: v for part in config.sections().values() for k, v in part.items()}
 
 
 @pytest.mark.parametrize("data", [*KINDS, "mine.csv"])
-def test_every_setting_is_one(data: str) -> None:
-    plan = plan_for(Order(data=data))
-    for arm in plan.arms:
-        entry = MODELS[arm.model]
-        fields = {field for part in sentiment._parts(arm.model) for field in part.model_fields}
-        shared = [pair for pair in plan.overrides if sentiment.key(pair) in fields]
-        own = {sentiment.key(pair) for pair in arm.overrides}
-        config = Config.make(
-            "sentiment", arm.model,
-            [*(p for p in shared if sentiment.key(p) not in own), *arm.overrides],
-        )  # fmt: skip
-        assert config.entry is entry
-        assert config.sections()["data"]["data"] == data
+def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str) -> None:
+    found = configs(Order(data=data))
+    changed = {
+        rung: ladder.changes(flat(found[rung]), flat(found[base]))
+        for rung, base in BUILT_ON.items()
+    }
+    assert changed == {
+        "attention-pool": ["pool: mean → attention"],
+        "query-from-mean": ["pool: attention → query-from-mean"],
+        "self-attention": ["layers: 0 → 3"],
+        "+residual": ["block: plain → residual"],
+        "+positions": ["position: none → sinusoidal"],
+        "+residual+positions": ["position: none → sinusoidal"],
+        "+cls": ["pool: mean → cls"],
+    }
+
+
+@pytest.mark.parametrize("data", [*KINDS, "mine.csv"])
+def test_all_words_begin_at_one_scale(data: str) -> None:
+    settings = [flat(config) for config in configs(Order(data=data)).values()]
+    assert len({own["spread"] for own in settings if "spread" in own}) == 1
+    assert {own["data"] for own in settings} == {data}
+
+
+def test_a_sweep_of_depths_trains_the_layered_arms_at_each() -> None:
+    plan = plan_for(Order(overrides=["layers=1,3"]))
+    assert [arm.name for arm in plan.arms] == [
+        "mean", *(f"{name} ×{depth}" for name in LAYERED for depth in (1, 3))
+    ]  # fmt: skip
+    assert ("+residual ×3", "self-attention ×3") in plan.rungs
+    found = configs(Order(overrides=["layers=1,3"]))
+    one, three = (flat(found[f"+cls ×{depth}"]) for depth in (1, 3))
+    assert ladder.changes(three, one) == ["layers: 1 → 3"]
+
+
+@pytest.mark.parametrize("layers", ["three", "0", "1,1", "1,,3", "-2"])
+def test_layers_that_are_no_numbers_are_refused(layers: str) -> None:
+    with pytest.raises(RegardError, match=f"layers={layers}: give a number of layers"):
+        plan_for(Order(overrides=[f"layers={layers}"]))
+
+
+def test_the_self_pretrained_arm() -> None:
+    plan = plan_for(Order(data="imdb", overrides=["width=16"], budget="7 steps"))
+    arm = plan.arms[-1]
+    assert (arm.name, arm.model) == ("self-pretrained", "bert")
+    assert plan.pretraining["width"] == "16", "the network is the same before and after"
+    assert plan.pretraining["steps"] == "7"
+    assert "tokens" not in plan.pretraining
+    jobs = sentiment.pretraining(plan, Path("out"))
+    for job in jobs:
+        config = Config.make(job.task.task, job.task.model, job.task.overrides)
+        assert flat(config)["width"] == 16
+        assert not flat(config)["next_sentence"]
+    assert [job.seed for job in jobs] == [0, 1, 2]
+    begun = sentiment.arms_in(plan, Path("out"))[-1]
+    assert begun.overrides[0] == "init=out/pretrained/seed-{seed}"
+
+    given = plan_for(Order(data="imdb", overrides=["pretrained=runs/mine"]))
+    assert given.pretraining == {}
+    assert "init=runs/mine" in given.arms[-1].overrides
+    without = plan_for(Order(data="imdb", overrides=["pretrained=none"]))
+    assert [arm.name for arm in without.arms] == list(ARMS)
+    with pytest.raises(RegardError, match="pretrained=none: no arm is pretrained on reviews"):
+        plan_for(Order(overrides=["pretrained=none"]))
 
 
 def test_the_users_budget_and_settings_come_last() -> None:
@@ -76,7 +145,33 @@ def record(**means: float) -> dict[str, Any]:
 def test_claims_on_real_reviews() -> None:
     told = claims(record(mean=0.871, transformer=0.889, nb_svm=0.914), "imdb", None)
     assert [(c["value"], c["holds"]) for c in told] == [(0.871, True), (0.889, False)]
-    assert "the best network, transformer" in told[1]["says"], "a baseline is no network"
+    assert "labels alone, transformer" in told[1]["says"], "a baseline is no network"
+    rows = record(mean=0.871, rnn=0.891)
+    rows["arms"].append({"name": "self-pretrained", "model": "bert", "mean": 0.926})
+    told = claims(rows, "imdb", None)
+    assert [(c["value"], c["holds"]) for c in told[1:]] == [(0.891, True), (0.926, True)]
+
+
+def verdict(a: str, b: str, difference: float, p: float) -> dict[str, Any]:
+    return {"a": a, "b": b, "difference": difference, "low": 0.0, "high": 0.3, "p": p}
+
+
+def test_claims_about_depth() -> None:
+    means = {"self-attention ×1": 0.6, "self-attention ×6": 0.5}
+    means |= {"+residual ×1": 0.62, "+residual ×6": 0.63}
+    rows: dict[str, Any] = {"arms": [{"name": name, "mean": mean} for name, mean in means.items()]}
+    rows["verdicts"] = [verdict("+residual ×6", "self-attention ×6", 0.13, 0.2)]
+    told = ladder.depth_claims(rows, [1, 6])
+    assert [(c["value"], c["holds"]) for c in told] == [
+        (pytest.approx(0.11), True),
+        (0.13, False),
+    ]
+    assert "loses 10.0 points and +residual −1.0" in told[0]["says"]
+    table = ladder.depth_table(rows, [1, 6])
+    assert table.rows[0] == ["self-attention", "60.0", "50.0"]
+    assert table.rows[6] == [
+        "+residual − self-attention", "–", "+13.0 (0.0 to 30.0), p = 0.200"
+    ]  # fmt: skip
 
 
 def test_claims_about_word_order() -> None:
@@ -99,23 +194,58 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     result = sentiment.run(order, said.append, lambda done, total, *_: shares.append((done, total)))
     assert [row["name"] for row in result["arms"]] == list(ARMS)
     assert shares[-1] == (len(ARMS), len(ARMS))
-    assert len(result["verdicts"]) == len(ARMS) - 1 + len(sentiment.RUNGS)
+    bases = [base for base in BUILT_ON.values() if base != "mean"]
+    assert len(result["verdicts"]) == len(ARMS) - 1 + len(bases)
+    (table,) = result["sections"][0]["tables"]
+    assert [row[:3] for row in table["rows"]][-1] == [
+        "+cls", "+residual+positions", "pool: mean → cls"
+    ]  # fmt: skip
     assert {"says", "value", "holds"} == set(result["claims"][0])
     blind = [result["word_order"]["arms"][name]["both"] for name in sentiment.BLIND]
     assert blind == [0.0] * 5, "who ignores order is never right about both sentences"
     page = Path(result["report"]).read_text(encoding="utf-8")
-    for part in ("Word order decides", "What they look at", "pe·pe", "Learning"):
+    for part in ("Word order decides", "What they look at", "pe·pe", "Learning",
+                 "The ladder, one change at a time", "1 layer of x"):  # fmt: skip
         assert part in page, part
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     words = "\n".join(said)
     assert words.startswith(LABS["sentiment"].question)
     assert f"report: {tmp_path / 'lab' / 'report.html'}" in words
-    assert "next:   regard lab sentiment --data imdb" in words
+    assert "next:   regard lab sentiment layers=1,3,6" in words
+    assert "3 layers of" not in page, "one layer was trained"
 
     told: list[str] = []
     again = sentiment.run(order, said.append, lambda *shown: told.append(shown[2]))
     assert all("complete already" in words for words in told)
     assert again["arms"] == result["arms"]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = plans.Kind(1, {"length": 40}, recipe={"steps": 1})
+    monkeypatch.setitem(plans.KINDS, "reviews", small)
+    order = Order(out=tmp_path / "deep", overrides=["layers=1,2", *SMALL[:3]], workers=1)
+    result = sentiment.run(order, lambda _: None, lambda *_: None)
+    assert len(result["arms"]) == 1 + 2 * len(LAYERED)
+    page = Path(result["report"]).read_text(encoding="utf-8")
+    assert "Accuracy over depth" in page
+    assert "Does depth need a residual?" in page
+    assert len(result["sections"][0]["charts"][0]["series"]) == len(LAYERED)
+
+    sizes = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "length": 40}
+    before = plans.Pretraining(
+        {**sizes, "tokenizer": "words", "minimum": 2}, {"steps": 1, "examples": 200}, {"steps": 1}
+    )
+    pretrained = plans.Kind(1, {"length": 40}, recipe={"steps": 1}, pretraining=before)
+    monkeypatch.setitem(plans.KINDS, "reviews", pretrained)
+    monkeypatch.setattr(plans, "ARMS", ("mean",))
+    monkeypatch.setattr(plans, "BUILT_ON", {})
+    order = Order(out=tmp_path / "before", overrides=["examples=80"], workers=1)
+    result = sentiment.run(order, lambda _: None, lambda *_: None)
+    assert [row["name"] for row in result["arms"]] == ["mean", "self-pretrained"]
+    assert (tmp_path / "before" / "pretrained" / "seed-0" / "MANIFEST.json").exists()
 
 
 def test_rehearsal_trains_nothing(tmp_path: Path) -> None:

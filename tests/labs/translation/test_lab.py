@@ -1,6 +1,5 @@
 """The lab of translators: its settings, its claims, a small run."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from regard.labs.translation.lab import claims
 from regard.labs.translation.plan import ARMS, BUDGETS, plan_for
 from regard.runs.config import Config
 from regard.studies.compare import Study
-from regard.studies.launch import Job, Outcome
 
 
 def configs(order: Order) -> dict[str, Config]:
@@ -31,6 +29,10 @@ def test_every_setting_is_one_and_every_arm_has_its_own(data: str) -> None:
     assert tuple(found) == ARMS
     assert {c.task for c in found.values()} == {"translation" if data else "dates"}
     assert {c.data.model_dump()["metric"] for c in found.values()} == {"bleu" if data else "exact"}
+    if data:
+        assert len({c.training.budget for c in found.values()}) == 1, "equal budgets"
+        assert len({c.training.batch_tokens for c in found.values()}) == 1
+        assert plan_for(Order(data=data)).own_budgets() == ""
     hidden = {name: c.network.model_dump().get("hidden") for name, c in found.items()}
     assert hidden.pop("transformer") is None
     assert set(hidden.values()) == {384 if data else 64}
@@ -63,14 +65,8 @@ def test_claims_tell_the_numbers() -> None:
     assert (exact["value"], exact["holds"]) == (0.95, True)
 
 
-def at_once(jobs: Sequence[Job], work: Any, *, workers: Any, on_event: Any) -> list[Outcome]:
-    """Do the jobs in this process."""
-    return [Outcome(job, work(job.task, lambda done, says: None), "", 1.0) for job in jobs]
-
-
+@pytest.mark.usefixtures("one_process")
 def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.studies.compare.launch", at_once)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr("regard.data.parallel.HELD", 60)
     said: list[str] = []
     small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "judged=4",
@@ -78,6 +74,9 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     order = Order(out=tmp_path / "lab", overrides=small, workers=1)
     record = LABS["translation"].run(order, said.append, lambda *_: None)
     assert [arm["name"] for arm in record["arms"]] == list(ARMS)
+    (given,) = record["sections"][0]["tables"]
+    assert [row[:2] for row in given["rows"]] == [[name, 2] for name in ARMS]
+    assert record["sections"][0]["says"][0].startswith("All arms took the same number of steps")
     searched, heads = record["tables"]
     assert [row[0] for row in searched["rows"]] == ["greedy", "beam 2", "beam 5", "beam 10"]
     assert [row[:2] for row in heads["rows"]][-5:] == [

@@ -1,0 +1,105 @@
+"""Download a model from the Hugging Face hub by its name: weights, config and tokenizer files."""
+
+import os
+import re
+from fnmatch import fnmatch
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError
+
+#: What is downloaded: numbers and words, nothing that runs. A pattern has no folder in it.
+FETCHED = (
+    "config.json",
+    "model.safetensors",
+    "model-*-of-*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+)
+LIMIT = 20_000_000_000  # bytes of a download
+NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?")
+
+
+def fetch(source: str, revision: str | None = None) -> Path:
+    """Return the local folder of a model on the hub, downloaded where it is not in the cache.
+
+    ``source`` is "NAME", "ORGANISATION/NAME" or either with "@REVISION": a branch, a tag or a
+    commit. The environment variables of huggingface_hub hold: HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE.
+    Without network a model in the cache is used as it is.
+
+    Errors: `RegardError`: huggingface_hub is not installed; the hub does not know the name, or
+    does not answer and the cache has no such model; pickles only; more than `LIMIT` bytes.
+    """
+    parts = NAME.fullmatch(source)
+    if parts is None or source.startswith("."):
+        raise RegardError(f"{source} is no folder; give a model's folder or its name on the hub")
+    asked = revision or parts["revision"]
+    return _fetch(parts["name"], asked, os.environ.get("HF_ENDPOINT") or None)
+
+
+@lru_cache(maxsize=16)
+def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
+    """One download a process: all its runs of one name have the same commit."""
+    try:
+        from huggingface_hub import HfApi, hf_hub_download
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    except ImportError as error:
+        raise RegardError(
+            f"{name} is no folder, and to fetch it from the hub huggingface_hub is needed "
+            f"({error}): pip install -c constraints.txt '.[hf]'"
+        ) from None
+    try:
+        found = HfApi(endpoint=endpoint).model_info(name, revision=revision, files_metadata=True)
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise _refused(name, error) from None
+    except Exception as error:  # no answer, or none of use
+        try:
+            cached = hf_hub_download(name, "config.json", revision=revision, local_files_only=True)
+        except Exception:
+            raise _refused(name, error) from None
+        return Path(cached).parent
+    files = _chosen(name, {file.rfilename: file.size or 0 for file in found.siblings or ()})
+    how: dict[str, Any] = {"revision": found.sha, "endpoint": endpoint}
+    try:
+        paths = [Path(hf_hub_download(name, file, **how)) for file in files]
+    except Exception as error:
+        raise _refused(name, error) from None
+    return paths[0].parent
+
+
+def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
+    """Return the files to download, of all with their sizes in bytes."""
+    here = [file for file in sorted(sizes) if "/" not in file]
+    chosen = [file for file in here if any(fnmatch(file, kind) for kind in FETCHED)]
+    if not any(file.endswith(".safetensors") for file in chosen):
+        pickles = [file for file in sorted(sizes) if file.endswith((".bin", ".pt", ".ckpt"))]
+        why = f"its weights are a pickle ({pickles[0]}), which can run code" if pickles else ""
+        raise RegardError(
+            f"{name} has no model.safetensors on the hub{why and ': ' + why}; regard reads "
+            "safetensors alone: from_pretrained(…).save_pretrained(FOLDER) of transformers writes "
+            "them, if you trust the file; then give FOLDER"
+        )
+    size = sum(sizes[file] for file in chosen)
+    if size > LIMIT:
+        raise RegardError(
+            f"{name} has {size / 1e9:,.1f} GB on the hub, more than the {LIMIT / 1e9:.0f} GB that "
+            f"regard downloads; download it by `hf download {name} --local-dir FOLDER` and give "
+            "FOLDER, or take a smaller model"
+        )
+    return chosen
+
+
+def _refused(name: str, error: Exception) -> RegardError:
+    """Return the hub's or the network's refusal in one line, with what to do."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return RegardError(
+        f"{name} is no folder here, and could not be fetched from the hub: {first[:200]}; without "
+        f"network give a local folder, as `hf download {name} --local-dir FOLDER` makes it "
+        "elsewhere"
+    )

@@ -1,0 +1,108 @@
+"""Fit the layer that labels on an encoder that stays as it is: one pass, then a solver."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.batches import plan_batches
+from regard.models.frozen import fit_head
+from regard.models.tuned import Tuned
+from regard.tasks.classification import Classification
+from regard.tasks.task import Split, beside, judging
+from regard.training.loop import Progress, using_threads
+from regard.training.memory import peak_mb
+from regard.training.precision import Precision, choose_device
+from regard.training.settings import TrainingSettings
+
+TOKENS = 8_192  # of a batch, padding counted
+READ: tuple[Split, Split] = ("train", "validation")
+
+
+class Fitting:
+    """Set the layer of a network that puts labels on texts, and nothing else.
+
+    The states of train and validation are computed once and held in memory, 4 · width bytes a
+    text; validation chooses the penalty (`regard.models.frozen.fit_head`). No seed plays a part.
+    """
+
+    def __init__(
+        self,
+        network: Tuned,
+        task: Classification,
+        settings: TrainingSettings,
+        precision: Precision,
+    ) -> None:
+        self.network, self.task, self.precision = network, task, precision
+        self.settings, self.device = settings, choose_device(settings.device)
+        network.to(self.device)
+        self.lengths = {split: task.split(split).lengths for split in READ}
+        self.batches = [(split, indexes) for split in READ for indexes in self._plan(split)]
+        self.begun, self.tokens = time.monotonic(), 0
+
+    def run(self) -> Iterator[Progress]:
+        """Read all texts, yielding after each batch, then fit; the last yield has the metric."""
+        self.begun = time.monotonic()
+        width = self.network.to_labels.in_features
+        found = {split: np.zeros((len(self.lengths[split]), width), np.float32) for split in READ}
+        with using_threads(self.settings.threads):
+            for step, (split, indexes) in enumerate(self.batches, 1):
+                found[split][indexes] = self.states(split, indexes)
+                # The layer is not fitted yet: to it each label is as likely.
+                yield self._progress(step, math.log(max(len(self.task.labels), 2)))
+            answers = {split: self.task.answers(split) for split in READ}
+            head = fit_head(
+                found["train"],
+                answers["train"],
+                found["validation"],
+                answers["validation"],
+                labels=len(self.task.labels),
+                weights=self.task.weights,
+            )
+        with torch.no_grad():
+            self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
+            self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
+        logits = torch.from_numpy(found["validation"] @ head.weight.T + head.bias)
+        metric = self.task.score(logits.softmax(1).numpy(), answers["validation"])
+        self.network.eval()
+        yield self._progress(len(self.batches) + 1, head.loss, metric, head.held_loss)
+
+    @torch.no_grad()
+    def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return one vector for each of these texts of a split, (texts, width)."""
+        batch = beside(self.network, self.task.batch(split, indexes))
+        with judging(self.network), self.precision.autocast(self.device.type):
+            vectors = self.network.vector(batch.tokens, batch.lengths)
+        self.tokens += int(self.lengths[split][indexes].sum())
+        return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
+
+    def _plan(self, split: Split) -> list[NDArray[np.int64]]:
+        """Return the batches in which a split is read, short texts first."""
+        budget = max(TOKENS, int(self.lengths[split].max(initial=1)))
+        return plan_batches(self.lengths[split], tokens=budget, seed=0, epoch=0, shuffle=False)
+
+    def _progress(
+        self, step: int, loss: float, metric: float | None = None, held: float | None = None
+    ) -> Progress:
+        """Return where the fitting stands; it is done once there is a metric."""
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        whole = sum(int(lengths.sum()) for lengths in self.lengths.values())
+        left = seconds * max(whole / max(self.tokens, 1) - 1, 0.01)
+        return Progress(
+            step=step,
+            steps=len(self.batches) + 1,
+            epoch=min(self.tokens / max(whole, 1), 1.0),
+            loss=loss,
+            learning_rate=0.0,
+            tokens=self.tokens,
+            tokens_per_second=self.tokens / seconds,
+            seconds=seconds,
+            seconds_left=left if metric is None else 0.0,
+            validation=metric,
+            validation_loss=held,
+            best=metric,
+            peak_mb=peak_mb(),
+        )

@@ -1,0 +1,316 @@
+"""Search the settings of every arm on validation, the same number of trials for each.
+
+The trials run in the launcher's processes and share no state: each leaves a file. The best
+settings of an arm become its own, and the comparison trains its seeds with them.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.durable import remove_folder, remove_leftovers, write_json
+from regard.errors import RegardError
+from regard.parts import digests
+from regard.ranges import Range
+from regard.studies.arms import Arm
+from regard.studies.expected import best_so_far, expected_best
+from regard.studies.job import RunTask, read_judged
+from regard.studies.launch import Event, Job, Outcome, launch
+from regard.studies.search import Search
+from regard.studies.trial import Trial, keep_trial, read_trial, train_and_validate
+
+if TYPE_CHECKING:
+    from regard.studies.compare import Study
+
+TUNE = "tune"  # folder of an arm's trials
+FILE = "search.json"  # beside them: what is searched
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of a search: the arms with their best settings, those without any, and why.
+
+    `record` is all of it as plain values, by arm.
+    """
+
+    arms: tuple[Arm, ...]
+    failed: tuple[Outcome, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
+    """Return what is searched of each arm, after everything that can be checked before.
+
+    Errors: those of `Search.spaces`; a range that reaches values which the setting cannot have;
+    no text held out to search on; final runs that stand on another search, or on none.
+    """
+    from regard.runs import Config
+
+    spaces = search.spaces(study.task, study.arms, study.overrides)
+    for arm in study.arms:
+        for key, where in spaces[arm.name].items():
+            for end in where.ends():
+                run = study.trial(arm, 0, {key: end})
+                try:
+                    config = Config.make(run.task, run.model, run.overrides)
+                except RegardError as error:
+                    raise RegardError(f"arm {arm.name}, range of {key}: {error}") from None
+                if getattr(config.data, "validation", None) == 0:
+                    raise RegardError(
+                        "validation=0 holds no text out, and a search needs some: give validation="
+                    )
+        _same_search(study, arm, search, spaces[arm.name])
+    return spaces
+
+
+def tune(
+    study: "Study",
+    search: Search,
+    *,
+    workers: int | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Tuned:
+    """Run the trials that are missing, and give every arm its best settings.
+
+    An arm of whose trials one could not be run (a worker died, the disk is full) has no result:
+    the same call runs what is missing. Trials whose settings cannot be trained with have failed,
+    and count. Errors: see `check_search`; trials of other settings, data or code.
+    """
+    searches = {
+        arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
+    }
+    unfinished = any(read_judged(Path(job.task.folder)) is None for job in study.jobs())
+    facts = study.read_data(set(searches)) if unfinished else {}
+    tell = on_event or (lambda event: None)
+
+    def tell_trial(event: Event) -> None:  # how long the seeds take after it is not known
+        tell(replace(event, what="trial", left=None))
+
+    for each in searches.values():
+        each.begin()
+    for batch in search.batches():
+        jobs = []
+        for each in searches.values():
+            jobs += each.jobs(batch, facts.get(each.arm.name, {}), tell_trial)
+        for outcome in launch(jobs, train_and_validate, workers=workers, on_event=tell_trial):
+            if outcome.error:
+                searches[outcome.job.arm].failed.append(outcome)
+        for each in searches.values():
+            each.collect(batch)
+    tuned = [searches[arm.name].tuned() if arm.name in searches else arm for arm in study.arms]
+    return Tuned(
+        arms=tuple(arm for arm in tuned if arm is not None),
+        failed=tuple(found for each in searches.values() for found in each.failed),
+        record={
+            "trials": search.trials,
+            "sampler": search.sampler,
+            "seed": search.seed,
+            "arms": {name: each.record() for name, each in searches.items()},
+        },
+    )
+
+
+class _ArmSearch:
+    """The search of one arm: which trials there are, and what came of them."""
+
+    def __init__(
+        self, study: "Study", search: Search, arm: Arm, space: Mapping[str, Range]
+    ) -> None:
+        self.study, self.search, self.arm, self.space = study, search, arm, space
+        self.default = _defaults(study.trial(arm, 0, {}), space)
+        self.drawn: list[dict[str, str]] = []
+        self.trials: list[Trial] = []
+        self.failed: list[Outcome] = []
+
+    def begin(self) -> None:
+        """Write down what is searched, so that the folder is not taken for another search."""
+        path = _file(self.study, self.arm)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
+        write_json(path, _declared(self.search, self.space))
+
+    def jobs(
+        self, batch: range, facts: Mapping[str, Any], tell: Callable[[Event], None]
+    ) -> list[Job]:
+        """Return the trials of a batch that are still to be run; those that are kept are told."""
+        if self.failed:
+            return []
+        seen = [
+            ({**self.default, **drawn}, trial.validation)
+            for drawn, trial in zip(self.drawn, self.trials, strict=True)
+        ]
+        missing = []
+        for number in batch:
+            self.drawn.append(self.search.suggest(self.arm.name, number, self.space, seen))
+            run = self.study.trial(self.arm, number, self.drawn[number])
+            kept = read_trial(Path(run.folder)) or _refused(run)
+            if kept is None:
+                cost = self.study.cost(self.arm)
+                missing.append(Job(self.arm.name, number, run, cost, "trial"))
+            else:
+                _must_be_this(run, kept, facts)
+                remove_folder(Path(run.folder))  # of a process killed after its result was kept
+                tell(Event("kept", self.arm.name, number, 1.0, "complete already"))
+        return missing
+
+    def collect(self, batch: range) -> None:
+        """Read what came of a batch; a trial without a result that nobody reported has failed."""
+        if self.failed:
+            return
+        for number in batch:
+            run = self.study.trial(self.arm, number, self.drawn[number])
+            trial = read_trial(Path(run.folder))
+            if trial is None:
+                raise RegardError(f"{run.folder}: the trial left no result; run it again")
+            self.trials.append(trial)
+        if (
+            all(trial.state == "failed" for trial in self.trials)
+            and batch.stop == self.search.trials
+        ):
+            job = Job(self.arm.name, 0, None, what="trial")
+            says = f"all {len(self.trials)} trials failed, this one because {self.trials[0].says}"
+            self.failed.append(Outcome(job, None, says))
+
+    @property
+    def best(self) -> int:
+        """The number of the best trial."""
+        return max(range(len(self.trials)), key=lambda number: self.trials[number].rank(number))
+
+    def tuned(self) -> Arm | None:
+        """Return the arm with its best settings; None if its search has no result."""
+        if self.failed:
+            return None
+        chosen = tuple(f"{key}={value}" for key, value in self.drawn[self.best].items())
+        return replace(self.arm, overrides=(*self.arm.overrides, *chosen))
+
+    def record(self) -> dict[str, Any]:
+        """Return the search as plain values; scores are shares."""
+        rows = [
+            {
+                "settings": drawn,
+                "validation": trial.validation,
+                "loss": trial.loss,
+                "steps": trial.steps,
+                "seconds": trial.seconds,
+                "state": trial.state,
+                "says": trial.says,
+            }
+            for drawn, trial in zip(self.drawn, self.trials, strict=False)
+        ]
+        found: dict[str, Any] = {
+            "space": {key: str(where) for key, where in self.space.items()},
+            "default": self.default,
+            "trials": rows,
+            "seconds": sum(trial.seconds for trial in self.trials),
+        }
+        if self.failed:
+            return found
+        scores = [trial.validation for trial in self.trials]
+        lowest = min(score for score in scores if score is not None)
+        known = [lowest if score is None else score for score in scores]
+        random = self.search.sampler == "random"
+        curve = expected_best(known[0], known[1:]) if random else best_so_far(known)
+        gain = None if scores[0] is None else known[self.best] - known[0]
+        return {
+            **found,
+            "best": self.best,
+            "settings": {**self.default, **self.drawn[self.best]},
+            "gain": gain,
+            "expected": [list(point) for point in curve],
+        }
+
+
+def _searched(study: "Study", search: Search) -> list[tuple[Arm, dict[str, Range]]]:
+    spaces = check_search(study, search)
+    return [(arm, spaces[arm.name]) for arm in study.arms if spaces[arm.name]]
+
+
+def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
+    """The values that an arm has without a search, of the settings that are searched."""
+    from regard.runs import Config
+
+    config = Config.make(run.task, run.model, run.overrides)
+    parts = (config.network, config.training, config.data)
+    return {
+        key: next(str(getattr(part, key)) for part in parts if hasattr(part, key)) for key in space
+    }
+
+
+def _refused(run: RunTask) -> Trial | None:
+    """Keep a trial whose settings do not fit together as failed, and return it."""
+    from regard.runs import Config
+    from regard.runs.build import build_once
+
+    try:
+        build_once(Config.make(run.task, run.model, run.overrides))
+        return None
+    except RegardError as error:
+        trial = Trial(run.overrides, "failed", None, None, 0, 0.0, str(error), {})
+    keep_trial(Path(run.folder), trial)
+    return trial
+
+
+def _must_be_this(run: RunTask, kept: Trial, facts: Mapping[str, Any]) -> None:
+    """Errors: a trial that was kept is of other settings, data or code."""
+    from regard.runs import Config
+
+    there = set(kept.given) - set(run.overrides)
+    if there or len(kept.given) != len(run.overrides):
+        here = ", ".join(sorted(set(run.overrides) - set(kept.given))) or "fewer settings"
+        raise RegardError(
+            f"{run.folder} holds another trial: {', '.join(sorted(there)) or 'fewer settings'} "
+            f"there and {here} here; give another --out"
+        )
+    known = kept.about.get("fingerprint")
+    changed = ["the data"] if facts and known and known != facts.get("fingerprint") else []
+    if parts := kept.about.get("parts"):
+        now = digests(Config.make(run.task, run.model, run.overrides).network.model_dump())
+        changed += [part for part, digest in parts.items() if now.get(part) != digest]
+    if changed:
+        raise RegardError(
+            f"{changed[0]} changed since {run.folder} was tried; give another --out, so that all "
+            "trials are trained on the same"
+        )
+
+
+def _same_search(study: "Study", arm: Arm, search: Search, space: Mapping[str, Range]) -> None:
+    """Errors: the arm's folder holds another search, or final runs that stand on another.
+
+    More trials may follow as long as no final run has begun: who sees the test does not go on.
+    """
+    path, now = _file(study, arm), _declared(search, space)
+    begun = any(path.parent.parent.glob("seed-*/config.toml"))
+    try:
+        there: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        there = None
+    if there is None and begun and space:
+        raise RegardError(
+            f"{path.parent.parent} was trained without a search; give another --out to search"
+        )
+    if there is None or there == now:
+        return
+    more = {**there, "trials": search.trials} == now and there["trials"] < search.trials
+    if begun or not more:
+        odd = next(key for key in now if there.get(key) != now[key])
+        raise RegardError(
+            f"{path.parent} holds another search: {odd} is {there.get(odd)} there and {now[odd]} "
+            "here; give another --out"
+        )
+
+
+def _declared(search: Search, space: Mapping[str, Range]) -> dict[str, Any]:
+    """What is searched and how, as plain values."""
+    ranges = {key: str(where) for key, where in space.items()}
+    return {
+        "trials": search.trials,
+        "sampler": search.sampler,
+        "seed": search.seed,
+        "space": ranges,
+    }
+
+
+def _file(study: "Study", arm: Arm) -> Path:
+    return study.out / arm.folder / TUNE / FILE
