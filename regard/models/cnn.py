@@ -13,8 +13,8 @@ from regard.models.settings import ConvolutionalSettings
 class ConvolutionalClassifier(nn.Module):
     """label = Linear([max_t ReLU(filter · (x_t … x_{t+w−1}))] over filters of several widths w).
 
-    A window may begin at any word of the text and reads zeros past its end, so that texts
-    shorter than a filter have one too.
+    A window holds at least one word of the text and reads zeros before its begin and past its end:
+    a filter can tell where a text begins or ends, and the shortest text fills a window.
     """
 
     def __init__(
@@ -44,10 +44,11 @@ class ConvolutionalClassifier(nn.Module):
     ) -> Float[Tensor, "batch labels"]:
         """Logits of the labels."""
         x = self.embedding(tokens, lengths).mT
-        beyond = ~inside(lengths, tokens.shape[1])[:, None]
         found = []
         for reach, window in zip(self.reach, self.filters, strict=True):
-            scores = window(F.pad(x, (0, reach))).masked_fill(beyond, -torch.inf)
+            scores = window(F.pad(x, (reach, reach)))
+            beyond = ~inside(lengths + reach, scores.shape[2])[:, None]
+            scores = scores.masked_fill(beyond, -torch.inf)
             found.append(F.relu(scores.amax(2)))
         logits: Tensor = self.to_labels(drop(torch.cat(found, 1), self.dropout, self.training))
         return logits

@@ -212,17 +212,17 @@ class RecurrentSettings(Settings):
 
 
 class ConvolutionalSettings(Settings):
-    """Filters over a few words, the largest answer of each. Kim 2014."""
+    """Filters over a few words, the largest answer of each; sizes and dropout of Kim 2014."""
 
     search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
 
-    width: Width = 128
+    width: Width = 300
     filters: int = Field(100, ge=1, description="of each of the widths")
     widths: str = Field(
         "3,4,5", pattern=r"^[1-9]\d*(,[1-9]\d*)*$", description="words that a filter sees"
     )
     dropout: Dropout = 0.5
-    word_dropout: WordDropout = 0.1
+    word_dropout: WordDropout = 0.0
     spread: Spread = 0.1
     vectors: Vectors = ""
 

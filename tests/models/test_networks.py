@@ -84,6 +84,24 @@ def test_learns_which_word_comes_first(name: str) -> None:
     assert learn(model, tokens, labels, steps=100, rate=0.01) > 0.9
 
 
+def test_a_filter_reads_past_both_ends_of_a_text() -> None:
+    """Its largest answer is over all windows with a word of the text: ends included, padding not.
+
+    Wanted: over the same text between zero vectors, cut out by hand (Kim 2014's wide windows).
+    """
+    model = make("cnn", widths="3", dropout=0, word_dropout=0).double().eval()
+    tokens = torch.tensor([[4, 7, 5, 0, 0, 0], [6, 0, 0, 0, 0, 0]])
+    lengths = torch.tensor([3, 1])
+    features = []
+    for row, length in zip(tokens, lengths, strict=True):
+        words = model.embedding.weight[row[:length]]
+        zeros = words.new_zeros(2, words.shape[1])
+        windows = torch.cat([zeros, words, zeros]).unfold(0, 3, 1)  # begins, width, 3
+        answers = torch.einsum("bwk,fwk->bf", windows, model.filters[0].weight)
+        features.append((answers + model.filters[0].bias).amax(0).relu())
+    torch.testing.assert_close(model(tokens, lengths), model.to_labels(torch.stack(features)))
+
+
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("name", SELF_ATTENTION)
