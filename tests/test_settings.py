@@ -8,10 +8,12 @@ from regard.attention.scores import SCORES
 from regard.data.tokenizers import TOKENIZERS
 from regard.layers.feedforward import ACTIVATIONS
 from regard.models import MODELS_FOR, ModelEntry
+from regard.runs.config import Config
 from regard.settings import USUAL, Settings, build
 from regard.tasks import TASKS
+from regard.training.convergence import LEAST
 from regard.training.schedules import SCHEDULES
-from regard.training.settings import TrainingSettings
+from regard.training.settings import MOST_EPOCHS, TrainingSettings
 
 ALL = {
     TrainingSettings,
@@ -64,3 +66,15 @@ def test_the_names_that_a_meaning_lists_are_in_their_tables(kind: type[Settings]
         known = {*TABLES[key], *(f"gated-{name}" for name in ACTIVATIONS), "…"}
         assert [name for name in names if name not in known] == []
         assert len(names) > 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_learned_until_validation_stops_improving(task: str) -> None:
+    """Unless a rate that falls to the end of its budget is asked for: that goes to its end."""
+    usual = Config.make(task, TASKS[task].model).training
+    assert (usual.schedule, usual.budget) == ("constant", ("epochs", MOST_EPOCHS))
+    assert usual.patience >= LEAST
+    given = ["schedule=cosine", "steps=90", "batch_tokens=512"]
+    falling = Config.make(task, TASKS[task].model, given).training
+    assert (falling.patience, falling.average, falling.batch_size) == (0, 0.0, 0)
+    assert falling.warmup == TrainingSettings().warmup

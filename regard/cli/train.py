@@ -81,7 +81,10 @@ def train(
         ),
     ] = "",
     pretrain_budget: Annotated[
-        str, typer.Option(help="How long to pretrain, as --budget.", show_default="5 epochs")
+        str,
+        typer.Option(
+            help="How long to pretrain, as --budget.", show_default="until it stops improving"
+        ),
     ] = "",
     folder: Annotated[
         Path | None,

@@ -74,7 +74,7 @@ class Config:
             raise RegardError(
                 f"{model} trains no encoder and takes one: weights=FOLDER, or a name on the hub"
             )
-        usual = training_defaults(asked, configured, training.keys())
+        usual = training_defaults(asked, configured, training)
         settings = build(TrainingSettings, {**usual, **training})
         return cls(task, model, asked.configure(data), configured, settings)
 
@@ -177,24 +177,35 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
         )
 
 
-def training_defaults(task: TaskEntry, network: Settings, given: Iterable[str]) -> dict[str, Any]:
+def training_defaults(
+    task: TaskEntry, network: Settings, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the training settings of a network where the user has given none.
 
     A network that begins with pretrained weights is fine-tuned gently; any other is trained as
-    the task says. A budget that is given replaces the one here.
+    the task says. What is given replaces what goes with it here: a budget the budget, a batch in
+    tokens the batch in texts, and a rate that falls to its budget's end the patience, the mean of
+    the weights and the warm-up, for such a training goes to its end.
 
     >>> from regard.models.settings import EncoderSettings
     >>> task = TASKS["sentiment"]
-    >>> training_defaults(task, EncoderSettings(), []) == task.training
+    >>> training_defaults(task, EncoderSettings(), {}) == task.training
     True
-    >>> fine = training_defaults(task, EncoderSettings(weights="bert-base-uncased"), ["steps"])
+    >>> training_defaults(task, EncoderSettings(), {"schedule": "linear", "epochs": 3})
+    {'batch_size': 64}
+    >>> fine = training_defaults(task, EncoderSettings(weights="bert-base-uncased"), {"steps": 9})
     >>> sorted(fine)
     ['batch_size', 'learning_rate', 'schedule', 'warmup']
     """
-    if not getattr(network, "weights", ""):
-        return dict(task.training)
-    budget = {"epochs"} if {*BUDGETS} & {*given} else set()
-    return {key: value for key, value in FINE_TUNING.items() if key not in budget}
+    left_out = {"batch_size"} if {"batch_tokens"} & given.keys() else set()
+    if getattr(network, "weights", ""):
+        usual: Mapping[str, Any] = FINE_TUNING
+        left_out |= {"epochs"} if {*BUDGETS} & given.keys() else set()
+    else:
+        usual = task.training
+        if given.get("schedule", "constant") != "constant":
+            left_out |= {"patience", "schedule", "warmup", "average"}
+    return {key: value for key, value in usual.items() if key not in left_out}
 
 
 def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:

@@ -94,18 +94,21 @@ def _answers(settings: AnswersSettings) -> Any:
 
 def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
     defaults = {"data": name, **defaults}
-    return TaskEntry(name, says, SequencesSettings, _sequences, "sequences", model, defaults)
+    return TaskEntry(
+        name, says, SequencesSettings, _sequences, "sequences", model, defaults, training=TEXTS
+    )
 
 
-#: How networks learn labels: at a constant rate until validation stops improving, judged and kept
-#: by a running mean of the weights. How it was chosen: docs/results/unseen.md.
+#: How networks learn: at a constant rate until validation stops improving, judged and kept by a
+#: running mean of the weights. How it was chosen: docs/results/unseen.md.
 UNTIL_IT_STOPS_IMPROVING = {
-    "batch_size": 64,
     "patience": 5,
     "schedule": "constant",
     "warmup": 100,
     "average": 0.99,
 }
+#: The same with a batch counted in texts: short ones would make few steps of many tokens.
+TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
 _ALL = [
     TaskEntry(
@@ -115,7 +118,7 @@ _ALL = [
         _classification,
         "classification",
         "transformer",
-        training=UNTIL_IT_STOPS_IMPROVING,
+        training=TEXTS,
     ),
     _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
     _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),
@@ -136,6 +139,7 @@ _ALL = [
         _language,
         "language-modeling",
         "gpt",
+        training=UNTIL_IT_STOPS_IMPROVING,
     ),
     TaskEntry(
         "masked-modeling",
@@ -144,6 +148,7 @@ _ALL = [
         _masked,
         "masked-modeling",
         "bert",
+        training=UNTIL_IT_STOPS_IMPROVING,
     ),
     TaskEntry(
         "span-corruption",
@@ -152,6 +157,7 @@ _ALL = [
         _spans,
         "span-corruption",
         "t5",
+        training=UNTIL_IT_STOPS_IMPROVING,
     ),
     TaskEntry(
         "birthplace-pretrain",
@@ -160,6 +166,7 @@ _ALL = [
         _birthplace_pretraining,
         "language-modeling",
         "gpt",
+        training=UNTIL_IT_STOPS_IMPROVING,
     ),
     TaskEntry(
         "birthplace",
@@ -169,6 +176,7 @@ _ALL = [
         "answers",
         "gpt",
         inherits=("data", "data_dir"),
+        training=TEXTS,
     ),
 ]
 

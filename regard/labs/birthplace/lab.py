@@ -79,9 +79,9 @@ KINDS = {
         network={"width": 64, "heads": 4, "layers": 2, "feedforward": 256, "length": 64}
         | {"tokenizer": "bpe", "vocabulary": 1_500},
         before={"epochs": 110, "learning_rate": 0.01, "batch_tokens": 1_024}
-        | {"dropout": 0.0, "evaluate_every": 100_000},
+        | {"schedule": "linear", "dropout": 0.0, "evaluate_every": 100_000},
         after={"epochs": 30, "learning_rate": 1e-3, "batch_tokens": 256, "evaluate_every": 30}
-        | {"dropout": 0.0},
+        | {"schedule": "linear", "dropout": 0.0},
         without={"epochs": 60},
     ),
     # Hours on two cores. Rotary reached 47.2 % so (docs/results/pretraining.md): facts are learned
@@ -91,7 +91,7 @@ KINDS = {
         before={"epochs": 300, "optimizer": "muon", "learning_rate": 4e-3, "batch_tokens": 4_096}
         | {"schedule": "cosine", "weight_decay": 0.1, "dropout": 0.0, "evaluate_every": 3_000},
         after={"epochs": 15, "learning_rate": 1e-4, "batch_tokens": 2_048, "evaluate_every": 60}
-        | {"dropout": 0.1},
+        | {"schedule": "linear", "dropout": 0.1},
         without={"epochs": 75, "learning_rate": 6e-4, "batch_tokens": 8_192, "evaluate_every": 26},
     ),
 }

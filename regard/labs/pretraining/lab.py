@@ -81,7 +81,7 @@ KINDS = {
         network={"width": 48, "heads": 2, "layers": 2, "feedforward": 96, "length": 40}
         | {"dropout": 0.0, "tokenizer": "words", "minimum": 2},
         before={"steps": 500, "learning_rate": 5e-3, "batch_tokens": 2_048}
-        | {"evaluate_every": 100_000},
+        | {"schedule": "linear", "evaluate_every": 100_000},
         after={"epochs": 12, "learning_rate": 1e-3, "batch_tokens": 512, "evaluate_every": 30}
         | {"validation": 0.2},  # a tenth would be too few to choose weights by
         own={"t5": ("learning_rate=3e-3",)},  # chosen on validation texts
@@ -90,8 +90,9 @@ KINDS = {
         labels=500,
         network={"width": 128, "heads": 4, "layers": 4, "feedforward": 512, "length": 256}
         | {"dropout": 0.1, "tokenizer": "words", "vocabulary": 20_000, "truncate": "ends"},
-        before={"steps": 6_000, "learning_rate": 2e-3, "evaluate_every": 3_000},
-        after={"epochs": 10, "learning_rate": 5e-4, "batch_tokens": 4_096},
+        before={"steps": 6_000, "schedule": "linear", "learning_rate": 2e-3}
+        | {"evaluate_every": 3_000},
+        after={"epochs": 10, "schedule": "linear", "learning_rate": 5e-4, "batch_tokens": 4_096},
     ),
 }
 

@@ -93,7 +93,8 @@ KINDS = {
             before={"tokens": 42_600_000, "batch_tokens": 8192, "share": 0.25, "dropout": 0.0}
             | {"optimizer": "muon", "learning_rate": 3e-3, "weight_decay": 0.1}
             | {"schedule": "cosine", "validation": 0.01, "evaluate_every": 1000},
-            after={"epochs": 2, "batch_tokens": 8192, "learning_rate": 3e-4, "dropout": 0.1},
+            after={"epochs": 2, "schedule": "linear", "batch_tokens": 8192}
+            | {"learning_rate": 3e-4, "dropout": 0.1},
         ),
     ),
     "file": Kind(seeds=3, sizes={"length": 256}),

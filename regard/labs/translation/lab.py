@@ -73,6 +73,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
 def budgets(found: Sequence[Arm], own: str) -> list[dict[str, Any]]:
     """Return what each arm was trained on, read from its first run, as a section of the report."""
     rows: list[list[Cell]] = []
+    ended = set()
     for arm in found:
         last = next((row for folder in arm.folders for row in [*read_lines(folder / METRICS)][-1:]),
                     None)  # fmt: skip
@@ -80,15 +81,18 @@ def budgets(found: Sequence[Arm], own: str) -> list[dict[str, Any]]:
             counts = (last.get(key) for key in ("step", "tokens", "epoch"))
             steps, tokens, epochs = (n if isinstance(n, int | float) else NAN for n in counts)
             rows.append([arm.name, steps, tokens, round(float(epochs), 2)])
+            ended.add(last.get("ended"))
     if not rows:
         return []
-    apart = len({row[1] for row in rows}) > 1
-    says = (
-        "All arms took the same number of steps over batches of the same size."
-        if not apart
-        else "The arms did not have the same budget, which a difference between them may be due "
-        f"to{': ' + own if own else ''}."
-    )
+    if ended == {"patience"}:
+        says = "Each arm was trained until its validation stopped improving."
+    elif len({row[1] for row in rows}) == 1:
+        says = "All arms took the same number of steps over batches of the same size."
+    else:
+        says = (
+            "The arms did not have the same budget, which a difference between them may be due "
+            f"to{': ' + own if own else ''}."
+        )
     table = Table("What each arm was trained on", ["arm", "steps", "tokens", "epochs"], rows)
     return [{"title": "Was the budget the same?", "says": [says], "tables": [table.json()]}]
 

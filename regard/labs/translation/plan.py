@@ -29,7 +29,8 @@ class Kind:
 SENTENCES = Kind(
     task="translation",
     seeds=1,
-    settings={"epochs": 18, "average": 0.998, "batch_tokens": 4096, "evaluate_every": 440},
+    settings={"epochs": 18, "schedule": "linear", "average": 0.998, "batch_tokens": 4096}
+    | {"evaluate_every": 440},
     recurrent={
         "width": 192,
         "hidden": 384,
@@ -54,6 +55,7 @@ KINDS = {
             "locales": "en_US,fr,it,nl",
             "examples": 12_000,
             "steps": 320,
+            "schedule": "linear",
             "batch_tokens": 1024,
             "learning_rate": 6e-3,
             "warmup": 0.1,
@@ -76,7 +78,7 @@ KINDS = {
     "multi30k": SENTENCES,
     "eng-fra": SENTENCES,
 }
-OWN = Kind(task="translation", seeds=1, settings={"epochs": 10}, recurrent={}, transformer={})
+OWN = Kind(task="translation", seeds=1, settings={})
 NEXT = {
     "dates": "regard lab translation steps=1200 --out runs/lab-translation-1200",
     "multi30k": "regard lab translation --data multi30k source_name=en target_name=de",

@@ -1,5 +1,6 @@
 """The lab of translators: its settings, its claims, a small run."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 
 from regard.errors import RegardError
 from regard.labs import LABS, Order
-from regard.labs.translation.lab import claims
+from regard.labs.translation.lab import budgets, claims
 from regard.labs.translation.plan import ARMS, BUDGETS, plan_for
+from regard.reports.evidence import Arm as Found
 from regard.runs.config import Config
 from regard.studies.compare import Study
+from regard.training.settings import MOST_EPOCHS
 
 
 def configs(order: Order) -> dict[str, Config]:
@@ -51,6 +54,38 @@ def test_what_the_user_sets_holds_for_all() -> None:
     assert plan_for(Order(overrides=["steps=9"])).own_budgets() == ""
     with pytest.raises(RegardError, match="key=value, not 'width'"):
         plan_for(Order(overrides=["width"]))
+
+
+def test_pairs_of_ones_own_are_learned_until_validation_stops_improving(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\na\tb\n")
+    for config in configs(Order(data=str(tmp_path / "pairs.tsv"))).values():
+        assert config.training.patience
+        assert config.training.budget == ("epochs", MOST_EPOCHS)
+    for config in configs(Order(data="multi30k")).values():
+        assert not config.training.patience
+        assert config.training.schedule == "linear"
+
+
+@pytest.mark.parametrize(
+    ("steps", "ended", "says"),
+    [
+        ([30, 50], ["patience", "patience"], "until its validation stopped improving"),
+        ([50, 50], ["budget", "budget"], "the same number of steps"),
+        ([30, 50], ["patience", "budget"], "did not have the same budget"),
+    ],
+)
+def test_what_ended_the_trainings_is_told(
+    tmp_path: Path, steps: list[int], ended: list[str], says: str
+) -> None:
+    arms = []
+    for number, (step, how) in enumerate(zip(steps, ended, strict=True)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        row = {"step": step, "tokens": 9 * step, "epoch": 1.5, "ended": how}
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        arms.append(Found(f"arm {number}", {}, (folder,)))
+    (section,) = budgets(arms, "")
+    assert says in section["says"][0]
 
 
 def test_claims_tell_the_numbers() -> None:
