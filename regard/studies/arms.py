@@ -9,6 +9,8 @@ from regard.errors import RegardError, look_up
 from regard.models import MODELS, ModelEntry
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
+#: What goes on a value that is a list: of ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
+LISTED = re.compile(r"(?:[^:=,]+:)?\d+(?:\.\d*)?")
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,24 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
     model, colon, rest = name.partition(":")
     model = model.strip()
     look_up(models, model, "model")
-    overrides = tuple(pair.strip() for pair in rest.split(",") if pair.strip())
+    overrides = tuple(_pairs(rest))
     if colon and not overrides:
         raise RegardError(f"arm {name!r}: after the colon come settings, as in {model}:heads=2")
     for pair in overrides:
         if "=" not in pair:
             raise RegardError(f"arm {name!r}: settings are written key=value, not {pair!r}")
     return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
+
+
+def _pairs(text: str) -> list[str]:
+    """Split settings at commas, but not within a value such as ``widths=3,4,5``."""
+    found: list[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        if found and LISTED.fullmatch(part):
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def spelled(arm: Arm, steps: int = 0) -> str:
@@ -79,17 +92,19 @@ def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) 
     """The arms of a comparison, from names joined by commas or semicolons, in the order given.
 
     A comma ends an arm unless what follows it is ``key=value``: that still belongs to the arm
-    before it. A semicolon always ends an arm.
+    before it, as does a number or ``LABEL:NUMBER`` that goes on a list. A semicolon always ends an
+    arm.
 
-    >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn"])]
-    ['mean', 'transformer:heads=2,score=dot', 'cnn']
+    >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn:widths=2,3"])]
+    ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']
     """
     names: list[str] = []
     for text in texts:
         for group in text.split(";"):
             fresh = True
             for part in filter(None, map(str.strip, group.split(","))):
-                if not fresh and "=" in part and ":" not in part.partition("=")[0]:
+                setting = "=" in part and ":" not in part.partition("=")[0]
+                if not fresh and (setting or (LISTED.fullmatch(part) and "=" in names[-1])):
                     names[-1] += ("," if ":" in names[-1] else ":") + part
                 else:
                     names.append(part)

@@ -23,6 +23,8 @@ def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
         (["rnn:width=8;rnn"], ["rnn:width=8", "rnn"]),
         (["rnn : width=8 , cnn"], ["rnn:width=8", "cnn"]),
         (["cnn,rnn:width=8,vectors=my.py:A"], ["cnn", "rnn:width=8,vectors=my.py:A"]),
+        (["cnn:widths=3,4,filters=9,rnn"], ["cnn:widths=3,4,filters=9", "rnn"]),
+        (["tfidf:class_weights=bad:3,so:1.5,rnn"], ["tfidf:class_weights=bad:3,so:1.5", "rnn"]),
     ],
 )
 def test_arms_are_split_where_people_mean_it(texts: list[str], names: list[str]) -> None:
@@ -30,6 +32,7 @@ def test_arms_are_split_where_people_mean_it(texts: list[str], names: list[str])
 
 
 def test_settings_of_an_arm() -> None:
+    assert parse_arm("cnn:widths=3,4,filters=9").overrides == ("widths=3,4", "filters=9")
     assert parse_arm("transformer:score=additive,heads=2") == Arm(
         "transformer:score=additive,heads=2", "transformer", ("score=additive", "heads=2")
     )
@@ -41,6 +44,7 @@ def test_settings_of_an_arm() -> None:
         (["mean,maen"], "did you mean mean"),
         (["mean"], "two arms or more, not 1"),
         ([""], "two arms or more, not 0"),
+        (["mean,4"], "no model is called '4'"),
         (["mean,cnn,mean"], "two arms are called 'mean'"),
         (["rnn:,cnn"], "after the colon"),
         (["rnn:wide,cnn"], "key=value, not 'wide'"),
