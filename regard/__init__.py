@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.reports.notebook import html, look
     from regard.runs import load
     from regard.studies.compare import compare
+    from regard.trusted import trust
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "html",
     "load",
     "look",
+    "trust",
     "use",
 ]
 
@@ -52,6 +54,7 @@ _HOMES = {
     "html": "regard.reports.notebook",
     "load": "regard.runs",
     "look": "regard.reports.notebook",
+    "trust": "regard.trusted",
 }
 
 

@@ -23,6 +23,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun with `&`, as CI m
 
 
 @pytest.fixture(autouse=True)
+def own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration folder of the test's own, and no Python file trusted yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("REGARD_TRUSTED", "")
+
+
+@pytest.fixture(autouse=True)
 def seeded() -> None:
     """The same random numbers for a test, alone or among others."""
     import torch

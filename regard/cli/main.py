@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +27,7 @@ from regard.cli import (
 )
 from regard.cli.console import err
 from regard.errors import RegardError
+from regard.trusted import trust
 
 app = typer.Typer(
     name="regard",
@@ -71,9 +74,25 @@ def wait_briefly() -> None:
         os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is loaded, which is later
 
 
+def _trust(files: list[Path]) -> list[Path]:
+    for file in files:
+        trust(file)
+    return files
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    trusted: Annotated[
+        list[Path],
+        typer.Option(
+            "--trust",
+            metavar="FILE.py",
+            callback=_trust,
+            help="Execute this file where a run that is opened names it. Files that you train "
+            "with are trusted on this machine.",
+        ),
+    ] = [],  # noqa: B006
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
@@ -81,12 +100,28 @@ def options(
     """What holds for every command; `main` reads --debug itself."""
 
 
+def before_all(words: list[str]) -> list[str]:
+    """Put the options of every command first, where they may stand anywhere on the line.
+
+    >>> before_all(["serve", "runs/a", "--trust", "a.py", "--debug", "--trust=b.py"])
+    ['--trust', 'a.py', '--debug', '--trust=b.py', 'serve', 'runs/a']
+    """
+    first, rest, ahead = [], [], iter(words)
+    for word in ahead:
+        if word == "--trust":
+            first += [word, *islice(ahead, 1)]
+        elif word == "--debug" or word.startswith("--trust="):
+            first.append(word)
+        else:
+            rest.append(word)
+    return first + rest
+
+
 def main() -> None:
     """Run the command line: a user's mistake is one line on stderr and exit code 2."""
     wait_briefly()
+    sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
-    if debug:  # anywhere on the line
-        sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
     try:
         app()
     except RegardError as error:

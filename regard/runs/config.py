@@ -14,6 +14,7 @@ from regard.models import MODELS_FOR, ModelEntry
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS, TaskEntry
 from regard.training.settings import BUDGETS, TrainingSettings
+from regard.trusted import must_be_trusted, trust_named
 
 CONFIG = "config.toml"
 SECTIONS = ("data", "network", "training")
@@ -58,6 +59,7 @@ class Config:
         asked = look_up(TASKS, task, "task")
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
+        trust_named(network.values())
         if init := training.get("init"):
             if entry.kind == "baseline":
                 raise RegardError(f"{model} counts words and begins from no run: leave init out")
@@ -82,7 +84,7 @@ class Config:
     def read(cls, folder: Path) -> "Config":
         """The config of a run's folder, or of a file like its ``config.toml``.
 
-        Errors: no folder, no run in it, a file edited badly.
+        Errors: no folder, no run in it, a file edited badly, a Python file of a stranger's.
         """
         path = folder if folder.is_file() else folder / CONFIG
         try:
@@ -105,6 +107,7 @@ class Config:
         entry = look_up(MODELS_FOR[asked.kind], model, "model")
         kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
         data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
+        must_be_trusted(network.model_dump(), path)
         return cls(task, model, data, network, build(TrainingSettings, sections[2]))
 
     @property

@@ -33,6 +33,7 @@ from regard.training.loop import NOTHING, Progress, train, using_threads
 from regard.training.precision import Precision
 from regard.training.ranks import ranks
 from regard.training.settings import TrainingSettings
+from regard.trusted import remember
 
 ENDED = "the training was ended by hand after {:.0%} of its budget"
 READ = "judged by texts that it has read: validation=0 holds none out"
@@ -321,6 +322,7 @@ class Run(ABC):
                 **self._processes(),
             },
         )
+        remember(config.network.model_dump())
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         ranks().wait()
         log = MetricsLog(folder.metrics)

@@ -1,0 +1,99 @@
+"""Which Python files may run because a run's settings name them.
+
+A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.py:Name`` as a score
+or a normalizer. Such a file runs only if the user named it in this process (as a setting, by
+``--trust FILE.py`` or by `trust`), or trained with it on this machine before. What is trusted is a
+file's place and its content: an edited file, or a copy elsewhere, is another.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from regard.errors import RegardError
+from regard.parts import is_part
+
+VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the processes begun from here
+
+
+def trust(file: Path | str) -> None:
+    """Let runs that name this Python file be opened in this process.
+
+    Opening such a run executes the file. Errors: it cannot be read.
+
+    >>> trust("nowhere.py")
+    Traceback (most recent call last):
+    regard.errors.RegardError: nowhere.py cannot be read: No such file or directory
+    """
+    _add(fingerprint(Path(file)))
+
+
+def trust_named(values: Iterable[object]) -> None:
+    """Trust the files of the parts that a user's own settings name; what is missing fails later."""
+    for path in files_of(values):
+        with suppress(RegardError):
+            trust(path)
+
+
+def remember(settings: Mapping[str, object]) -> None:
+    """Trust the files that settings name in later processes of this user, too.
+
+    A configuration folder that cannot be written changes nothing: then ``--trust`` is asked for.
+    """
+    for path in files_of(settings.values()):
+        with suppress(OSError):
+            folder().mkdir(parents=True, exist_ok=True)
+            (folder() / fingerprint(path)).write_text(f"{path.resolve()}\n", encoding="utf-8")
+
+
+def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
+    """Refuse settings read from ``where`` that name a Python file which is not trusted.
+
+    A file that is not there can run nothing; it is told of when it is loaded.
+    """
+    for path in files_of(settings.values()):
+        if not path.exists():
+            continue
+        known = fingerprint(path)
+        if known not in _of_process() and not (folder() / known).is_file():
+            raise RegardError(
+                f"{where} names {path}, a Python file that you have not trained with on this "
+                "machine in this place and with this content. Opening the run would execute it. "
+                f"Read the file; if you trust it, add --trust {path} (in Python: "
+                f"regard.trust({str(path)!r}))"
+            )
+
+
+def files_of(values: Iterable[object]) -> list[Path]:
+    """Return the files of the values that are ``FILE.py:Name``.
+
+    >>> [str(path) for path in files_of(["dot", 8, "own/score.py:Mine"])]
+    ['own/score.py']
+    """
+    named = [value for value in values if isinstance(value, str) and is_part(value)]
+    return [Path(spec.rpartition(":")[0] or spec) for spec in named]
+
+
+def fingerprint(path: Path) -> str:
+    """Return the sha256 of a file's absolute path and content. Errors: it cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RegardError(f"{path} cannot be read: {error.strerror}") from None
+    return hashlib.sha256(path.resolve().as_posix().encode() + b"\0" + content).hexdigest()
+
+
+def folder() -> Path:
+    """Return where trusted files are kept: ``regard/trusted`` of the user's configuration."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "regard" / "trusted"
+
+
+def _of_process() -> set[str]:
+    return set(os.environ.get(VARIABLE, "").split())
+
+
+def _add(known: str) -> None:
+    os.environ[VARIABLE] = " ".join(sorted({*_of_process(), known}))

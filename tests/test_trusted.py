@@ -1,0 +1,141 @@
+"""A run folder of a stranger executes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard import runs
+from regard.cli.main import main
+from regard.errors import RegardError
+from regard.runs.config import Config
+from regard.trusted import VARIABLE
+from regard.web.shelf import Shelf
+
+RAN = "RAN"
+SCORE = """
+import os
+import regard
+with open(os.environ["RAN"], "a") as ran:
+    ran.write("x")
+
+class Mine(regard.Score):
+    def compare(self, queries, keys, where):
+        return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(-1)
+"""
+TINY = ["width=8", "heads=2", "layers=1", "steps=2", "length=20"]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A complete run with a score of its own, made by another user; ran.txt tells if it runs."""
+    monkeypatch.setenv(RAN, str(tmp_path / "made.txt"))
+    with monkeypatch.context() as other:
+        other.setenv("XDG_CONFIG_HOME", str(tmp_path / "their configuration"))
+        other.setenv(VARIABLE, "")
+        (tmp_path / "mine.py").write_text(SCORE)
+        own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
+        run = runs.start(tmp_path / "run", "sentiment", "transformer", own)
+        for _ in run.train():
+            pass
+    for name in [name for name in sys.modules if name.startswith("regard_part_mine")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setenv(RAN, str(tmp_path / "ran.txt"))
+    monkeypatch.setenv(VARIABLE, "")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict {run} good",
+        "show {run} good",
+        "evaluate {run}",
+        "report {run}",
+        "export {run} --to huggingface --out {run}-out",
+        "train sentiment --config {run} --out {run}-again",
+        "train sentiment --init {run} --out {run}-after",
+    ],
+)
+def test_no_command_executes_what_a_run_names(
+    theirs: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["regard", *command.format(run=theirs).split()])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    score = theirs.parent / "mine.py"
+    assert f"names {score}, a Python file that you have not trained with" in capsys.readouterr().err
+    assert not (theirs.parent / "ran.txt").exists()
+
+
+def test_python_and_the_explorer_refuse_it_too(theirs: Path) -> None:
+    with pytest.raises(RegardError, match=r"add --trust .*mine\.py \(in Python: regard\.trust\("):
+        regard.load(theirs)
+    (listed,) = Shelf({"theirs": theirs}).listed()
+    assert "--trust" in listed["error"]
+    with pytest.raises(RegardError, match="would execute it"):
+        Shelf({"theirs": theirs}).subject("theirs")
+    assert not (theirs.parent / "ran.txt").exists()
+
+
+def test_a_file_that_is_trusted_by_name_runs_in_another_process(theirs: Path) -> None:
+    """And for this command alone: the next one is refused again."""
+    words = ["predict", str(theirs), "good", "--json"]
+    trusting = [*words, "--trust", str(theirs.parent / "mine.py")]
+    answers = [
+        subprocess.run(
+            [sys.executable, "-m", "regard", *line], capture_output=True, text=True, check=False
+        )
+        for line in (trusting, words)
+    ]
+    assert [answer.returncode for answer in answers] == [0, 2], answers[0].stderr
+    assert json.loads(answers[0].stdout)
+    assert (theirs.parent / "ran.txt").read_text() == "x"
+
+
+def test_what_was_trained_with_here_is_opened_as_before(
+    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = tmp_path / "mine.py"
+    run = runs.start(tmp_path / "own", "sentiment", "transformer", [*TINY, f"score={score}:Mine"])
+    for _ in run.train():
+        pass
+    monkeypatch.setenv(VARIABLE, "")  # as in another process
+    assert regard.load(theirs).config.network.model_dump()["score"] == f"{score}:Mine"
+    score.write_text(SCORE + "# edited\n")
+    with pytest.raises(RegardError, match="with this content"):
+        regard.load(theirs)
+    regard.trust(score)
+    with pytest.raises(RegardError, match="has changed since"):
+        regard.load(theirs).predict(["good"])
+
+
+def test_trust_is_of_a_place_and_a_content(theirs: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "elsewhere" / "mine.py"
+    copied.parent.mkdir()
+    copied.write_text(SCORE)
+    regard.trust(copied)
+    with pytest.raises(RegardError, match="in this place"):
+        Config.read(theirs)
+    regard.trust(tmp_path / "mine.py")
+    assert Config.read(theirs).model == "transformer"
+
+
+def test_a_configuration_folder_that_cannot_be_written_stops_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RAN, os.devnull)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    (tmp_path / "mine.py").write_text(SCORE)
+    own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
+    run = runs.start(tmp_path / "own", "sentiment", "transformer", own)
+    assert [progress.step for progress in run.train()] == [1, 2]
+    monkeypatch.setenv(VARIABLE, "")
+    with pytest.raises(RegardError, match="--trust"):
+        regard.load(tmp_path / "own")
