@@ -369,13 +369,15 @@ def _words(chunks: Counter[str], alphabet: set[str]) -> Counter[str]:
 
 
 def _pieces(inner: Any, text: str) -> list[str]:
-    if inner.normalizer is not None:
-        text = inner.normalizer.normalize_str(text)
-    return [piece for piece, _ in inner.pre_tokenizer.pre_tokenize_str(text)]
+    with panics("a text could not be cut into pieces"):
+        if inner.normalizer is not None:
+            text = inner.normalizer.normalize_str(text)
+        return [piece for piece, _ in inner.pre_tokenizer.pre_tokenize_str(text)]
 
 
 def _readable(inner: Any, *names: str) -> str:
-    return str(inner.decoder.decode(list(names)))
+    with panics("tokens could not be written as a text"):
+        return str(inner.decoder.decode(list(names)))
 
 
 def sound(texts: list[str]) -> list[str]:

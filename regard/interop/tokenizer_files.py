@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizers import FILE_LIMIT, Tokenizer
+from regard.data.tokenizers import FILE_LIMIT, Tokenizer, panics
 from regard.errors import RegardError
 
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
@@ -20,17 +20,13 @@ def read_tokenizer(folder: Path) -> Any:
     """
     import tokenizers
 
-    try:
+    with panics(f"{folder} holds no sound tokenizer"):
         if (folder / JSON).exists():
             return tokenizers.Tokenizer.from_str(text_of(folder / JSON))
         if (folder / TABLE).exists() and (folder / MERGES).exists():
             return byte_pairs(folder)
         if (folder / LIST).exists():
             return word_pieces(folder)
-    except RegardError:
-        raise
-    except Exception as error:  # `tokenizers` raises the base class
-        raise RegardError(f"{folder} holds no sound tokenizer: {error}") from None
     if models := sorted(path.name for path in folder.glob("*.model")):
         raise RegardError(
             f"{folder} holds its tokenizer as {models[0]}, which regard does not read; "

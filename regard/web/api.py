@@ -135,6 +135,11 @@ class Api:
             "regard_batches_total": ("counter", "Calls of the models.", queue.batches),
             "regard_late_total": ("counter", "Requests past their deadline.", queue.late),
             "regard_left_total": ("counter", "Askers who left before the answer.", queue.left),
+            "regard_restarts_total": (
+                "counter",
+                "Times that the models' thread began anew after an error.",
+                queue.restarts,
+            ),
             "regard_models_loaded": ("gauge", "Models in memory.", self.shelf.loaded),
             "regard_resident_memory_bytes": ("gauge", "Memory of this process.", _resident()),
         }
@@ -198,7 +203,8 @@ def _add_runs(app: FastAPI, api: Api) -> None:
 
     @app.get("/health", summary="Whether the server is well")
     async def health() -> Any:
-        return answered({"well": True, "version": regard.__version__})
+        restarts = api.queue.restarts
+        return answered({"well": True, "version": regard.__version__, "restarts": restarts})
 
 
 def _add_questions(app: FastAPI, api: Api) -> None:

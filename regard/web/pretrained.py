@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.analysis.record import record
+from regard.data.tokenizers import panics
 from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
@@ -127,13 +128,16 @@ class PretrainedSubject:
         return {"written": self._text(ids), "log_probability": float(chances.sum()), "ended": True}
 
     def _ids(self, text: str) -> list[int]:
-        return list(self.words.encode(text).ids)
+        with panics(f"{self.name}: its tokenizer could not cut the text into tokens"):
+            return list(self.words.encode(text).ids)
 
     def _names(self, ids: Sequence[int]) -> list[str]:
-        return [self.words.decode([i]) or str(self.words.id_to_token(i)) for i in ids]
+        with panics(f"{self.name}: its tokenizer could not write tokens as a text"):
+            return [self.words.decode([i]) or str(self.words.id_to_token(i)) for i in ids]
 
     def _text(self, ids: Sequence[int]) -> str:
-        return str(self.words.decode(list(ids)))
+        with panics(f"{self.name}: its tokenizer could not write tokens as a text"):
+            return str(self.words.decode(list(ids)))
 
 
 def is_pretrained(folder: Path) -> bool:

@@ -42,14 +42,18 @@ class Queue:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.served = self.batches = self.late = self.left = 0
+        self.served = self.batches = self.late = self.left = self.restarts = 0
         self._line: deque[Job] = deque()
         self._at_work: set[Job] = set()
         self._change = threading.Condition()
         self._open = True
         self._pace = 0.05  # seconds a job, a running mean
-        self._thread = threading.Thread(target=self._run, name="models", daemon=True)
-        self._thread.start()
+        self._thread = self._begun()
+
+    def _begun(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name="models", daemon=True)
+        thread.start()
+        return thread
 
     @property
     def length(self) -> int:
@@ -78,6 +82,9 @@ class Queue:
         with self._change:
             if full := self._full():
                 raise full
+            if not self._thread.is_alive():
+                self.restarts += 1
+                self._thread = self._begun()
             job.deadline = time.monotonic() + self.limits.deadline
             self._line.append(job)
             self._change.notify()
@@ -103,12 +110,31 @@ class Queue:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while jobs := self._next():
-            begun = time.monotonic()
-            (self._advance if jobs[0].told else self._answer)(jobs)
-            with self._change:
-                self._at_work.difference_update(jobs)
-                self._pace += 0.1 * ((time.monotonic() - begun) / len(jobs) - self._pace)
+        """Answer jobs until `close`; whatever is raised ends the jobs at work, not the thread."""
+        while True:
+            try:
+                while jobs := self._next():
+                    self._work(jobs)
+            except BaseException as error:
+                self._recover(error)
+            else:
+                return
+
+    def _work(self, jobs: list[Job]) -> None:
+        begun = time.monotonic()
+        (self._advance if jobs[0].told else self._answer)(jobs)
+        with self._change:
+            self._at_work.difference_update(jobs)
+            self._pace += 0.1 * ((time.monotonic() - begun) / len(jobs) - self._pace)
+
+    def _recover(self, error: BaseException) -> None:
+        """Answer the jobs at work by an error that neither their work nor their asker foresaw."""
+        with self._change:
+            jobs, self._at_work = self._at_work, set()
+            self.restarts += 1
+        for job in jobs:
+            if not job.answer.done():
+                job.answer.set_exception(ordinary(error))
 
     def _next(self) -> list[Job]:
         """The first job in the line and those that go with it; none once all is done."""
@@ -146,13 +172,13 @@ class Queue:
     def _answer(self, jobs: list[Job]) -> None:
         try:
             found = list(jobs[0].work([job.given for job in jobs]))
-        except Exception as error:
+        except BaseException as error:
             if len(jobs) > 1:  # one of them spoils it: each for itself
                 for job in jobs:
                     self._answer([job])
                 return
             self._free(jobs[0])
-            jobs[0].answer.set_exception(error)
+            jobs[0].answer.set_exception(ordinary(error))
             return
         self.batches += 1
         for job, answer in zip(jobs, found, strict=True):
@@ -177,13 +203,26 @@ class Queue:
             self.served += 1
             self._free(job)
             job.answer.set_result(None)
-        except Exception as error:
+        except BaseException as error:
             self._free(job)
-            job.answer.set_exception(error)
+            job.answer.set_exception(ordinary(error))
         else:
             job.told(piece)
             with self._change:
                 self._line.append(job)
+
+
+def ordinary(error: BaseException) -> Exception:
+    """Return an error that ends a request and nothing else: a panic in Rust is no `Exception`.
+
+    >>> ordinary(SystemExit(3))
+    RuntimeError('SystemExit: 3')
+    """
+    if isinstance(error, Exception):
+        return error
+    found = RuntimeError(f"{type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
 def too_late(limits: Limits) -> RefusedError:

@@ -1,5 +1,6 @@
 """Models in Hugging Face's layout as subjects: what is shown is what transformers computes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,26 @@ def test_a_model_of_another_kind_is_listed_with_its_error(tmp_path: Path) -> Non
     config.write_text(config.read_text().replace('"gpt2"', '"llama"'))
     (row,) = find([tmp_path / "gpt"]).listed()
     assert "'llama'" in row["error"]
+
+
+def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
+    """`tokenizers` panics where the stride of its truncation is not below the length."""
+    from starlette.testclient import TestClient
+
+    from regard.web.api import create_app
+
+    for name in ("broken", "sound"):
+        saved(tmp_path / name, "bert")
+    path = tmp_path / "broken" / "tokenizer.json"
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 3}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "truncation": truncation}))
+    app = create_app(find([tmp_path / "broken", tmp_path / "sound"]))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as asker:
+        broken, sound = (
+            asker.post("/predict", json={"run": name, "text": "a [MASK] film the plot"})
+            for name in ("broken", "sound")
+        )
+        assert broken.status_code == 400
+        assert "broken: its tokenizer could not cut the text" in broken.json()["error"]
+        assert sound.status_code == 200
+        assert asker.get("/health").json()["restarts"] == 0

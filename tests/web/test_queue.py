@@ -57,6 +57,46 @@ def test_one_that_fails_spoils_no_other() -> None:
     assert jobs[2].answer.result(5) == 2
 
 
+class PanicError(BaseException):
+    """What `tokenizers` raises where its Rust panics is no `Exception` either."""
+
+
+@pytest.mark.parametrize("raised", [PanicError("index 9"), KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("told", [None, print])
+def test_nothing_that_is_raised_ends_the_thread(raised: BaseException, told: Any) -> None:
+    queue = Queue(Limits())
+
+    def work(given: list[int]) -> list[int]:
+        raise raised
+
+    error = queue.put(Job(1, work, told=told)).answer.exception(5)
+    assert isinstance(error, RuntimeError)
+    assert type(raised).__name__ in str(error)
+    assert queue.put(Job(2, lambda given: given)).answer.result(5) == 2
+    assert queue.restarts == 0
+
+
+def test_an_asker_who_cannot_be_told_ends_no_other() -> None:
+    queue = Queue(Limits())
+
+    def tell(piece: int) -> None:
+        raise PanicError("gone")
+
+    broken = queue.put(Job(0, lambda given: [1, 2], told=tell))
+    short = queue.put(Job(0, lambda given: []))  # no answer to its one question
+    assert "gone" in str(broken.answer.exception(5))
+    assert isinstance(short.answer.exception(5), ValueError)
+    assert queue.put(Job(2, lambda given: given)).answer.result(5) == 2
+    assert (queue.restarts, queue.length) == (2, 0)
+
+
+def test_a_thread_that_died_is_begun_again() -> None:
+    queue = Queue(Limits())
+    queue._thread = threading.Thread()  # never begun: as good as dead
+    assert queue.put(Job(2, lambda given: given)).answer.result(5) == 2
+    assert queue.restarts == 1
+
+
 def test_a_full_line_says_when_to_come_again() -> None:
     queue = Queue(Limits(queue=3))
     free = held(queue)
