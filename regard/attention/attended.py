@@ -1,6 +1,8 @@
 """What attention gives: the output, and the weights for who asks."""
 
+import pickle
 from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,7 +12,11 @@ from regard.errors import RegardError
 
 
 class Attended:
-    """What attention gives: the ``output``, and the ``weights`` for who asks."""
+    """What attention gives: the ``output``, and the ``weights`` for who asks.
+
+    A copy or a pickle has the same numbers and no gradient. Errors of both: inputs or parameters
+    that have changed since.
+    """
 
     def __init__(
         self,
@@ -27,6 +33,22 @@ class Attended:
         self._weights: Tensor | None = None
         # Tensors made under inference_mode keep no version.
         self._sources = [(x, x._version) for x in sources if not x.is_inference()]
+
+    def __repr__(self) -> str:
+        return f"Attended(output {tuple(self.output.shape)}, {self.pairs:,} pairs)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._refuse_if_changed("weights")
+        sources = [tensor for tensor, _ in self._sources]
+        return {**self.__dict__, "output": self.output.detach(), "_sources": sources}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._sources = [(x, x._version) for x in state["_sources"] if not x.is_inference()]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copied: Self = pickle.loads(pickle.dumps(self))  # noqa: S301 - written on this line
+        return copied
 
     def _repr_html_(self) -> str:
         import regard

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -165,7 +166,7 @@ class Call:
             weights, dropout = weigh(), Dropout.drawn(self.dropout)
             allowed = self.sight.allowed
             output = exact.average(weights, self.values, heads, allowed, self.faults, dropout)
-            weigh = lambda: weights  # noqa: E731
+            weigh = partial(_as_computed, weights)
         elif self.plan.kernel == "tiled":
             output = tiled(
                 self.queries,
@@ -254,6 +255,10 @@ def remembered(
     if on_cpu(queries) and not (cache.fixed and len(cache)):
         cache.finite = cache.finite and is_finite(*as_tuple(ready_keys), values)
     return queries, ready, ready_keys, values
+
+
+def _as_computed(weights: Tensor) -> Tensor:
+    return weights
 
 
 def autocasting(device: str) -> tuple[bool, torch.dtype]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -13,6 +14,8 @@ from regard.errors import RegardError
 
 Predicate = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["keys", "causal", "pairs"]
+Made = tuple[Callable[..., "Mask"], tuple[Any, ...]]
+SHOWN = 16  # numbers of a tensor that a mask's repr writes out
 
 
 class Tile(NamedTuple):
@@ -59,6 +62,9 @@ class Mask:
     ``[..., None, :]`` it serves positions of any batch shape. ``reach``, if it is known, tells
     which blocks need not be computed; ``grain`` is the size of blocks in which it answers alike.
 
+    ``made``: the function and the arguments that make an equal mask, by which it is pickled, copied
+    and shown; without them it is pickled if ``predicate`` and ``reach`` can be.
+
     >>> from regard.attention import causal
     >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
     >>> (every_other & causal()).allows(torch.arange(3), torch.arange(3)).int().tolist()
@@ -73,9 +79,19 @@ class Mask:
         reach: Callable[[Blocks, Blocks], Reach] | None = None,
         grain: int | None = None,
         over_heads: bool = False,
+        made: Made | None = None,
     ) -> None:
         self.predicate, self.kind, self.has_heads = predicate, kind, over_heads
-        self._reach, self.grain = reach, grain
+        self._reach, self.grain, self._made = reach, grain, made
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self._made or super().__reduce__()
+
+    def __repr__(self) -> str:
+        if self._made is None:
+            return f"Mask({getattr(self.predicate, '__qualname__', self.predicate)})"
+        function, arguments = self._made
+        return f"{function.__name__}({', '.join(map(_written, arguments))})"
 
     def allows(
         self,
@@ -122,8 +138,11 @@ class Mask:
 class _OverHeads(Mask):
     def __init__(self, inner: Mask) -> None:
         super().__init__(inner.predicate, kind=inner.kind, reach=inner.reach, over_heads=True)
-        self.grain = inner.grain
+        self.grain, self._made = inner.grain, (_OverHeads, (inner,))
         self.inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         answers = self.inner.allows(rows, columns, tile)
@@ -140,8 +159,12 @@ class _Joined(Mask):
             one, two = one.over_heads(), two.over_heads()
         kind: Kind = "keys" if one.kind == two.kind == "keys" else "pairs"
         super().__init__(lambda r, c: how(one.predicate(r, c), two.predicate(r, c)), kind=kind)
+        self._made = (_Joined, (one, two, how))
         self.has_heads, self.one, self.two, self.how = one.has_heads, one, two, how
         self.grain = one.grain or two.grain
+
+    def __repr__(self) -> str:
+        return f"({self.one!r} {'&' if self.how is torch.logical_and else '|'} {self.two!r})"
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return self.how(self.one.allows(rows, columns, tile), self.two.allows(rows, columns, tile))
@@ -155,7 +178,10 @@ class _Inverse(Mask):
     def __init__(self, inner: Mask) -> None:
         kind: Kind = "keys" if inner.kind == "keys" else "pairs"
         super().__init__(lambda r, c: ~inner.predicate(r, c), kind=kind, over_heads=inner.has_heads)
-        self.inner, self.grain = inner, inner.grain
+        self.inner, self.grain, self._made = inner, inner.grain, (_Inverse, (inner,))
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return ~self.inner.allows(rows, columns, tile)
@@ -174,12 +200,28 @@ class Placed(Mask):
         *,
         kind: Kind = "pairs",
         reach: Callable[[Blocks, Blocks], Reach] | None = None,
+        made: Made | None = None,
     ) -> None:
-        super().__init__(lambda r, c: answer(r, c, WHOLE), kind=kind, reach=reach)
+        super().__init__(lambda r, c: answer(r, c, WHOLE), kind=kind, reach=reach, made=made)
         self.answer = answer
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return self.answer(rows, columns, tile)
+
+
+def _written(argument: object) -> str:
+    """An argument of a mask, the same for equal ones: numbers, or of many their shape and a hash.
+
+    >>> _written(torch.tensor([3, 2])), _written(torch.arange(99))
+    ('[3, 2]', 'int64 (99,) #06af2b32')
+    """
+    if not isinstance(argument, Tensor):
+        return repr(argument)
+    if argument.numel() <= SHOWN:
+        return str(argument.tolist())
+    content = argument.detach().cpu().contiguous().numpy().tobytes()
+    kind = str(argument.dtype).removeprefix("torch.")
+    return f"{kind} {tuple(argument.shape)} #{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def as_mask(given: object) -> Mask | None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.attention.mask import Blocks, Mask, Placed, Reach, Tile, extremes, remedy
+from regard.attention.mask import Blocks, Kind, Mask, Placed, Reach, Tile, extremes, remedy
 from regard.errors import RegardError
 
 
@@ -18,6 +18,7 @@ def causal() -> Mask:
         reach=lambda rows, columns: Reach(
             columns.low <= rows.high[:, None], columns.high <= rows.low[:, None]
         ),
+        made=(causal, ()),
     )
 
 
@@ -41,7 +42,7 @@ def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask
         must = (columns.low >= 0) & (columns.high < valid.min().cpu())
         return Reach(*(x.expand(len(rows.low), -1) for x in (may, must)))
 
-    return Mask(allows, kind="keys", reach=reach)
+    return Mask(allows, kind="keys", reach=reach, made=(lengths, (valid,)))
 
 
 def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[int]]) -> Mask:
@@ -62,7 +63,7 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
             (columns.high >= 0) & (columns.low < most), (columns.low >= 0) & (columns.high < least)
         )
 
-    return Placed(answer, reach=reach)
+    return Placed(answer, reach=reach, made=(lengths_per_query, (valid,)))
 
 
 def prefix(size: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
@@ -78,7 +79,11 @@ def others() -> Mask:
         same = columns.low.eq(columns.high) & rows.low.eq(rows.high)[:, None]
         return Reach(~(same & columns.low.eq(rows.low[:, None])), apart)
 
-    return Mask(lambda rows, columns: columns[..., None, :] != rows[..., :, None], reach=reach)
+    return Mask(
+        lambda rows, columns: columns[..., None, :] != rows[..., :, None],
+        reach=reach,
+        made=(others, ()),
+    )
 
 
 def window(size: int, step: int = 1) -> Mask:
@@ -106,7 +111,7 @@ def window(size: int, step: int = 1) -> Mask:
         must = (columns.high <= low + far) & (columns.low >= high - far)
         return Reach(may, must & (step == 1))
 
-    return Mask(allows, reach=reach)
+    return Mask(allows, reach=reach, made=(window, (size, step)))
 
 
 def global_tokens(size: int) -> Mask:
@@ -124,6 +129,7 @@ def global_tokens(size: int) -> Mask:
     return Mask(
         lambda rows, columns: (columns[..., None, :] < size) | (rows[..., :, None] < size),
         reach=reach,
+        made=(global_tokens, (size,)),
     )
 
 
@@ -170,7 +176,8 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
         full = (bottom - top) * (right - left)
         return Reach(count > 0, (count == full) & whole[0][:, None] & whole[1])
 
-    return Mask(allows, reach=reach, grain=size * -(-16 // size))
+    grain = size * -(-16 // size)
+    return Mask(allows, reach=reach, grain=grain, made=(blocks, (allowed.clone(), size)))
 
 
 def bigbird(
@@ -224,7 +231,7 @@ def documents(
             (left <= high) & (right >= low), (low == high) & (left == right) & (low == left)
         )
 
-    return Placed(answer, reach=reach)
+    return Placed(answer, reach=reach, made=(documents, ids))
 
 
 def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
@@ -248,7 +255,8 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
         found = allowed if allowed.shape[-2] == 1 else allowed[..., tile.rows, :]
         return found if allowed.shape[-1] == 1 else found[..., tile.columns]
 
-    return Placed(answer, kind="keys" if allowed.shape[-2] == 1 else "pairs")
+    kind: Kind = "keys" if allowed.shape[-2] == 1 else "pairs"
+    return Placed(answer, kind=kind, made=(dense, (allowed,)))
 
 
 def _nowhere(rows: Blocks, columns: Blocks) -> Reach:
