@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.kernels.twin import twin
+
 
 class Normalizer(nn.Module):
     """weights = normalize(scores), row by row: (…, rows, keys) to the same shape.
@@ -52,13 +54,10 @@ class Normalizer(nn.Module):
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         """Gradients of the scores and of each parameter, from that of the weights."""
-        names = [name for name, _ in self.named_parameters()]
         leaves = [scores, *parameters]
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_() for x in leaves]
-            again = torch.func.functional_call(
-                self, dict(zip(names, leaves[1:], strict=True)), (leaves[0],)
-            )
+            again = twin(self, leaves[1:])(leaves[0])
             found = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
         made = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
         made[0] = made[0].masked_fill(scores == -torch.inf, 0)

@@ -19,6 +19,7 @@ from regard.attention.kernels.strips import (
     taken,
     where_of,
 )
+from regard.attention.kernels.twin import twin
 from regard.attention.mask import Tile
 from regard.attention.normalizer import Normalizer
 from regard.attention.score import Prepared, Score, Where, as_tuple, spread
@@ -181,12 +182,8 @@ def call(
     """
     theirs = None if others is None else joined(others, work.tuples[1])
     given = (joined(mine, work.tuples[0]), theirs, where)
-    made: Tensor | None
-    if parameters:
-        named = dict(zip((n for n, _ in work.score.named_parameters()), parameters, strict=True))
-        made = torch.func.functional_call(work.score, named, given)
-    else:
-        made = work.score(*given)
+    score = twin(work.score, parameters) if parameters else work.score
+    made: Tensor | None = score(*given)
     return made
 
 
