@@ -55,12 +55,13 @@ class Sinusoidal(nn.Module):
         """x with its positions added: 0 … n − 1, or ``where``."""
         if where is not None:
             return x + self.scale * sinusoidal(where, self.width, x.dtype)
-        n = x.shape[-2]
-        if len(self.table) < n or self.table.dtype != x.dtype or self.table.device != x.device:
-            size = max(n, 2 * len(self.table))
+        n, table = x.shape[-2], self.table  # read once: another thread may put a new one there
+        fits = table.dtype == x.dtype and table.device == x.device
+        if len(table) < n or not fits:
+            size = max(n, len(table) if len(table) >= n else 2 * len(table))
             sines = sinusoidal(torch.arange(size, device=x.device), self.width, x.dtype)
-            self.table = self.scale * sines
-        return x + self.table[:n]
+            self.table = table = self.scale * sines
+        return x + table[:n]
 
     def _repr_html_(self) -> str:
         import regard

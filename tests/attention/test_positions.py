@@ -1,6 +1,8 @@
 """Positions: the formulas, the rotation, the bias at the moment of decoding."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -68,6 +70,30 @@ def test_sinusoidal_positions_are_added():
     double = module.double()(torch.zeros(1, 4, 6, dtype=torch.float64))
     assert torch.equal(double[0], sinusoidal(torch.arange(4), 6, torch.float64))
     assert not module.state_dict()
+
+
+def test_a_change_of_dtype_leaves_the_table_of_sines_as_long_as_it_was():
+    module = input_positions("sinusoidal", 6)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float32):
+        module(torch.zeros(1, 9, 6, dtype=dtype))
+    assert len(module.table) == 9
+
+
+def test_threads_of_several_dtypes_share_a_table_of_sines():
+    module, before = input_positions("sinusoidal", 6), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def added(i: int) -> None:
+        dtype = (torch.float32, torch.float64)[i % 2]
+        n = 1 + i % 50
+        given = module(torch.zeros(1, n, 6, dtype=dtype))[0]
+        assert torch.equal(given, sinusoidal(torch.arange(n), 6, dtype))
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(added, range(300)))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_learned_positions_are_rows_of_a_table():
