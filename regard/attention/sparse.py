@@ -29,7 +29,7 @@ class Sparsemax(Normalizer):
         scores = scores - scores.detach().amax(-1, keepdim=True)
         ranked = scores.detach().sort(-1, descending=True).values
         inside = 1 + ranks(ranked) * ranked > ranked.cumsum(-1)
-        size = inside.sum(-1, keepdim=True)
+        size = inside.sum(-1, keepdim=True).clamp(min=1)  # of a row that is not finite none is
         support = scores >= ranked.gather(-1, size - 1)
         kept = scores.masked_fill(~support, 0)
         threshold = (kept.sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
@@ -74,7 +74,7 @@ class Entmax15(Normalizer):
         mean, square = ranked.cumsum(-1) / size, ranked.square().cumsum(-1) / size
         gap = (1 - size * (square - mean.square())) / size
         inside = (mean - gap.clamp(min=0).sqrt()) <= ranked
-        count = inside.sum(-1, keepdim=True)
+        count = inside.sum(-1, keepdim=True).clamp(min=1)
         support = halves >= ranked.gather(-1, count - 1)
         number = support.sum(-1, keepdim=True)
         kept = halves.masked_fill(~support, 0)
@@ -202,10 +202,10 @@ def raised(scores: Tensor, less: Tensor, top: Tensor, threshold: Tensor) -> Tens
 
 
 def power(base: Tensor, exponent: Tensor | float) -> Tensor:
-    """base^exponent for base ≥ 0, with 0^x = 0 and a gradient of 0 there."""
+    """base^exponent for base ≥ 0, with 0^x = 0 and a gradient of 0 there; NaN of NaN."""
     if isinstance(exponent, float):
         return base.pow(exponent)
-    inside = base > 0
+    inside = ~(base <= 0)
     safe = torch.where(inside, base, torch.ones_like(base))
     return torch.where(inside, safe.pow(exponent), torch.zeros_like(base))
 

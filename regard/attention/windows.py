@@ -98,4 +98,4 @@ class Boxcar(Window):
     name = "boxcar"
 
     def kernel(self, squares: Tensor) -> Tensor:
-        return 0.5 * (squares <= 1).to(squares.dtype)
+        return 0.5 * (squares <= 1).to(squares.dtype).masked_fill(squares.isnan(), torch.nan)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import NORMALIZERS
+from regard.attention import NORMALIZERS, SCORES, attend, lengths, use
 from regard.attention.normalizers import Sigmoid, Sum, TopK, largest
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
 from regard.errors import RegardError
@@ -166,3 +166,36 @@ def test_the_largest_by_groups_are_the_largest():
     values, places = largest(torch.zeros(2, 1024), 8)
     assert torch.equal(values, torch.zeros(2, 8))
     assert all(len(set(row)) == 8 for row in places.tolist())
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize(
+    ("score", "name"),
+    [*(("dot", name) for name in NORMALIZERS), ("boxcar", "sum"), ("epanechnikov", "sum")],
+)
+def test_a_query_that_is_not_finite_is_not_answered_by_zeros(
+    score: str, name: str, bad: float, kernel: str
+) -> None:
+    queries, keys, values = torch.randn(2, 4, 3), torch.randn(2, 5, 3), torch.randn(2, 5, 2)
+    made, mask = SCORES[score](3, 3), lengths([5, 3])
+    with use(kernel):
+        wanted = attend(queries, keys, values, made, mask=mask, normalize=name).output
+        queries[0, 1, 0] = bad
+        found = attend(queries, keys, values, made, mask=mask, normalize=name).output
+    kept = torch.ones(2, 4, dtype=torch.bool)
+    kept[0, 1] = False
+    assert_close(found[kept], wanted[kept])
+    if bad != bad or name not in ("sigmoid", "sum"):  # to these two infinitely much is a number
+        assert found[0, 1].isnan().all()
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled"])
+@pytest.mark.parametrize("score", ["gaussian", "boxcar", "epanechnikov"])
+def test_a_diverged_parameter_is_seen(score: str, kernel: str) -> None:
+    made = SCORES[score](3, 3)
+    with torch.no_grad():
+        next(made.parameters()).fill_(torch.nan)
+    x = torch.randn(2, 4, 3)
+    with use(kernel):
+        assert attend(x, x, x, made, normalize="sum").output.isnan().all()
