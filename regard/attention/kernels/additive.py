@@ -39,7 +39,8 @@ class _Rational(torch.autograd.Function):
         ctx.save_for_backward(queries, keys, weight)
         ctx.fast = fast
         q, k, w, shape = together(queries, keys, weight)
-        found = _forward(q, k, w, fast)
+        with torch.autocast(q.device.type, enabled=False):
+            found = _forward(q, k, w, fast)
         return found.view(*shape, *found.shape[-2:]).to(queries.dtype)
 
     @staticmethod
@@ -51,7 +52,8 @@ class _Rational(torch.autograd.Function):
             .expand(*shape, *upstream[0].shape[-2:])
             .reshape(len(q), *upstream[0].shape[-2:])
         )
-        of_q, of_k, of_w = _backward(q, k, w, g.to(q.dtype), ctx.fast)
+        with torch.autocast(q.device.type, enabled=False):
+            of_q, of_k, of_w = _backward(q, k, w, g.to(q.dtype), ctx.fast)
         made = []
         for found, x in ((of_q, queries), (of_k, keys), (of_w, weight)):
             found = found.view(*shape, *found.shape[1:])
@@ -132,15 +134,18 @@ def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
 def together(
     queries: Tensor, keys: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
-    """All over one batch, which is flat, and the shape that it had."""
+    """All over one batch, which is flat, in one dtype, and the shape that the batch had.
+
+    In single precision at least, whichever of them is half: exponentials leave half's range.
+    """
     shape = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], weight.shape[:-1])
     q = queries.expand(*shape, *queries.shape[-2:]).reshape(-1, *queries.shape[-2:])
     k = keys.expand(*shape, *keys.shape[-2:]).reshape(-1, *keys.shape[-2:])
     w = weight.expand(*shape, weight.shape[-1]).reshape(-1, weight.shape[-1])
-    half = (torch.float16, torch.bfloat16)
-    if q.dtype in half:
-        q, k, w = q.float(), k.float(), w.float()
-    return q.detach(), k.detach(), w.detach(), shape
+    dtype = torch.float32
+    for x in (q, k, w):
+        dtype = torch.promote_types(dtype, x.dtype)
+    return q.detach().to(dtype), k.detach().to(dtype), w.detach().to(dtype), shape
 
 
 def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:

@@ -182,6 +182,7 @@ def add_product(
     index = strip.tile.rows if side == -2 else strip.tile.columns
     target = part(total, strip.batch, len(sight.shape))
     alike = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
+    alike = alike and one.dtype == two.dtype == target.dtype  # not so in an autocast block
     if isinstance(index, Tensor) or not alike or not target.is_contiguous():
         add(total, strip, side, sight, one @ two)
         return

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from regard.attention import (
     NORMALIZERS,
+    SCORES,
     Attention,
     Normalizer,
     Score,
@@ -282,3 +283,33 @@ def test_the_same_call_has_the_same_bits():
             output = attend(*given, made, dropout=0.3).output
         seen.append([output, *gradients(output, *given)])
     assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", SCORES)
+def test_autocast_has_the_same_gradients_by_tiles(name: str, dtype: torch.dtype) -> None:
+    """Prepared queries are of another dtype there than keys that nothing was done to."""
+    made = SCORES[name](8, 8, length=40)
+    found = []
+    for kernel in ("exact", "tiled"):
+        torch.manual_seed(1)
+        given = [(3 * torch.randn(1, 40, 8)).requires_grad_() for _ in range(3)]
+        with use(kernel), torch.autocast("cpu", dtype):
+            output = attend(*given, made, mask=lengths(30)).output
+        loss = output.float().square().sum()
+        of = torch.autograd.grad(loss, given, allow_unused=True, materialize_grads=True)
+        found.append([output, *of])
+    for exact, ours in zip(*found, strict=True):
+        assert_close(ours, exact, atol=0.05 * max(1.0, exact.abs().max().item()), rtol=0.05)
+
+
+def test_additive_scores_of_large_numbers_stay_exact_under_autocast() -> None:
+    """e^{2k} leaves half's range; the dtypes of queries, which have a bias, and keys differ."""
+    made = SCORES["additive"](8, 8)
+    queries, keys, values = 10 * torch.randn(1, 40, 8), 10 * torch.randn(1, 40, 8), torch.eye(40)
+    with torch.autocast("cpu", torch.float16):
+        with use("exact"):
+            wanted = attend(queries, keys, values, made).output
+        with use("tiled"):
+            found = attend(queries, keys, values, made).output
+    assert_close(found, wanted, atol=2e-3, rtol=0)
