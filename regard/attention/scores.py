@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.attention.kernels import additive
 from regard.attention.score import InnerProduct, Prepared, Score, Where, spread
@@ -62,10 +61,23 @@ class Cosine(Dot):
     name = "cosine"
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        return F.normalize(queries, dim=-1, eps=1e-8)
+        return direction(queries)
 
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
-        return F.normalize(keys, dim=-1, eps=1e-8)
+        return direction(keys)
+
+
+def direction(x: Tensor) -> Tensor:
+    """x / max(‖x‖, 10⁻⁸), in the dtype of x, without a square that leaves its range.
+
+    >>> direction(torch.tensor([[3e30, 4e30], [0.0, 0.0]])).tolist()
+    [[0.6..., 0.8...], [0.0, 0.0]]
+    """
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    largest = torch.where(largest > 0, largest, 1.0)
+    scaled = wide / largest
+    return (scaled / scaled.norm(dim=-1, keepdim=True).maximum(1e-8 / largest)).to(x.dtype)
 
 
 class CosineTemperature(Cosine):

@@ -1,12 +1,13 @@
 """Each score against its formula, written out with plain loops."""
 
+import copy
 import math
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import SCORES, Mask, Score, attend, make_score
+from regard.attention import SCORES, Mask, Score, attend, lengths, make_score
 from regard.attention.kernels.choose import use
 from regard.errors import RegardError
 from tests.attention.parts import KEYLESS
@@ -260,3 +261,20 @@ def test_a_score_of_minus_infinity_is_masked():
 def test_a_score_without_compare_says_so():
     with pytest.raises(NotImplementedError, match="Score has no compare"):
         attend(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 3), Score())
+
+
+@pytest.mark.parametrize("name", ["cosine", "cosine-temperature"])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float16, 300), (torch.bfloat16, 300), (torch.float32, 1e30)]
+)
+def test_directions_of_long_and_of_zero_vectors(name: str, dtype: torch.dtype, size: float) -> None:
+    """A norm whose square leaves the dtype's range made all weights equal, a hidden zero NaN."""
+    queries, keys, values = (torch.randn(1, 6, 8).to(dtype) for _ in range(3))
+    queries, keys[0, 5] = queries * size, 0
+    made, mask = SCORES[name](8, 8), lengths([5])
+    wide = [x.double() for x in (queries, keys, values)]
+    wanted = attend(*wide, copy.deepcopy(made).double(), mask=mask).output
+    for kernel in ("exact", "tiled", "fused"):
+        with use(kernel):
+            found = attend(queries, keys, values, made.to(dtype), mask=mask).output
+        assert_close(found.double(), wanted, atol=0.02, rtol=0.02)
