@@ -1,7 +1,7 @@
 """What a decoder remembers of the keys and values it has seen."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.score import Prepared
@@ -62,11 +62,19 @@ class KeyValueCache:
         prepared = tuple(held[:-2]) if is_tuple else held[0]
         return prepared, held[-2], held[-1].squeeze(-1)
 
-    def centred(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Both sides less the first finite key that it was ever given."""
+    def centred(
+        self, queries: Tensor, keys: Tensor, seen: Bool[Tensor, "... m"] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Both sides less the first finite key that it was ever given and that a query may see.
+
+        ``seen``: which of these keys are; None for all. Padding may hold any number.
+        """
         if self._origin is None and keys.numel():
-            rows = keys.detach().reshape(-1, keys.shape[-1])
-            self._origin = rows[int(rows.isfinite().all(-1).int().argmax())].nan_to_num()
+            fit = keys.detach().isfinite().all(-1)
+            if seen is not None and bool((fit & seen).any()):
+                fit = fit & seen
+            rows = keys.detach().expand(*fit.shape, -1).reshape(-1, keys.shape[-1])
+            self._origin = rows[int(fit.reshape(-1).int().argmax())].nan_to_num()
         if self._origin is None:
             return queries, keys
         return queries - self._origin, keys - self._origin

@@ -19,7 +19,7 @@ from regard.attention.mask import Mask, as_mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.attention.score import Prepared, Score, as_tuple, spread
-from regard.attention.sight import Sight, over_heads
+from regard.attention.sight import Sight, over_heads, seen_of
 from regard.errors import RegardError, look_up
 from regard.parts import is_part, load_part
 
@@ -87,7 +87,10 @@ class Call:
         ready_keys: Prepared | None = None
         if cache is not None:
             where = over_heads(rows, heads), over_heads(columns, heads)
-            sides = remembered(score, cache, queries, keys, values, where)
+            seen = None
+            if mask is not None and score.translation_invariant and not len(cache):
+                seen = seen_of(mask.over_heads() if heads else mask, rows, columns)
+            sides = remembered(score, cache, queries, keys, values, where, seen)
             queries, ready_queries, new_keys, values = sides
             ready_keys, values, columns = cache.append(new_keys, values, columns)
         shape = shape_of_scores(queries, keys, m, heads)
@@ -239,13 +242,14 @@ def remembered(
     keys: Tensor,
     values: Tensor,
     where: tuple[Tensor, Tensor],
+    seen: Tensor | None,
 ) -> tuple[Tensor, Prepared, Prepared, Tensor]:
     """Queries, they and the new keys made ready, and the new values, as the cache keeps them.
 
     What comes later must not change what came before: so by the first key and by the dtype alone.
     """
     if score.translation_invariant:
-        queries, keys = cache.centred(queries, keys)
+        queries, keys = cache.centred(queries, keys, seen)
     ready = score.prepare_queries(queries, where[0])
     if score.loses_digits(ready, None):
         finer = FINER[queries.dtype]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import KeyValueCache, attend, causal, make_score, window
+from regard.attention import SCORES, KeyValueCache, Mask, attend, causal, make_score, window
 from regard.errors import RegardError
 
 
@@ -81,3 +81,26 @@ def test_a_fixed_cache_says_the_same_again_whatever_it_is_given():
         again = attend(q, k, v, make_score("dot", score), mask, cache=cache)
         assert_close(again.output, once.output)
         assert_close(again.summary(3).mass, once.summary(3).mass)
+
+
+@pytest.mark.parametrize("hidden", [1e8, torch.inf, torch.nan])
+@pytest.mark.parametrize("heads", [None, 2])
+def test_padding_before_a_text_is_no_origin_of_gaussian_scores(
+    hidden: float, heads: int | None
+) -> None:
+    """The first keys of a cache may be padding, which holds any number."""
+    shape = (2, heads, 6, 4) if heads else (2, 6, 4)
+    queries, keys, values = (torch.randn(shape) for _ in range(3))
+    made = SCORES["gaussian"](4, 4, heads=heads)
+    mask = causal() & Mask(lambda rows, columns: (columns >= 2)[..., None, :])
+    wanted = attend(queries, keys, values, made, mask=mask).output
+    keys[..., :2, :] = hidden
+    cache = KeyValueCache()
+    found = [
+        attend(
+            queries[..., part, :], keys[..., part, :], values[..., part, :], made, mask=mask,
+            cache=cache,
+        ).output
+        for part in (slice(0, 4), slice(4, 5), slice(5, 6))
+    ]  # fmt: skip
+    assert_close(torch.cat(found, -2), wanted, atol=1e-5, rtol=1e-5)
