@@ -2,8 +2,9 @@
 
 import pickle
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,20 +32,19 @@ class Attended:
         self.pairs = pairs
         self._weigh, self._summarize = weigh, summarize
         self._weights: Tensor | None = None
-        # Tensors made under inference_mode keep no version.
-        self._sources = [(x, x._version) for x in sources if not x.is_inference()]
+        self._sources = [Source.of(tensor) for tensor in sources]
 
     def __repr__(self) -> str:
         return f"Attended(output {tuple(self.output.shape)}, {self.pairs:,} pairs)"
 
     def __getstate__(self) -> dict[str, Any]:
         self._refuse_if_changed("weights")
-        sources = [tensor for tensor, _ in self._sources]
+        sources = [source.tensor for source in self._sources]
         return {**self.__dict__, "output": self.output.detach(), "_sources": sources}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._sources = [(x, x._version) for x in state["_sources"] if not x.is_inference()]
+        self._sources = [Source.of(tensor) for tensor in state["_sources"]]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied: Self = pickle.loads(pickle.dumps(self))  # noqa: S301 - written on this line
@@ -62,10 +62,15 @@ class Attended:
         Computed when first asked for, from the inputs and parameters of the call: a RegardError
         if those have been changed in place since.
         """
-        if self._weights is None:
+        if self._weights is None or self._lacks_gradient(self._weights):
             self._refuse_if_changed("weights")
             self._weights = self._weigh()
         return self._weights
+
+    def _lacks_gradient(self, weights: Tensor) -> bool:
+        """Whether they were read under no_grad before, and are read with gradients now."""
+        wanted = torch.is_grad_enabled() and self.output.requires_grad
+        return wanted and not weights.requires_grad and weights.is_floating_point()
 
     def summary(self, top: int = 16) -> Summary:
         """The ``top`` keys of each query, its entropy, and the mass of each key: never n × m.
@@ -78,8 +83,49 @@ class Attended:
         return self._summarize(top)
 
     def _refuse_if_changed(self, what: str) -> None:
-        if any(x._version != version for x, version in self._sources):
+        if any(source.changed() for source in self._sources):
             raise RegardError(
                 "inputs or parameters have changed since attention was computed: "
                 f"read .{what} before the next step"
             )
+
+
+class Source(NamedTuple):
+    """A tensor that weights are computed from, and what it was when attention was computed.
+
+    ``bits``: the sum over the bits of what an optimizer may step, for a fused optimizer counts no
+    version; None of other tensors.
+
+    >>> x = torch.nn.Parameter(torch.ones(2))
+    >>> source = Source.of(x)
+    >>> _ = x.data.mul_(2)  # .data counts versions of its own
+    >>> source.changed()
+    True
+    """
+
+    tensor: Tensor
+    version: int
+    bits: Tensor | None
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Self:
+        """Remember a tensor as it is now."""
+        stepped = tensor.is_leaf and tensor.requires_grad and torch.is_grad_enabled()
+        return cls(tensor, version_of(tensor), bits_of(tensor) if stepped else None)
+
+    def changed(self) -> bool:
+        """Whether the tensor holds other numbers now."""
+        if version_of(self.tensor) != self.version:
+            return True
+        return self.bits is not None and not torch.equal(bits_of(self.tensor), self.bits)
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return how often a tensor was written to; 0 of one made under inference_mode."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    """Return the sum of a tensor's numbers, read as integers: exact in any order, NaN or not."""
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.detach().view(whole).sum(dtype=torch.int64)

@@ -340,13 +340,15 @@ def check(
     score.check(queries.shape[-1], keys.shape[-1])
     if heads is None:
         return
+    if score.heads not in (None, heads):
+        raise RegardError(f"the score was made for heads={score.heads}; the call has {heads}")
     if min(queries.ndim, keys.ndim, values.ndim) < 3 or queries.shape[-3] != heads:
         raise RegardError(
             f"a score for {heads} heads takes (*batch, {heads}, n, width), "
             f"not queries of shape {tuple(queries.shape)}"
         )
     groups = keys.shape[-3]
-    if heads % groups or values.shape[-3] != groups:
+    if not groups or heads % groups or values.shape[-3] != groups:
         raise RegardError(
             f"{heads} heads of queries cannot share {groups} heads of keys and "
             f"{values.shape[-3]} of values"

@@ -42,8 +42,7 @@ class Normalizer(nn.Module):
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         """The weights, from scores and statistics."""
-        weights: Tensor = self(scores)
-        return weights
+        return self.forward(scores)
 
     def gradient(
         self,
@@ -57,7 +56,7 @@ class Normalizer(nn.Module):
         leaves = [scores, *parameters]
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_() for x in leaves]
-            again = twin(self, leaves[1:])(leaves[0])
+            again = twin(self, leaves[1:]).forward(leaves[0])
             found = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
         made = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
         made[0] = made[0].masked_fill(scores == -torch.inf, 0)

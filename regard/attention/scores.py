@@ -70,14 +70,16 @@ class Cosine(Dot):
 def direction(x: Tensor) -> Tensor:
     """x / max(‖x‖, 10⁻⁸), in the dtype of x, without a square that leaves its range.
 
-    >>> direction(torch.tensor([[3e30, 4e30], [0.0, 0.0]])).tolist()
-    [[0.6..., 0.8...], [0.0, 0.0]]
+    >>> direction(torch.tensor([[3e30, 4e30], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
     """
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     largest = wide.detach().abs().amax(-1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)
     scaled = wide / largest
-    return (scaled / scaled.norm(dim=-1, keepdim=True).maximum(1e-8 / largest)).to(x.dtype)
+    norm: Tensor = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return (scaled / norm.maximum(1e-8 * largest.reciprocal())).to(x.dtype)
 
 
 class CosineTemperature(Cosine):

@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention import (
     SCORES,
@@ -80,7 +81,11 @@ def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kerne
         assert output[0, 3:, 1].isfinite().all()
     else:
         assert output[0, 3].isnan().all()
-        assert attended.weights[0, 3].isnan().all()
+        assert attended.weights[0, 3, :4].isnan().all()
+        assert attended.weights[0, 3, 4] == 0, "hidden, whatever the others are"
+        mass = attended.weights.detach().sum(-2)
+        assert_close(attended.summary(2).mass, mass, equal_nan=True)
+        assert mass[0, 4].isnan() == (where == "keys")
         assert output[0, 4].isnan().all() == (where == "keys")
     assert output[1].isfinite().all()
 
@@ -390,3 +395,43 @@ def test_a_score_of_positions_alone_is_each_texts_own():
         found[kernel] = attended.output
         assert attended.weights.shape == (3, 7, 7)
     assert_close(found["exact"], found["tiled"])
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled", "fused"])
+def test_weights_are_refused_after_a_step_of_a_fused_optimizer(kernel):
+    """Such a step counts no version of a parameter."""
+    made, x = SCORES["general"](4, 4), torch.randn(1, 5, 4)
+    with use(kernel):
+        given = attend(x, x, x, made)
+    given.output.sum().backward()
+    torch.optim.AdamW(made.parameters(), lr=0.1, fused=True).step()
+    with pytest.raises(RegardError, match="have changed since"):
+        _ = given.weights
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled", "fused"])
+def test_weights_that_were_looked_at_without_gradient_have_one_later(kernel):
+    x = torch.randn(1, 5, 4, requires_grad=True)
+    with use(kernel):
+        given = attend(x, x, x, SCORES["dot"]())
+    with torch.no_grad():
+        seen = given.weights
+    assert_close(given.weights.detach(), seen.detach())
+    (found,) = torch.autograd.grad(given.weights.square().sum(), [x])
+    assert found.abs().sum() > 0
+
+
+def test_a_score_of_other_heads_is_refused():
+    x = torch.randn(1, 4, 5, 4)
+    with pytest.raises(RegardError, match="made for heads=2; the call has 4"):
+        attend(x, x, x, SCORES["general"](4, 4, heads=2), heads=4)
+    with pytest.raises(RegardError, match="cannot share 0 heads of keys"):
+        attend(x, x[:, :0], x[:, :0], SCORES["general"](4, 4, heads=4))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_floating_point_operations_are_counted_by_tiles(score):
+    made, x = SCORES[score](4, 4, length=50), torch.randn(1, 50, 4, requires_grad=True)
+    with FlopCounterMode(display=False) as counter, use("tiled"):
+        attend(x, x, x, made).output.sum().backward()
+    assert counter.get_total_flops() > 0

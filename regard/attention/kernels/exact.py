@@ -44,7 +44,8 @@ def weights(
         scores = scores.float()
     result: Tensor = normalizer(scores) if scores.shape[-1] else scores
     if faults is not None:
-        result = result.masked_fill(lost_rows(faults, heads, allowed), torch.nan)
+        lost = lost_rows(faults, heads, allowed)
+        result = result.masked_fill(lost if allowed is None else lost & allowed, torch.nan)
     return result
 
 

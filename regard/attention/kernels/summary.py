@@ -70,7 +70,14 @@ def summarize(
             scores, _ = scores_of(work, strip, ours, theirs, space)
             weights = normalizer.weights(scores, normalizer.statistics(scores))
             columns = strip.tile.columns
-            part(mass, strip.batch, len(sight.shape) - 1)[..., columns] += weights.sum(-2)
+            total = part(mass, strip.batch, len(sight.shape) - 1)
+            if work.faults is None:
+                total[..., columns] += weights.sum(-2)
+            else:
+                allowed = None if strip.whole else allowed_in(work, strip)
+                lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
+                unknown = lost if allowed is None else lost & allowed
+                total[..., columns] += weights.masked_fill(unknown, torch.nan).sum(-2)
             values, places = largest(weights, min(top, weights.shape[-1]))
             heaviest = values[..., :1], places[..., :1]
             put(entropy, strip, sight).copy_(entropy_of(weights, scores, normalizer, *heaviest))
@@ -82,8 +89,6 @@ def summarize(
             put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
             put(most, strip, sight)[..., :size] = values
             if work.faults is not None:  # nothing is known of what sees a NaN
-                allowed = None if strip.whole else allowed_in(work, strip)
-                lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
                 for x in (most, entropy):
                     put(x, strip, sight).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)

@@ -183,7 +183,8 @@ def call(
     theirs = None if others is None else joined(others, work.tuples[1])
     given = (joined(mine, work.tuples[0]), theirs, where)
     score = twin(work.score, parameters) if parameters else work.score
-    made: Tensor | None = score(*given)
+    # Not by the module's call: hooks, such as FlopCounterMode's, see no graph inside a kernel.
+    made: Tensor | None = score.forward(*given)
     return made
 
 
