@@ -8,7 +8,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
 from regard.errors import RegardError, look_up
 from regard.models.kernel_regression import KERNELS, NadarayaWatson, Step, learn, rule_of_thumb
@@ -92,25 +91,29 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What the kernel's mean of the kept y is at each row of X."""
         check_is_fitted(self)
         rows: Numbers = validate_data(self, X, dtype=np.float64, reset=False)
-        queries, keys, values = self._tensors((rows - self._origin) / self._scale)
+        kept = (rows - self._origin) / self._scale, self._keys, self._values
+        queries, keys, values = (torch.from_numpy(np.ascontiguousarray(x)) for x in kept)
         with torch.no_grad():
-            said: Numbers = self._model(queries, keys, values).double().numpy() + self._mean
+            said: Numbers = self._model(queries, keys, values).numpy() + self._mean
         return said[:, 0] if self._flat else said
 
     def leave_one_out(self, rows: ArrayLike | None = None) -> Numbers:
         """What all the other kept rows say about each of these kept rows, by number; or about all.
 
-        Shapes as of `predict`.
+        Shapes as of `predict`. A row that no other reaches gets the mean of the others' y.
         """
         check_is_fitted(self)
         chosen = None if rows is None else torch.as_tensor(np.asarray(rows, dtype=np.int64))
         last = len(self._keys) - 1
         if chosen is not None and bool(((chosen < 0) | (chosen > last)).any()):
             raise RegardError(f"kept rows are numbered from 0 to {last}")
+        keys, values = torch.from_numpy(self._keys), torch.from_numpy(self._values)
+        ones = torch.ones_like(values[:, :1])  # whose mean is 0 where nothing is in reach
         with torch.no_grad():
-            said = self._model.leave_one_out(
-                torch.from_numpy(self._keys), torch.from_numpy(self._values), chosen
-            )
+            said = self._model.leave_one_out(keys, torch.cat([values, ones], 1), chosen)
+        said, alone = said[:, :-1], said[:, -1:] == 0
+        own = values if chosen is None else values[chosen]
+        said = torch.where(alone, -own / max(last, 1), said)  # the mean of y without its own
         found: Numbers = said.numpy() + self._mean
         return found[:, 0] if self._flat else found
 
@@ -152,14 +155,3 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not (np.isfinite(widths) & (widths > 0)).all():
             raise RegardError(f"widths are above 0 and finite, not {given}")
         return np.broadcast_to(widths, (columns,)).astype(np.float64)
-
-    def _tensors(self, queries: Numbers) -> tuple[Tensor, Tensor, Tensor]:
-        """For many rows of an inner product in float32: twice as fast, and right to 1e-5 of y."""
-        pairs = len(self._keys) * max(len(queries), 1)
-        coarse = pairs > PAIRS and self.kernel in ("average", "gaussian", "cosine", "dot")
-        dtype = torch.float32 if coarse else torch.float64
-        one, two, three = (
-            torch.from_numpy(np.ascontiguousarray(x)).to(dtype)
-            for x in (queries, self._keys, self._values)
-        )
-        return one, two, three

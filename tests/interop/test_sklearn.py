@@ -148,3 +148,22 @@ def test_mistakes_are_named():
         KernelRegression("box").fit(x, x[:, 0])
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         KernelRegression().fit(x[:1], x[:1, 0])
+
+
+def test_an_answer_does_not_depend_on_how_many_rows_are_asked() -> None:
+    """Also of narrow widths: a kernel of width 1e-3 far from 0 leaves no digit of float32."""
+    draw = np.random.default_rng(0)
+    x, y = draw.uniform(0, 6, (3_000, 2)), draw.normal(size=3_000)
+    model = KernelRegression(widths=2e-3).fit(x, y)
+    asked = draw.uniform(0, 6, (3_000, 2))  # 9,000,000 pairs
+    np.testing.assert_allclose(model.predict(asked)[:5], model.predict(asked[:5]), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["epanechnikov", "boxcar"])
+def test_a_row_that_no_other_reaches_is_answered_without_its_own_y(kernel: str) -> None:
+    x, y = np.array([[0.0], [0.1], [0.2], [100.0]]), np.array([1.0, 2.0, 3.0, 50.0])
+    model = KernelRegression(kernel=kernel, widths=0.5).fit(x, y)
+    said = model.leave_one_out()
+    assert said[3] == pytest.approx(2.0)
+    assert model.leave_one_out([3])[0] == pytest.approx(2.0)
+    assert said[1] == pytest.approx(2.0)
