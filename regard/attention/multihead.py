@@ -182,9 +182,11 @@ class MultiHeadAttention(nn.Module):
             rows = slice(start, start + sum(sizes))
             if len(sizes) == 3:
                 projected = self.project(x)
-            else:
+            elif is_plain(self.project):
                 bias = None if self.project.bias is None else self.project.bias[rows]
                 projected = F.linear(x, self.project.weight[rows], bias)
+            else:
+                projected = self.project(x)[..., rows]
         else:
             linear = (self.project_queries, self.project_keys, self.project_values)[first]
             projected = linear(x)
@@ -194,6 +196,15 @@ class MultiHeadAttention(nn.Module):
         # Split by heads and not by columns: the gradients then meet in one copy, not in two.
         parts = heads.split([size // self.head_width for size in sizes], -2)
         return [part.transpose(-3, -2) for part in parts]
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a layer computes x Wᵀ + b and nothing else, so that rows of W do for a part.
+
+    Not what stands in its place: a low-rank adapter, quantized or sharded weights, hooks.
+    """
+    hooks = (linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks)
+    return type(linear) is nn.Linear and not any(hooks)
 
 
 def without_hidden(

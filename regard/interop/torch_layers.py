@@ -13,8 +13,9 @@ from regard.errors import RegardError
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     """torch's layer as regard's, with copies of its weights, its dropout and its mode.
 
-    Texts come as (batch, n, width) whatever its ``batch_first`` was, and ``layer(x)`` is its
-    ``layer(x, x, x)[0]``. Errors: ``add_bias_kv`` and ``add_zero_attn``, keys that no text has.
+    What is frozen there is frozen here. Texts come as (batch, n, width) whatever its
+    ``batch_first`` was, and ``layer(x)`` is its ``layer(x, x, x)[0]``. Errors: ``add_bias_kv`` and
+    ``add_zero_attn``, keys that no text has.
 
     >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = torch.randn(3, 5, 8)
@@ -47,6 +48,10 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         theirs["output.bias"] = layer.out_proj.bias
     found = found.to(layer.out_proj.weight)  # before, so that float64 keeps its digits
     found.load_state_dict(theirs)
+    for name, parameter in found.named_parameters():
+        source = theirs[name]
+        source = source if source._base is None else source._base  # a part of one bias
+        parameter.requires_grad_(source.requires_grad)
     return found.train(layer.training)
 
 

@@ -1,8 +1,11 @@
 """MultiHeadAttention against torch's, and what it takes beyond it."""
 
+import copy
+import warnings
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from regard.attention import (
@@ -268,3 +271,47 @@ def test_errors():
         MultiHeadAttention(8, 2, score=Narrow)
     with pytest.raises(RegardError, match="wrap it in its position yourself"):
         MultiHeadAttention(12, 3, score=make_score("dot"), position="alibi")
+
+
+class Adapter(nn.Module):
+    """What a low-rank adapter puts in the place of a linear layer."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.more = nn.Linear(base.in_features, base.out_features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.more(x)
+
+
+def merged(layer: MultiHeadAttention) -> MultiHeadAttention:
+    """The same layer with the adapter's weights added to the base's."""
+    made = copy.deepcopy(layer)
+    adapter = made.project
+    adapter.base.weight.data += adapter.more.weight.data
+    made.project = adapter.base
+    return made
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_what_stands_in_the_place_of_the_projection_is_asked(values: bool) -> None:
+    layer = MultiHeadAttention(8, 2)
+    queries, keys = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    given = (queries, keys, torch.randn(2, 5, 8)) if values else (queries, keys)
+    layer.project = Adapter(layer.project)
+    assert_close(layer(*given), merged(layer)(*given))
+
+
+def test_cross_attention_is_quantized_and_its_hooks_are_called() -> None:
+    layer, seen = MultiHeadAttention(8, 2), []
+    queries, keys = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    wanted = layer(queries, keys)
+    handle = layer.project.register_forward_hook(lambda *_: seen.append(1))
+    assert_close(layer(queries, keys), wanted)
+    assert len(seen) == 2  # queries; keys and values
+    handle.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that its API moves
+        quantized = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear}, torch.qint8)
+    assert_close(quantized(queries, keys), wanted, atol=0.05, rtol=0.05)

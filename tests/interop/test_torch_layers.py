@@ -61,3 +61,17 @@ def test_no_mask_is_none_and_what_is_no_mask_is_refused():
         mask_from_torch(attn_mask=torch.zeros(4, 3, 3))
     with pytest.raises(RegardError, match="attn_mask holds numbers other than 0 and -inf"):
         mask_from_torch(attn_mask=torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kdim", [None, 6])
+def test_what_is_frozen_stays_so(kdim: int | None, bias: bool) -> None:
+    theirs = nn.MultiheadAttention(8, 2, kdim=kdim, vdim=kdim, bias=bias)
+    theirs.out_proj.weight.requires_grad_(False)
+    if theirs.in_proj_bias is not None:
+        theirs.in_proj_bias.requires_grad_(False)
+    ours = from_torch(theirs)
+    frozen = {name for name, x in ours.named_parameters() if not x.requires_grad}
+    projected = {n for n, _ in ours.named_parameters() if n.startswith("project") and "bias" in n}
+    assert frozen == {"output.weight", *projected}
+    assert bool(projected) == bias
