@@ -17,7 +17,7 @@ def attend(
     queries: Float[Tensor, "... queries query_width"],
     keys: Float[Tensor, "... keys key_width"],
     values: Float[Tensor, "... keys value_width"],
-    score: Score,
+    score: Score | str = "scaled-dot",
     mask: Mask | Tensor | None = None,
     *,
     normalize: str | Normalizer = "softmax",
@@ -32,7 +32,8 @@ def attend(
     weights = normalize(score(queries, keys)); output = weights @ values. Bahdanau et al. 2015,
     section 3.1; Nadaraya 1964; Vaswani et al. 2017.
 
-    Batch axes broadcast. With ``heads``, or a score made for heads, axis −3 is heads, keys and
+    ``score`` is a `Score`, or the name of one without parameters: dot, scaled-dot, cosine. Batch
+    axes broadcast. With ``heads``, or a score made for heads, axis −3 is heads, keys and
     values may have fewer (each serves its share of the queries' heads), and the mask's batch axes
     align with those before it. Positions are integers that broadcast to (\\*batch, n) and
     (\\*batch, m); by default keys are 0 … m − 1 and queries the last n of them. ``dropout`` is
@@ -45,8 +46,7 @@ def attend(
     With a ``cache``, keys and values are appended to it, and the queries attend to all it holds.
 
     >>> same = torch.zeros(1, 2, 4)
-    >>> from regard.attention import SCORES
-    >>> attend(same, same, same, SCORES["dot"]()).weights.tolist()
+    >>> attend(same, same, same, "dot").weights.tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
     call = Call.of(
@@ -69,7 +69,7 @@ def explain(
     queries: Float[Tensor, "... queries query_width"],
     keys: Float[Tensor, "... keys key_width"],
     values: Float[Tensor, "... keys value_width"],
-    score: Score,
+    score: Score | str = "scaled-dot",
     mask: Mask | Tensor | None = None,
     *,
     normalize: str | Normalizer = "softmax",
@@ -80,9 +80,8 @@ def explain(
 ) -> choose.Plan:
     """How :func:`attend` would compute this call: the path, why, and what memory it would take.
 
-    >>> from regard.attention import SCORES
     >>> x = torch.zeros(2, 9, 4)
-    >>> print(explain(x, x, x, SCORES["dot"]()))
+    >>> print(explain(x, x, x, "dot"))
     fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB beside the inputs
     """
     positions = (query_positions, key_positions)

@@ -19,9 +19,10 @@ from regard.attention.mask import Mask, as_mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.attention.score import Prepared, Score, as_tuple, spread
+from regard.attention.scores import SCORES
 from regard.attention.sight import Sight, over_heads, seen_of
 from regard.errors import RegardError, look_up
-from regard.parts import is_part, load_part
+from regard.parts import a, is_part, load_part
 
 #: Where a score would lose its digits, it is computed in these.
 FINER = {
@@ -57,7 +58,7 @@ class Call:
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        score: Score,
+        score: Score | str,
         mask: Mask | Tensor | None,
         normalize: str | Normalizer,
         dropout: float,
@@ -67,8 +68,12 @@ class Call:
         cache: KeyValueCache | None,
     ) -> "Call":
         """Check, place, clean, prepare, plan."""
-        if not isinstance(score, Score):
-            raise RegardError(f"a score is a Score, as make_score('dot') makes one, not {score!r}")
+        for what, x in (("queries", queries), ("keys", keys), ("values", values)):
+            if not isinstance(x, Tensor):
+                raise RegardError(
+                    f"{what} are a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
+                )
+        score = score_named(score, queries, keys, heads)
         heads, mask = heads or score.heads, as_mask(mask)
         normalizer = named(normalize, heads)
         check(queries, keys, values, score, dropout, heads)
@@ -319,6 +324,23 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
     if base == TopK.name and number.isdecimal():
         return TopK(heads, k=int(number))
     return look_up(NORMALIZERS, normalize, "normalizer")(heads)
+
+
+def score_named(score: Score | str, queries: Tensor, keys: Tensor, heads: int | None) -> Score:
+    """Return a score as it is, or one without parameters by its name."""
+    if isinstance(score, Score):
+        return score
+    if not isinstance(score, str):
+        raise RegardError(f"a score is a Score, as make_score('dot') makes one, not {score!r}")
+    length = max(queries.shape[-2:-1] + keys.shape[-2:-1], default=1)
+    kind = look_up(SCORES, score, "score")
+    made = kind(queries.shape[-1], keys.shape[-1], heads=heads, length=length)
+    if next(made.parameters(), None) is not None:
+        raise RegardError(
+            f"{score} has parameters, which every call by name would make anew: make it once, by "
+            f"make_score({score!r}, query_width={queries.shape[-1]}, key_width={keys.shape[-1]})"
+        )
+    return made
 
 
 def check(

@@ -1,6 +1,8 @@
 """The call itself: shapes, NaN, what is refused, what is lazy."""
 
 import math
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -260,7 +262,6 @@ def test_weights_can_be_asked_for_after_autocast(score):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (lambda x: attend(x, x, x, "dot"), "makes one, not 'dot'"),
         (lambda x: attend(x, x, x, SCORES["dot"](), normalize=None), "the name of one, not None"),
         (lambda x: attend(x[0], x, x, SCORES["dot"]()), r"\(\*batch, rows, width\), not \(3,\)"),
         (lambda x: dense(torch.tensor([True, False])), r"not \(2,\): with \[None\] one row"),
@@ -435,3 +436,45 @@ def test_floating_point_operations_are_counted_by_tiles(score):
     with FlopCounterMode(display=False) as counter, use("tiled"):
         attend(x, x, x, made).output.sum().backward()
     assert counter.get_total_flops() > 0
+
+
+@pytest.mark.parametrize("name", ["dot", "scaled-dot", "cosine"])
+def test_a_score_without_parameters_goes_by_its_name(name):
+    queries, keys, values = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 6)
+    wanted = attend(queries, keys, values, SCORES[name](4, 4)).output
+    assert_close(attend(queries, keys, values, name).output, wanted)
+    if name == "scaled-dot":
+        assert_close(attend(queries, keys, values).output, wanted)
+
+
+@pytest.mark.parametrize(
+    ("score", "says"),
+    [
+        ("general", r"has parameters.*make_score\('general', query_width=4, key_width=4\)"),
+        ("gaussian", "has parameters"),
+        ("scaled_dot", "did you mean scaled-dot"),
+    ],
+)
+def test_a_score_that_no_name_stands_for(score, says):
+    x = torch.randn(2, 3, 4)
+    with pytest.raises(RegardError, match=says):
+        attend(x, x, x, score)
+
+
+def test_what_is_no_tensor_is_told_with_the_remedy():
+    """In a process of its own: here types are checked at every call."""
+    code = """
+import torch, regard
+x = torch.zeros(2, 3, 4)
+for given in ((x.tolist(), x, x), (x, x, x.numpy()), (x, x, x, None)):
+    try:
+        regard.attend(*given)
+    except regard.RegardError as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [
+        "queries are a tensor, not a list: give torch.as_tensor(queries)",
+        "values are a tensor, not a ndarray: give torch.as_tensor(values)",
+        "a score is a Score, as make_score('dot') makes one, not None",
+    ]
