@@ -81,14 +81,15 @@ def _of_network(config: Config, task: Any) -> Forecast:
         pace = min(_pace(training, indexes) for indexes in plan[:2])
     tokens = {side: int(task.lengths(side, settings.seed, 0).sum()) for side in SPLITS}
     mean = tokens["train"] / len(plan)
-    unit, amount = settings.budget
+    unit, amount = settings.budget_of(len(plan))
     steps = {
         "epochs": amount * len(plan),
         "steps": amount,
         "tokens": amount / mean,
         "minutes": amount * 60 / (pace * mean),
     }[unit]
-    between = settings.evaluate_every or max(len(plan) / validations(settings, len(plan)), 1)
+    parts, epochs = validations(settings, len(plan))
+    between = settings.evaluate_every or max(len(plan) * epochs / parts, 1)
     judged = (1 + steps / between) * tokens["validation"] + tokens["test"]
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(

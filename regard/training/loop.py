@@ -31,7 +31,13 @@ from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
 from regard.training.ranks import ranks
 from regard.training.schedules import factor
-from regard.training.settings import BETWEEN, LEAST_STEPS, MOST_TOKENS, TrainingSettings
+from regard.training.settings import (
+    BETWEEN,
+    LEAST_BETWEEN,
+    LEAST_STEPS,
+    MOST_TOKENS,
+    TrainingSettings,
+)
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
@@ -222,7 +228,7 @@ class Training:
 
     def done(self) -> float:
         """The share of the budget that is used: 0 at first, 1 at the end."""
-        unit, amount = self.settings.budget
+        unit, amount = self.settings.budget_of(self.state.plan)
         used = {
             "epochs": self.state.epoch + self.state.position / self.state.plan,
             "steps": self.state.step,
@@ -245,9 +251,11 @@ class Training:
     def validation_due(self) -> bool:
         """Whether this step is one after which to validate; the last always is."""
         state, every = self.state, self.settings.evaluate_every
-        parts = validations(self.settings, state.plan)
+        parts, epochs = validations(self.settings, state.plan)
         places = {part * state.plan // parts for part in range(1, parts + 1)}
-        regular = state.step % every == 0 if every else state.position in places
+        regular = state.position in places and (state.epoch + 1) % epochs == 0
+        if every:
+            regular = state.step % every == 0
         return regular or self.done() >= 1
 
     def validate(self) -> tuple[float, float]:
@@ -366,13 +374,19 @@ class Training:
         )
 
 
-def validations(settings: TrainingSettings, steps: int) -> int:
-    """Return how many validations an epoch of so many steps has, unless steps= between are given.
+def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
+    """Return how many validations an epoch of so many steps has, and in which epochs: every k-th.
+
+    Unless steps= between them are given.
 
     >>> validations(TrainingSettings(), 1200), validations(TrainingSettings(patience=5), 1200)
-    (2, 3)
+    ((2, 1), (3, 1))
+    >>> validations(TrainingSettings(patience=5), 6)
+    (1, 5)
     """
-    return math.ceil(steps / BETWEEN) if settings.patience else 2
+    if not settings.patience:
+        return 2, 1
+    return math.ceil(steps / BETWEEN), math.ceil(LEAST_BETWEEN / steps)
 
 
 def fitting_batch(task: Task[Any], examples: int = 0) -> int:

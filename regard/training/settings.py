@@ -12,10 +12,12 @@ from regard.training.schedules import SCHEDULES
 
 BUDGETS = ("epochs", "steps", "tokens", "minutes")
 DEFAULT_EPOCHS = 5.0
-MOST_EPOCHS = 40.0  # where patience ends a training that no budget does
+MOST_EPOCHS = 40.0  # where patience ends a training that no budget does,
+MOST_STEPS = 3_000  # or so many steps, of data so small that these are more
 MOST_TOKENS = 8192
 LEAST_STEPS = 50
-BETWEEN = 500  # most steps between two validations that patience counts
+BETWEEN = 500  # most steps between two validations that patience counts,
+LEAST_BETWEEN = 25  # and least: of few steps nothing is learned, above all while the rate rises
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
@@ -48,7 +50,7 @@ class TrainingSettings(Settings):
         0.0,
         ge=0,
         description=f"budget: passes over the data; if no budget is given {DEFAULT_EPOCHS:g}, or "
-        f"with patience at most {MOST_EPOCHS:g}",
+        f"with patience at most {MOST_EPOCHS:g}, or {MOST_STEPS:,} steps if these are more",
     )
     steps: int = Field(0, ge=0, description="budget: updates of the weights")
     tokens: int = Field(0, ge=0, description="budget: tokens read, padding not counted")
@@ -89,8 +91,8 @@ class TrainingSettings(Settings):
     evaluate_every: int = Field(
         0,
         ge=0,
-        description=f"steps between validations; 0: twice an epoch, or with patience once, at most "
-        f"{BETWEEN} apart",
+        description=f"steps between validations; 0: twice an epoch, or with patience once, "
+        f"{LEAST_BETWEEN} to {BETWEEN} apart",
     )
     patience: int = Field(
         0,
@@ -127,3 +129,13 @@ class TrainingSettings(Settings):
             if amount := getattr(self, unit):
                 return Budget(unit, float(amount))
         return Budget("epochs", MOST_EPOCHS if self.patience else DEFAULT_EPOCHS)
+
+    def budget_of(self, steps: int) -> Budget:
+        """Return the budget for data whose epoch has so many steps.
+
+        >>> TrainingSettings(patience=5).budget_of(300), TrainingSettings(patience=5).budget_of(6)
+        (Budget(unit='epochs', amount=40.0), Budget(unit='epochs', amount=500.0))
+        """
+        if self.patience and not any(getattr(self, unit) for unit in BUDGETS):
+            return Budget("epochs", max(MOST_EPOCHS, MOST_STEPS / max(steps, 1)))
+        return self.budget

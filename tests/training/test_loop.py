@@ -11,7 +11,13 @@ from regard.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
 from regard.training.precision import Precision
-from regard.training.settings import LEAST_STEPS, MOST_TOKENS, TrainingSettings
+from regard.training.settings import (
+    LEAST_BETWEEN,
+    LEAST_STEPS,
+    MOST_STEPS,
+    MOST_TOKENS,
+    TrainingSettings,
+)
 
 from .toys import Bag, Toy
 
@@ -348,3 +354,16 @@ def test_batches_hold_so_many_examples_and_the_warmup_counts_steps() -> None:
         p.learning_rate for p in run(Bag(), epochs=0, steps=10, warmup=50, schedule="constant")
     ]
     assert short[1:3] == pytest.approx([0.05, 0.05])  # a tenth of the budget is one step
+
+
+def test_small_data_are_learned_for_as_many_steps_and_validated_as_seldom() -> None:
+    """An epoch of 6 steps: 40 of them would end while the rate hardly stood."""
+    asked = TrainingSettings(patience=3, batch_tokens=64, learning_rate=0.01)
+    training = Training(Bag(), Toy(), asked, Precision("fp32", "asked for"))
+    told = list(islice(training.run(), 2 * LEAST_BETWEEN + 5))
+    steps = training.state.plan
+    assert steps < LEAST_BETWEEN
+    assert told[0].steps == pytest.approx(MOST_STEPS, rel=0.01)
+    apart = -(-LEAST_BETWEEN // steps) * steps
+    seen = [p.step for p in told if p.validation is not None]
+    assert seen == list(range(apart, told[-1].step + 1, apart))
