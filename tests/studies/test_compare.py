@@ -122,7 +122,7 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_pa
 
 
 def test_what_ended_a_training_is_in_its_result(inline: Inline, tmp_path: Path) -> None:
-    given = ["width=8", "filters=4", "examples=600", "learning_rate=0.02", "evaluate_every=10"]
+    given = ["width=32", "filters=8", "examples=600", "learning_rate=0.01", "evaluate_every=10"]
     found = compare("sentiment", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
