@@ -80,6 +80,8 @@ class Call:
         m = keys.shape[-2] + (0 if cache is None else len(cache))
         if cache is not None and cache.fixed and len(cache):
             m = len(cache)  # it takes no others
+        if mask is not None and cache is None and key_positions is None and on_cpu(keys):
+            mask.must_fit(m)
         rows, columns = places(queries, keys, m, query_positions, key_positions)
         kind = mask.kind if mask else None
         if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):

@@ -80,9 +80,10 @@ class Mask:
         grain: int | None = None,
         over_heads: bool = False,
         made: Made | None = None,
+        fits: Callable[[int], None] | None = None,
     ) -> None:
         self.predicate, self.kind, self.has_heads = predicate, kind, over_heads
-        self._reach, self.grain, self._made = reach, grain, made
+        self._reach, self.grain, self._made, self._fits = reach, grain, made, fits
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return self._made or super().__reduce__()
@@ -116,6 +117,14 @@ class Mask:
         size = (len(rows.low), len(columns.low))
         return Reach(torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool))
 
+    def must_fit(self, keys: int) -> None:
+        """Refuse to be the mask of a call with so many keys, at positions 0 …, if it tells of more.
+
+        By ``fits``, which raises the error.
+        """
+        if self._fits is not None:
+            self._fits(keys)
+
     def over_heads(self) -> Mask:
         """The same mask for scores (\\*batch, heads, n, m): the head axis is put at −3."""
         return self if self.has_heads else _OverHeads(self)
@@ -144,6 +153,9 @@ class _OverHeads(Mask):
     def __repr__(self) -> str:
         return repr(self.inner)
 
+    def must_fit(self, keys: int) -> None:
+        self.inner.must_fit(keys)
+
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         answers = self.inner.allows(rows, columns, tile)
         return answers.unsqueeze(-3) if answers.ndim > 2 else answers
@@ -166,6 +178,10 @@ class _Joined(Mask):
     def __repr__(self) -> str:
         return f"({self.one!r} {'&' if self.how is torch.logical_and else '|'} {self.two!r})"
 
+    def must_fit(self, keys: int) -> None:
+        self.one.must_fit(keys)
+        self.two.must_fit(keys)
+
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return self.how(self.one.allows(rows, columns, tile), self.two.allows(rows, columns, tile))
 
@@ -182,6 +198,9 @@ class _Inverse(Mask):
 
     def __repr__(self) -> str:
         return f"~{self.inner!r}"
+
+    def must_fit(self, keys: int) -> None:
+        self.inner.must_fit(keys)
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return ~self.inner.allows(rows, columns, tile)

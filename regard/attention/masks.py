@@ -1,6 +1,6 @@
 """The masks there are: who may look at whom, by what a position is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Int
@@ -25,10 +25,29 @@ def causal() -> Mask:
 def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask:
     """Keys at positions 0 … valid − 1 may be seen; the rest is padding.
 
+    Errors: a length below 0; in a call without a cache, one of more keys than there are.
+
     >>> lengths([1, 3]).allows(torch.arange(3), torch.arange(3)).int().tolist()
     [[[1, 0, 0]], [[1, 1, 1]]]
     """
-    valid = _integers(valid)
+    return _first(valid, lengths)
+
+
+def prefix(size: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
+    """The first ``size`` keys may be seen by all: ``causal() | prefix(k)`` is a prefix model.
+
+    All keys where there are fewer.
+    """
+    return _first(size, prefix)
+
+
+def _first(given: object, function: Callable[..., Mask]) -> Mask:
+    valid = _counts(given)
+
+    def fits(keys: int) -> None:
+        if valid.numel() and int(valid.max()) > keys:
+            row = f" of row {int(valid.argmax())}" if valid.numel() > 1 else ""
+            raise RegardError(f"the length{row} is {int(valid.max())}, and there are {keys} keys")
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
         limit = valid.to(columns.device)[..., None, None]
@@ -42,12 +61,15 @@ def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask
         must = (columns.low >= 0) & (columns.high < valid.min().cpu())
         return Reach(*(x.expand(len(rows.low), -1) for x in (may, must)))
 
-    return Mask(allows, kind="keys", reach=reach, made=(lengths, (valid,)))
+    made = (function, (valid,))
+    return Mask(
+        allows, kind="keys", reach=reach, made=made, fits=fits if function is lengths else None
+    )
 
 
 def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[int]]) -> Mask:
     """The i-th query of the call sees the keys at positions 0 … valid[i] − 1."""
-    valid = _integers(valid)
+    valid = _counts(valid)
 
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         _fits("lengths_per_query", valid, rows, "queries")
@@ -64,11 +86,6 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
         )
 
     return Placed(answer, reach=reach, made=(lengths_per_query, (valid,)))
-
-
-def prefix(size: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
-    """The first ``size`` keys may be seen by all: ``causal() | prefix(k)`` is a prefix model."""
-    return lengths(size)
 
 
 def others() -> Mask:
@@ -275,4 +292,11 @@ def _integers(valid: object) -> Tensor:
     numbers = torch.as_tensor(valid).clone()  # what is done to the caller's later is not ours
     if numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
         raise RegardError(f"lengths are whole numbers, not {numbers.dtype}")
+    return numbers
+
+
+def _counts(valid: object) -> Tensor:
+    numbers = _integers(valid)
+    if numbers.numel() and numbers.device.type == "cpu" and int(numbers.min()) < 0:
+        raise RegardError(f"lengths are 0 or more, not {int(numbers.min())}")
     return numbers

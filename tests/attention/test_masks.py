@@ -5,6 +5,7 @@ import torch
 
 from regard.attention import (
     SCORES,
+    KeyValueCache,
     Mask,
     MultiHeadAttention,
     attend,
@@ -247,3 +248,28 @@ def test_bad_masks():
     x = torch.zeros(2, 4, 3)
     with pytest.raises(RegardError, match="documents tells of 3 queries; the call has 4"):
         attend(x, x, x, SCORES["dot"](), documents(torch.zeros(3, dtype=torch.long)))
+
+
+@pytest.mark.parametrize("valid", [-1, [3, -2], torch.tensor([[1], [-1]])])
+def test_lengths_below_nothing_are_refused(valid):
+    with pytest.raises(RegardError, match="0 or more, not -"):
+        lengths(valid)
+
+
+@pytest.mark.parametrize(
+    "mask", [lengths([3, 9]), causal() & lengths([3, 9]), ~lengths([3, 9]) | causal()]
+)
+def test_a_length_beyond_the_keys_is_told_with_its_row(mask):
+    x = torch.randn(2, 7, 4)
+    with pytest.raises(RegardError, match="length of row 1 is 9, and there are 7 keys"):
+        attend(x, x, x, "dot", mask)
+    with pytest.raises(RegardError, match="length of row 1 is 9"):
+        MultiHeadAttention(4, 2)(x, mask=mask)
+
+
+def test_a_cache_may_be_shorter_than_the_texts_and_a_prefix_longer_than_all():
+    x = torch.randn(2, 7, 4)
+    attend(x, x, x, "dot", causal() & lengths([3, 9]), cache=KeyValueCache())
+    assert torch.equal(
+        attend(x, x, x, "dot", causal() | prefix(9)).output, attend(x, x, x, "dot").output
+    )

@@ -19,7 +19,7 @@ from regard.errors import RegardError
 MASKS: dict[str, Callable[[], Mask]] = {
     "causal()": masks.causal,
     "lengths([3, 5])": lambda: masks.lengths([3, 5]),
-    "lengths(2)": lambda: masks.prefix(2),
+    "prefix(2)": lambda: masks.prefix(2),
     "lengths_per_query([[1, 2, 3, 4, 5]])": lambda: masks.lengths_per_query([[1, 2, 3, 4, 5]]),
     "others()": masks.others,
     "window(1, 2)": lambda: masks.window(1, step=2),
