@@ -43,7 +43,7 @@ def remember(settings: Mapping[str, object]) -> None:
     A configuration folder that cannot be written changes nothing: then ``--trust`` is asked for.
     """
     for path in files_of(settings.values()):
-        with suppress(OSError):
+        with suppress(OSError, RuntimeError, RegardError):
             folder().mkdir(parents=True, exist_ok=True)
             (folder() / fingerprint(path)).write_text(f"{path.resolve()}\n", encoding="utf-8")
 
@@ -57,7 +57,7 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
         if not path.exists():
             continue
         known = fingerprint(path)
-        if known not in _of_process() and not (folder() / known).is_file():
+        if known not in _of_process() and not _remembered(known):
             raise RegardError(
                 f"{where} names {path}, a Python file that you have not trained with on this "
                 "machine in this place and with this content. Opening the run would execute it. "
@@ -89,6 +89,12 @@ def folder() -> Path:
     """Return where trusted files are kept: ``regard/trusted`` of the user's configuration."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "regard" / "trusted"
+
+
+def _remembered(known: str) -> bool:
+    with suppress(OSError, RuntimeError):  # a user without a home has nothing there
+        return (folder() / known).is_file()
+    return False
 
 
 def _of_process() -> set[str]:

@@ -78,3 +78,8 @@ def test_every_task_is_learned_until_validation_stops_improving(task: str) -> No
     falling = Config.make(task, TASKS[task].model, given).training
     assert (falling.patience, falling.average, falling.batch_size) == (0, 0.0, 0)
     assert falling.warmup == TrainingSettings().warmup
+
+
+def test_what_is_given_as_nothing_replaces_nothing() -> None:
+    assert Config.make("sentiment", "cnn", ["batch_tokens=0"]).training.batch_size == 64
+    assert Config.make("sentiment", "cnn", ["batch_tokens=512"]).training.batch_size == 0

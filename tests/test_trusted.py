@@ -10,8 +10,9 @@ import pytest
 
 import regard
 from regard import runs
-from regard.cli.main import main
+from regard.cli.main import before_all, main
 from regard.errors import RegardError
+from regard.runs.build import build_once
 from regard.runs.config import Config
 from regard.trusted import VARIABLE
 from regard.web.shelf import Shelf
@@ -139,3 +140,23 @@ def test_a_configuration_folder_that_cannot_be_written_stops_no_training(
     monkeypatch.setenv(VARIABLE, "")
     with pytest.raises(RegardError, match="--trust"):
         regard.load(tmp_path / "own")
+
+
+def test_a_file_that_appears_after_its_run_was_opened_does_not_run(
+    theirs: Path, tmp_path: Path
+) -> None:
+    score = tmp_path / "mine.py"
+    text = score.read_text()
+    score.unlink()
+    run = regard.load(theirs)  # it names nothing that could run
+    score.write_text(text)
+    with pytest.raises(RegardError, match="would execute it"):
+        build_once(run.config)
+    with pytest.raises(RegardError, match="would execute it"):
+        _ = run.network
+    assert not (tmp_path / "ran.txt").exists()
+
+
+def test_options_of_every_command_stand_anywhere_before_two_dashes() -> None:
+    assert before_all(["show", "a", "--trust"]) == ["show", "a", "--trust"]
+    assert before_all(["show", "--", "--trust", "b"]) == ["show", "--", "--trust", "b"]

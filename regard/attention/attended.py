@@ -15,8 +15,8 @@ from regard.errors import RegardError
 class Attended:
     """What attention gives: the ``output``, and the ``weights`` for who asks.
 
-    A copy or a pickle has the same numbers and no gradient. Errors of both: inputs or parameters
-    that have changed since.
+    A copy or a pickle has the same numbers, and no gradient goes from it to the original. Errors of
+    both: inputs or parameters that have changed since, where the weights were not read before.
     """
 
     def __init__(
@@ -32,15 +32,21 @@ class Attended:
         self.pairs = pairs
         self._weigh, self._summarize = weigh, summarize
         self._weights: Tensor | None = None
+        self._with_gradient = True  # whether they were computed where gradients are kept
         self._sources = [Source.of(tensor) for tensor in sources]
 
     def __repr__(self) -> str:
         return f"Attended(output {tuple(self.output.shape)}, {self.pairs:,} pairs)"
 
     def __getstate__(self) -> dict[str, Any]:
-        self._refuse_if_changed("weights")
-        sources = [source.tensor for source in self._sources]
-        return {**self.__dict__, "output": self.output.detach(), "_sources": sources}
+        if self._weights is None:
+            self._refuse_if_changed("weights")
+        return {
+            **self.__dict__,
+            "output": self.output.detach(),
+            "_weights": None if self._weights is None else self._weights.detach(),
+            "_sources": [source.tensor for source in self._sources],
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -62,15 +68,10 @@ class Attended:
         Computed when first asked for, from the inputs and parameters of the call: a RegardError
         if those have been changed in place since.
         """
-        if self._weights is None or self._lacks_gradient(self._weights):
+        if self._weights is None or (torch.is_grad_enabled() and not self._with_gradient):
             self._refuse_if_changed("weights")
-            self._weights = self._weigh()
+            self._weights, self._with_gradient = self._weigh(), torch.is_grad_enabled()
         return self._weights
-
-    def _lacks_gradient(self, weights: Tensor) -> bool:
-        """Whether they were read under no_grad before, and are read with gradients now."""
-        wanted = torch.is_grad_enabled() and self.output.requires_grad
-        return wanted and not weights.requires_grad and weights.is_floating_point()
 
     def summary(self, top: int = 16) -> Summary:
         """The ``top`` keys of each query, its entropy, and the mass of each key: never n × m.
@@ -93,7 +94,7 @@ class Attended:
 class Source(NamedTuple):
     """A tensor that weights are computed from, and what it was when attention was computed.
 
-    ``bits``: the sum over the bits of what an optimizer may step, for a fused optimizer counts no
+    ``bits``: a number from all bits of what an optimizer may step, for a fused optimizer counts no
     version; None of other tensors.
 
     >>> x = torch.nn.Parameter(torch.ones(2))
@@ -110,7 +111,7 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
         """Remember a tensor as it is now."""
-        stepped = tensor.is_leaf and tensor.requires_grad and torch.is_grad_enabled()
+        stepped = tensor.is_leaf and tensor.requires_grad
         return cls(tensor, version_of(tensor), bits_of(tensor) if stepped else None)
 
     def changed(self) -> bool:
@@ -126,6 +127,12 @@ def version_of(tensor: Tensor) -> int:
 
 
 def bits_of(tensor: Tensor) -> Tensor:
-    """Return the sum of a tensor's numbers, read as integers: exact in any order, NaN or not."""
-    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    return tensor.detach().view(whole).sum(dtype=torch.int64)
+    """Return Σ (2 i + 1) bᵢ over a tensor's numbers read as integers bᵢ, exact in any order.
+
+    >>> x = torch.tensor([1.5, 1.5])
+    >>> bool(bits_of(x) == bits_of(x + torch.tensor([0.25, -0.25])))
+    False
+    """
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(tensor.element_size(), torch.uint8)
+    bits = tensor.detach().contiguous().view(whole).flatten().long()
+    return bits.dot(2 * torch.arange(len(bits), device=bits.device) + 1)

@@ -97,6 +97,8 @@ class Call:
             seen = None
             if mask is not None and score.translation_invariant and not len(cache):
                 seen = seen_of(mask.over_heads() if heads else mask, rows, columns)
+                if heads and seen.ndim > 1:  # by some head: keys may be of fewer
+                    seen = seen.any(-2, keepdim=True)
             sides = remembered(score, cache, queries, keys, values, where, seen)
             queries, ready_queries, new_keys, values = sides
             ready_keys, values, columns = cache.append(new_keys, values, columns)
@@ -336,11 +338,12 @@ def score_named(score: Score | str, queries: Tensor, keys: Tensor, heads: int | 
         raise RegardError(f"a score is a Score, as make_score('dot') makes one, not {score!r}")
     length = max(queries.shape[-2:-1] + keys.shape[-2:-1], default=1)
     kind = look_up(SCORES, score, "score")
-    made = kind(queries.shape[-1], keys.shape[-1], heads=heads, length=length)
+    widths = [x.shape[-1] if x.ndim else None for x in (queries, keys)]
+    made = kind(*widths, heads=heads, length=length)
     if next(made.parameters(), None) is not None:
         raise RegardError(
             f"{score} has parameters, which every call by name would make anew: make it once, by "
-            f"make_score({score!r}, query_width={queries.shape[-1]}, key_width={keys.shape[-1]})"
+            f"make_score({score!r}, query_width={widths[0]}, key_width={widths[1]})"
         )
     return made
 

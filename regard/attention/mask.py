@@ -118,9 +118,9 @@ class Mask:
         return Reach(torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool))
 
     def must_fit(self, keys: int) -> None:
-        """Refuse to be the mask of a call with so many keys, at positions 0 …, if it tells of more.
+        """Raise if the mask tells of more keys than a call has, whose keys stand at 0 … keys − 1.
 
-        By ``fits``, which raises the error.
+        ``fits`` raises the RegardError.
         """
         if self._fits is not None:
             self._fits(keys)

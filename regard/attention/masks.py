@@ -25,7 +25,8 @@ def causal() -> Mask:
 def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask:
     """Keys at positions 0 … valid − 1 may be seen; the rest is padding.
 
-    Errors: a length below 0; in a call without a cache, one of more keys than there are.
+    Errors, on a CPU: a length below 0; of a call without a cache and without positions of its keys,
+    one of more keys than there are.
 
     >>> lengths([1, 3]).allows(torch.arange(3), torch.arange(3)).int().tolist()
     [[[1, 0, 0]], [[1, 1, 1]]]

@@ -201,10 +201,13 @@ class MultiHeadAttention(nn.Module):
 def is_plain(linear: nn.Module) -> bool:
     """Whether a layer computes x Wᵀ + b and nothing else, so that rows of W do for a part.
 
-    Not what stands in its place: a low-rank adapter, quantized or sharded weights, hooks.
+    Not what stands in its place: a low-rank adapter, quantized or sharded weights, hooks, a forward
+    of its own.
     """
-    hooks = (linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks)
-    return type(linear) is nn.Linear and not any(hooks)
+    hooks = [linear._forward_hooks, linear._forward_pre_hooks]
+    hooks += [linear._backward_hooks, linear._backward_pre_hooks]
+    plain = type(linear) is nn.Linear and type(linear.weight) in (nn.Parameter, Tensor)
+    return plain and not any(hooks) and "forward" not in vars(linear)
 
 
 def without_hidden(

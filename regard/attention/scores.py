@@ -74,6 +74,8 @@ def direction(x: Tensor) -> Tensor:
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
+    if not x.shape[-1]:
+        return x
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     largest = wide.detach().abs().amax(-1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)

@@ -105,16 +105,19 @@ def before_all(words: list[str]) -> list[str]:
 
     >>> before_all(["serve", "runs/a", "--trust", "a.py", "--debug", "--trust=b.py"])
     ['--trust', 'a.py', '--debug', '--trust=b.py', 'serve', 'runs/a']
+    >>> before_all(["predict", "runs/a", "--", "--debug"])
+    ['predict', 'runs/a', '--', '--debug']
     """
-    first, rest, ahead = [], [], iter(words)
+    end = words.index("--") if "--" in words else len(words)
+    first, rest, ahead = [], [], iter(words[:end])
     for word in ahead:
-        if word == "--trust":
-            first += [word, *islice(ahead, 1)]
+        if word == "--trust" and (file := [*islice(ahead, 1)]):
+            first += [word, *file]
         elif word == "--debug" or word.startswith("--trust="):
             first.append(word)
         else:
             rest.append(word)
-    return first + rest
+    return [*first, *rest, *words[end:]]
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from regard.models.settings import ConvolutionalSettings
 class ConvolutionalClassifier(nn.Module):
     """label = Linear([max_t ReLU(filter · (x_t … x_{t+w−1}))] over filters of several widths w).
 
-    A window holds at least one word of the text and reads zeros before its begin and past its end:
+    A window holds at least one word of the text and reads zeros before it begins and past its end:
     a filter can tell where a text begins or ends, and the shortest text fills a window.
     """
 

@@ -20,6 +20,7 @@ from regard.runs.leak import must_not_look_ahead
 from regard.tasks import TASKS
 from regard.training.loop import seeded
 from regard.training.optimizer import OPTIMIZERS
+from regard.trusted import must_be_trusted
 
 if TYPE_CHECKING:
     from regard.data.vectors import Vectors
@@ -179,9 +180,11 @@ def build_network(
     """A network with its first weights, which the seed decides.
 
     `marks`: the symbols about a text, where the tokenizer has its own. `width`: of pretrained
-    vectors that were used in training and are not needed any more.
+    vectors that were used in training and are not needed any more. Errors: a Python file that is
+    not trusted, or no longer is what it was when the settings were read.
     """
     settings = config.network
+    must_be_trusted(settings.model_dump(), Path("the run"))
     if width is not None:
         settings = settings.model_copy(update={"vectors": "", "width": width})
     with seeded(config.training.seed):

@@ -186,9 +186,9 @@ def training_defaults(
     """Return the training settings of a network where the user has given none.
 
     A network that begins with pretrained weights is fine-tuned gently; any other is trained as
-    the task says. What is given replaces what goes with it here: a budget the budget, a batch in
-    tokens the batch in texts, and a rate that falls to its budget's end the patience, the mean of
-    the weights and the warm-up, for such a training goes to its end.
+    the task says, with these exceptions. Where ``batch_tokens`` is given, the task's batch in texts
+    is left out. Where a ``schedule`` is given that falls to the end of its budget, so are patience,
+    warm-up and the mean of the weights: such a training goes to its end.
 
     >>> from regard.models.settings import EncoderSettings
     >>> task = TASKS["sentiment"]
@@ -200,7 +200,8 @@ def training_defaults(
     >>> sorted(fine)
     ['batch_size', 'learning_rate', 'schedule', 'warmup']
     """
-    left_out = {"batch_size"} if {"batch_tokens"} & given.keys() else set()
+    given = {key: value for key, value in given.items() if str(value) not in ("", "0", "0.0")}
+    left_out = {"batch_size"} if "batch_tokens" in given else set()
     if getattr(network, "weights", ""):
         usual: Mapping[str, Any] = FINE_TUNING
         left_out |= {"epochs"} if {*BUDGETS} & given.keys() else set()

@@ -10,7 +10,7 @@ from regard.models import MODELS, ModelEntry
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
 #: What goes on a value that is a list: of ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
-LISTED = re.compile(r"(?:[^:=,]+:)?\d+(?:\.\d*)?")
+LISTED = re.compile(r"(?:[^:=,]+:)?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,8 @@ class TrainingSettings(Settings):
     evaluate_every: int = Field(
         0,
         ge=0,
-        description=f"steps between validations; 0: twice an epoch, or with patience once, "
-        f"{LEAST_BETWEEN} to {BETWEEN} apart",
+        description="steps between validations; 0: twice an epoch; with patience once an epoch, "
+        f"but at least {LEAST_BETWEEN} and at most {BETWEEN} apart",
     )
     patience: int = Field(
         0,

@@ -137,7 +137,7 @@ class Api:
             "regard_left_total": ("counter", "Askers who left before the answer.", queue.left),
             "regard_restarts_total": (
                 "counter",
-                "Times that the models' thread began anew after an error.",
+                "Errors that the thread of the models recovered from.",
                 queue.restarts,
             ),
             "regard_models_loaded": ("gauge", "Models in memory.", self.shelf.loaded),

@@ -478,3 +478,39 @@ for given in ((x.tolist(), x, x), (x, x, x.numpy()), (x, x, x, None)):
         "values are a tensor, not a ndarray: give torch.as_tensor(values)",
         "a score is a Score, as make_score('dot') makes one, not None",
     ]
+
+
+def test_weights_of_a_call_whose_values_alone_are_learned_are_computed_once():
+    x, values = torch.randn(1, 5, 4), torch.nn.Parameter(torch.randn(1, 5, 4))
+    given = attend(x, x, values, "dot")
+    first = given.weights
+    with torch.no_grad():
+        values.add_(1)
+    assert given.weights is first
+
+
+def test_a_step_that_leaves_a_sum_alone_is_seen_and_one_after_a_call_without_gradient():
+    made = SCORES["general"](2, 2)
+    x = torch.randn(1, 3, 2)
+    for context in (torch.enable_grad, torch.no_grad):
+        with context():
+            given = attend(x, x, x, made)
+        with torch.no_grad():
+            made.weight.fill_(1.5)
+            step = torch.tensor([[0.25, -0.25], [0.0, 0.0]])
+            given = attend(x, x, x, made)
+        made.weight.data += step
+        with pytest.raises(RegardError, match="have changed since"):
+            _ = given.weights
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine"])
+def test_vectors_of_no_numbers_are_all_alike(name):
+    values = torch.randn(1, 3, 2)
+    found = attend(torch.randn(1, 2, 0), torch.randn(1, 3, 0), values, name).output
+    assert_close(found, values.mean(-2, keepdim=True).expand(1, 2, 2))
+
+
+def test_numbers_without_axes_are_refused():
+    with pytest.raises(RegardError, match=r"are \(\*batch, rows, width\), not \(\)"):
+        attend(torch.tensor(1.0), torch.zeros(2, 2), torch.zeros(2, 2))

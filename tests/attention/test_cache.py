@@ -104,3 +104,12 @@ def test_padding_before_a_text_is_no_origin_of_gaussian_scores(
         for part in (slice(0, 4), slice(4, 5), slice(5, 6))
     ]  # fmt: skip
     assert_close(torch.cat(found, -2), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_grouped_keys_with_a_mask_of_each_head_have_an_origin():
+    made = SCORES["gaussian"](4, 4, heads=4)
+    mask = Mask(lambda rows, columns: torch.ones(4, 3, 3, dtype=torch.bool), over_heads=True)
+    queries, keys = torch.randn(1, 4, 3, 4), torch.randn(1, 2, 3, 4)
+    wanted = attend(queries, keys, keys, made, mask).output
+    found = attend(queries, keys, keys, made, mask, cache=KeyValueCache()).output
+    assert_close(found, wanted, atol=1e-5, rtol=1e-5)

@@ -315,3 +315,11 @@ def test_cross_attention_is_quantized_and_its_hooks_are_called() -> None:
         warnings.simplefilter("ignore")  # torch says that its API moves
         quantized = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear}, torch.qint8)
     assert_close(quantized(queries, keys), wanted, atol=0.05, rtol=0.05)
+
+
+def test_a_forward_of_a_projections_own_is_asked() -> None:
+    """As accelerate's offloading replaces it."""
+    layer, queries, keys = MultiHeadAttention(8, 2), torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    wanted, forward = layer(queries, keys), layer.project.forward
+    layer.project.forward = lambda x: 2 * forward(x)
+    assert not torch.allclose(layer(queries, keys), wanted)

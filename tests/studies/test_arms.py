@@ -25,6 +25,7 @@ def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
         (["cnn,rnn:width=8,vectors=my.py:A"], ["cnn", "rnn:width=8,vectors=my.py:A"]),
         (["cnn:widths=3,4,filters=9,rnn"], ["cnn:widths=3,4,filters=9", "rnn"]),
         (["tfidf:class_weights=bad:3,so:1.5,rnn"], ["tfidf:class_weights=bad:3,so:1.5", "rnn"]),
+        (["tfidf:class_weights=a:.5,b:1e-1,rnn"], ["tfidf:class_weights=a:.5,b:1e-1", "rnn"]),
     ],
 )
 def test_arms_are_split_where_people_mean_it(texts: list[str], names: list[str]) -> None:

@@ -22,6 +22,7 @@ from regard.attention.kernels.strips import (
     taken,
     where_of,
 )
+from regard.attention.kernels.twin import twin
 from regard.attention.kernels.work import (
     Space,
     Work,
@@ -106,6 +107,16 @@ def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
             "neither a registered parameter nor from prepare_queries or prepare_keys: make it an "
             "nn.Parameter of the score"
         )
+    if parameters := [x.detach() for x in work.normalizer.parameters()]:
+        with torch.enable_grad():
+            made = twin(work.normalizer, parameters).forward(
+                parameters[0].new_zeros(work.normalizer.heads or 1, 1, 1)
+            )
+        if made.requires_grad:
+            raise RegardError(
+                f"{type(work.normalizer).__name__}.forward uses a tensor that needs a gradient and "
+                "is not read from self: make it an nn.Parameter that forward reads"
+            )
 
 
 class _Tiled(torch.autograd.Function):

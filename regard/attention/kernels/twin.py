@@ -1,6 +1,7 @@
 """A module with other parameters, beside the module itself, which other threads may be using."""
 
 from collections.abc import Iterable, Mapping
+from types import MethodType
 
 from torch import Tensor, nn
 
@@ -10,7 +11,8 @@ def twin(module: nn.Module, parameters: Iterable[Tensor]) -> nn.Module:
 
     The module is left alone, where `torch.func.functional_call` puts the tensors into it for the
     time of a call. Submodules are twins, too; a parameter that stands in two places is replaced in
-    both. What is no parameter (buffers, hooks, plain attributes) is shared.
+    both, and its own methods that it keeps as attributes are the twin's. What else is no parameter
+    (buffers, hooks, plain attributes) is shared.
 
     >>> import torch
     >>> line = nn.Linear(1, 1, bias=False)
@@ -25,7 +27,12 @@ def _twin(module: nn.Module, given: Mapping[int, Tensor], made: dict[int, nn.Mod
     if id(module) in made:
         return made[id(module)]
     other = made[id(module)] = object.__new__(type(module))
-    other.__dict__ = module.__dict__.copy()
+    other.__dict__ = {
+        name: MethodType(value.__func__, other)
+        if isinstance(value, MethodType) and value.__self__ is module
+        else value
+        for name, value in module.__dict__.items()
+    }
     kept = {name: value if value is None else given.get(id(value), value)
             for name, value in module._parameters.items()}  # fmt: skip
     children = {

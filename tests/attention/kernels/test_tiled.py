@@ -313,3 +313,44 @@ def test_additive_scores_of_large_numbers_stay_exact_under_autocast() -> None:
         with use("tiled"):
             found = attend(queries, keys, values, made).output
     assert_close(found, wanted, atol=2e-3, rtol=0)
+
+
+class Kept(Normalizer):
+    """Softmax of w s, by a method that it keeps as an attribute."""
+
+    def __init__(self, heads=None):
+        super().__init__(heads)
+        self.w = nn.Parameter(torch.tensor(2.0))
+        self.scaled = self.times_w
+
+    def times_w(self, scores):
+        return scores * self.w
+
+    def forward(self, scores):
+        return self.scaled(scores).softmax(-1)
+
+
+class Captured(Kept):
+    """The same, with the parameter in a closure."""
+
+    def __init__(self, heads=None):
+        super().__init__(heads)
+        w = self.w
+        self.scaled = lambda scores: scores * w
+
+
+def test_a_method_kept_as_an_attribute_has_its_gradient_by_tiles():
+    x, made = torch.randn(1, 9, 4), Kept()
+    found = []
+    for kernel in ("exact", "tiled"):
+        with use(kernel):
+            output = attend(x, x, x, "dot", normalize=made).output
+        found += torch.autograd.grad(output.square().sum(), [made.w])
+    assert_close(*found)
+    assert found[0] != 0
+
+
+def test_a_parameter_in_a_closure_is_refused_by_tiles():
+    x = torch.randn(1, 9, 4)
+    with use("tiled"), pytest.raises(RegardError, match="forward uses a tensor that needs a grad"):
+        attend(x, x, x, "dot", normalize=Captured())
