@@ -219,9 +219,16 @@ class Placed(Mask):
         *,
         kind: Kind = "pairs",
         reach: Callable[[Blocks, Blocks], Reach] | None = None,
+        over_heads: bool = False,
         made: Made | None = None,
     ) -> None:
-        super().__init__(lambda r, c: answer(r, c, WHOLE), kind=kind, reach=reach, made=made)
+        super().__init__(
+            lambda r, c: answer(r, c, WHOLE),
+            kind=kind,
+            reach=reach,
+            over_heads=over_heads,
+            made=made,
+        )
         self.answer = answer
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:

@@ -252,14 +252,21 @@ def documents(
     return Placed(answer, reach=reach, made=(documents, ids))
 
 
-def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
-    """A mask from a tensor, True = may look, by place in the call and not by position."""
+def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: bool = False) -> Mask:
+    """A mask from a tensor, True = may look, by place in the call and not by position.
+
+    With ``over_heads`` its axis −3 is heads: (\\*batch, heads, queries, keys).
+    """
     if allowed.dtype != torch.bool:
         raise RegardError(remedy(allowed))
     if allowed.ndim < 2:
         raise RegardError(
             f"a dense mask is (*batch, queries, keys), not {tuple(allowed.shape)}: with [None] one "
             "row of keys is for all queries"
+        )
+    if over_heads and allowed.ndim < 3:
+        raise RegardError(
+            f"a dense mask over heads is (*batch, heads, queries, keys), not {tuple(allowed.shape)}"
         )
     allowed = allowed.clone()  # what is done to the caller's later is not ours
 
@@ -274,7 +281,8 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor) -> Mask:
         return found if allowed.shape[-1] == 1 else found[..., tile.columns]
 
     kind: Kind = "keys" if allowed.shape[-2] == 1 else "pairs"
-    return Placed(answer, kind=kind, made=(dense, (allowed,)))
+    made = (dense, (allowed, True) if over_heads else (allowed,))
+    return Placed(answer, kind=kind, over_heads=over_heads, made=made)
 
 
 def _nowhere(rows: Blocks, columns: Blocks) -> Reach:

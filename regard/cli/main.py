@@ -89,8 +89,8 @@ def options(
             "--trust",
             metavar="FILE.py",
             callback=_trust,
-            help="Execute this file where a run that is opened names it. Files that you train "
-            "with are trusted on this machine.",
+            help="Let a run that is opened execute this file, as those may that you trained with "
+            "on this machine.",
         ),
     ] = [],  # noqa: B006
     version: Annotated[

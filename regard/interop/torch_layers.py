@@ -56,26 +56,32 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def mask_from_torch(
-    key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    *,
+    heads: int | None = None,
 ) -> Mask | None:
     """torch's masks of ``nn.MultiheadAttention``, where True or −inf hides, as one that may see.
 
-    ``key_padding_mask`` is (batch, m), ``attn_mask`` (n, m). Errors: an ``attn_mask`` for each
-    head; a number that is added to scores and hides nothing, which is a bias and no mask.
+    ``key_padding_mask`` is (batch, m), ``attn_mask`` (n, m), or with ``heads`` one of each head:
+    (batch · heads, n, m). Errors: another shape; a number that is added to scores and hides
+    nothing, which is a bias and no mask.
 
     >>> mask_from_torch(torch.tensor([[False, True]])).allows(torch.arange(1), torch.arange(2))
     tensor([[[ True, False]]])
     """
-    if attn_mask is not None and attn_mask.ndim != 2:
+    if attn_mask is not None and attn_mask.ndim == 3 and heads and len(attn_mask) % heads == 0:
+        attn_mask = attn_mask.unflatten(0, (-1, heads))
+    elif attn_mask is not None and attn_mask.ndim != 2:
         raise RegardError(
-            f"an attn_mask here is (queries, keys), not {tuple(attn_mask.shape)}: for one of each "
-            "head give dense(...) of (batch, heads, queries, keys)"
+            f"an attn_mask is (queries, keys), or with heads= (batch * heads, queries, keys), not "
+            f"{tuple(attn_mask.shape)} with heads={heads}"
         )
     seen: Mask | None = None
     if key_padding_mask is not None:
         seen = dense(~hidden(key_padding_mask, "key_padding_mask")[:, None, :])
     if attn_mask is not None:
-        table = dense(~hidden(attn_mask, "attn_mask"))
+        table = dense(~hidden(attn_mask, "attn_mask"), over_heads=attn_mask.ndim > 2)
         seen = table if seen is None else seen & table
     return seen
 

@@ -33,6 +33,9 @@ MASKS: dict[str, Callable[[], Mask]] = {
     "dense([[True, False, True, True, False]])": lambda: masks.dense(
         torch.tensor([[True, False, True, True, False]])
     ),
+    "dense([[[True, False, True, True, False]]], True)": lambda: masks.dense(
+        torch.tensor([[[True, False, True, True, False]]]), over_heads=True
+    ),
     "(~causal() | (window(1, 1) & lengths([3, 5])))": lambda: (
         ~masks.causal() | (masks.window(1) & masks.lengths([3, 5]))
     ),

@@ -57,8 +57,9 @@ def test_no_mask_is_none_and_what_is_no_mask_is_refused():
     ):
         with pytest.raises(RegardError, match=says):
             from_torch(added)
-    with pytest.raises(RegardError, match=r"is \(queries, keys\), not \(4, 3, 3\)"):
-        mask_from_torch(attn_mask=torch.zeros(4, 3, 3))
+    for heads in (None, 3):
+        with pytest.raises(RegardError, match=rf"not \(4, 3, 3\) with heads={heads}"):
+            mask_from_torch(attn_mask=torch.zeros(4, 3, 3), heads=heads)
     with pytest.raises(RegardError, match="attn_mask holds numbers other than 0 and -inf"):
         mask_from_torch(attn_mask=torch.ones(3, 3))
 
@@ -75,3 +76,17 @@ def test_what_is_frozen_stays_so(kdim: int | None, bias: bool) -> None:
     projected = {n for n, _ in ours.named_parameters() if n.startswith("project") and "bias" in n}
     assert frozen == {"output.weight", *projected}
     assert bool(projected) == bias
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("added", [True, False])
+def test_a_mask_of_each_head(padded: bool, added: bool) -> None:
+    theirs = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    x, hide = torch.randn(3, 5, 8), torch.rand(6, 5, 5) < 0.4
+    hide[:, :, 0] = False  # torch answers NaN to who sees nothing
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True]])
+    given = torch.zeros(6, 5, 5).masked_fill(hide, -torch.inf) if added else hide
+    padding = padding if padded else None
+    wanted = theirs(x, x, x, key_padding_mask=padding, attn_mask=hide)[0]
+    found = from_torch(theirs)(x, mask=mask_from_torch(padding, given, heads=2))
+    assert_close(found, wanted, atol=1e-6, rtol=1e-5)
