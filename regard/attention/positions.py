@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Score, Where, as_tuple
+from regard.attention.score import Prepared, Score, Where, as_tuple, per_positions
 from regard.attention.scores import SCORES
 from regard.attention.sines import Sinusoidal
 from regard.attention.trees import TreeDepth, TreeKeys
@@ -47,10 +47,11 @@ class Rotary(Wrapper):
         self.inner_product = inner.inner_product
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_queries(rotate(queries, where), where)
+        turned = rotate(per_positions(queries, where), where)
+        return self.inner.prepare_queries(turned, where)
 
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_keys(rotate(keys, where), where)
+        return self.inner.prepare_keys(rotate(per_positions(keys, where), where), where)
 
 
 def rotate(

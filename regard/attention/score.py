@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -162,3 +163,14 @@ def spread(keys: Tensor, heads: int | None) -> Tensor:
     if heads is None or keys.shape[-3] in (1, heads):
         return keys
     return keys.repeat_interleave(heads // keys.shape[-3], -3)
+
+
+def per_positions(x: Tensor, where: Tensor) -> Tensor:
+    """Rows that several texts share, (…, n, width), once for each of the texts' positions (…, n).
+
+    >>> per_positions(torch.zeros(1, 5, 8), torch.zeros(3, 5)).shape
+    torch.Size([3, 5, 8])
+    """
+    if where.ndim == 1:
+        return x
+    return x.expand(*torch.broadcast_shapes(x.shape[:-2], where.shape[:-1]), *x.shape[-2:])

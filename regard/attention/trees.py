@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Where, as_tuple
+from regard.attention.score import Prepared, Where, as_tuple, per_positions
 from regard.attention.sines import sinusoidal
 from regard.attention.wrapper import DistanceKeys, alone, distance, plus
 from regard.errors import RegardError
@@ -155,10 +155,12 @@ class TreeKeys(DistanceKeys):
     name = "tree-keys"
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+        queries = per_positions(queries, where)
         products, *inner = as_tuple(super().prepare_queries(queries, where))
         return products, fit(places(where, queries.ndim), queries.shape[:-2]), *inner
 
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
+        keys = per_positions(keys, where)
         inner = as_tuple(self.inner.prepare_keys(keys, where))
         return *inner, fit(places(where, keys.ndim), keys.shape[:-2])
 

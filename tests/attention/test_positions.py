@@ -19,10 +19,13 @@ from regard.attention import (
     input_positions,
     make_score,
     sinusoidal,
+    use,
 )
 from regard.attention.positions import Alibi, RelativeBias, RelativeKeys, rotate, t5_bucket
 from regard.attention.sines import rotation
 from regard.errors import RegardError
+
+IN_SCORES = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 8])
@@ -266,3 +269,26 @@ def test_a_score_of_the_users_own_by_file(tmp_path):
         make_score(f"{path}:Odd", "none", 6, 6)
     with pytest.raises(RegardError, match="did you mean Near"):
         make_score(f"{path}:Naer")
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled"])
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("heads", [None, 2])
+@pytest.mark.parametrize("position", IN_SCORES)
+def test_keys_that_texts_share_have_the_positions_of_each(position, heads, axes, kernel):
+    made = make_score("scaled-dot", position, 8, 8, heads=heads, length=9)
+    of_heads = (heads,) if heads else ()
+    queries, keys = torch.randn(3, *of_heads, 5, 8), torch.randn(1, *of_heads, 5, 8)
+    where = torch.arange(5) + torch.arange(3)[:, None]
+    wanted = torch.cat([
+        attend(
+            queries[i : i + 1], keys, keys, made, query_positions=where[i], key_positions=where[i]
+        ).output
+        for i in range(3)
+    ])  # fmt: skip
+    shared = keys if axes == 3 else keys[0]
+    with use(kernel):
+        found = attend(
+            queries, shared, shared, made, query_positions=where, key_positions=where
+        ).output
+    assert_close(found, wanted, atol=1e-5, rtol=1e-5)
