@@ -4,6 +4,7 @@ Each process takes its share of an epoch's batches; their gradients are averaged
 the same weights after every step. The first one alone validates, writes and speaks.
 """
 
+import atexit
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -93,4 +94,11 @@ def ranks() -> Ranks:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     if not distributed.is_initialized():
         distributed.init_process_group(timeout=PATIENCE)
+        atexit.register(_leave)
     return Ranks(int(rank), int(world))
+
+
+def _leave() -> None:
+    """End the group's own threads: one that is alive when Python ends aborts the process."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
