@@ -143,3 +143,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def configuration() -> Path:
+    """Return the user's folder of regard's own files: ``regard`` in ``XDG_CONFIG_HOME``, by default
+    in ``~/.config``."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "regard"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from regard.durable import configuration
 from regard.errors import RegardError
 from regard.parts import is_part
 
@@ -86,9 +87,8 @@ def fingerprint(path: Path) -> str:
 
 
 def folder() -> Path:
-    """Return where trusted files are kept: ``regard/trusted`` of the user's configuration."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "regard" / "trusted"
+    """Return where trusted files are kept."""
+    return configuration() / "trusted"
 
 
 def _remembered(known: str) -> bool:

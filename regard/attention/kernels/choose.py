@@ -1,7 +1,6 @@
 """Which path computes a call, and why. A pure function of what the call looks like."""
 
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import torch
 from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
 from regard.attention.mask import Kind
+from regard.durable import configuration
 from regard.errors import RegardError
 
 Kernel = Literal["exact", "plain", "fused", "tiled"]
@@ -186,10 +186,8 @@ def constants() -> Constants:
 
 
 def constants_file() -> Path:
-    """Where `regard bench attention --calibrate` writes: ``regard/kernels.json`` of the user's
-    configuration folder (``XDG_CONFIG_HOME``, by default ``~/.config``)."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "regard" / "kernels.json"
+    """Where `regard bench attention --calibrate` writes: ``kernels.json`` of `configuration`."""
+    return configuration() / "kernels.json"
 
 
 @cache
