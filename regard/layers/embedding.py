@@ -37,6 +37,20 @@ def inside(lengths: Int[Tensor, " batch"], time: int) -> Bool[Tensor, "batch tim
     return torch.arange(time, device=lengths.device) < lengths[:, None]
 
 
+def lose_words(
+    tokens: Int[Tensor, "batch time"], share: float, instead: int
+) -> Int[Tensor, "batch time"]:
+    """Put ``instead`` in the place of each token but padding with probability ``share``.
+
+    >>> lose_words(torch.tensor([[7, 8, 0]]), share=1.0, instead=1).tolist()
+    [[1, 1, 0]]
+    """
+    if not share:
+        return tokens
+    lost = torch.rand(tokens.shape, device=tokens.device) < share
+    return tokens.masked_fill(lost & (tokens != PAD), instead)
+
+
 class WordEmbedding(nn.Module):
     """One vector a word, all of them trained but that of padding, which begins as zero.
 
@@ -83,8 +97,7 @@ class WordEmbedding(nn.Module):
     ) -> Float[Tensor, "batch time width"]:
         """Vectors of the words; that of padding beyond each text's length."""
         tokens = tokens.masked_fill(~inside(lengths, tokens.shape[1]), PAD)
-        if self.training and self.word_dropout:
-            lost = torch.rand(tokens.shape, device=tokens.device) < self.word_dropout
-            tokens = tokens.masked_fill(lost & (tokens != PAD), UNKNOWN)
+        if self.training:
+            tokens = lose_words(tokens, self.word_dropout, UNKNOWN)
         vectors = F.embedding(tokens, self.weight, padding_idx=PAD)
         return drop(vectors, self.dropout, self.training)

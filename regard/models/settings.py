@@ -383,6 +383,7 @@ class EncoderSettings(BERTSettings):
         "or a name on the hub (NAME, ORG/NAME, or either with @REVISION); its tokens and sizes "
         "hold",
     )
+    word_dropout: WordDropout = 0.0
 
 
 class T5Settings(StackSettings):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import parsed
 from regard.layers import marks
 from regard.layers.dropout import drop
-from regard.layers.embedding import inside
+from regard.layers.embedding import inside, lose_words
 from regard.models.bert import BERT
 from regard.models.gpt import GPT
 from regard.models.settings import EncoderSettings, GPTSettings, T5Settings
@@ -92,6 +92,9 @@ class TunedGPT(Tuned):
 class TunedBERT(Tuned):
     """[CLS] text [SEP]; the mean of all states.
 
+    In training words are hidden behind [MASK] with probability ``word_dropout``, as they were in
+    pretraining.
+
     Devlin et al. 2019, section 4.1, take the state of [CLS]; pretrained without next sentences it
     has never been asked anything, and with few labels it is not found out what it could say.
     With ``settings.weights`` the symbols are among the ``vocabulary`` tokens, and who builds the
@@ -101,11 +104,14 @@ class TunedBERT(Tuned):
     def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
         words = vocabulary if settings.weights else vocabulary + marks.COUNT
+        self.word_dropout = settings.word_dropout
         self.body: BERT = BERT(settings, words, heads=False)
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the text's words and symbols."""
         rows = torch.arange(len(tokens), device=tokens.device)
+        if self.training:
+            tokens = lose_words(tokens, self.word_dropout, self.marks.mask)
         read = tokens.new_zeros(len(tokens), tokens.shape[1] + 2)
         read[:, 0] = self.marks.classify
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])

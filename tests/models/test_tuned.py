@@ -58,3 +58,20 @@ def test_bert_means_over_words_and_symbols():
     mean = network.body(read).mean(1)
     found = network.vector(torch.tensor([[3, 4, 7]]), torch.tensor([2]))
     assert torch.allclose(found, mean, atol=1e-6)
+
+
+def test_bert_loses_words_behind_its_mask_in_training_only():
+    network = MODELS["bert"].build(
+        MODELS["bert"].configure({**SIZES, "word_dropout": 0.25}), vocabulary=9, labels=3
+    )
+    read = []
+    network.body.register_forward_pre_hook(lambda module, given: read.append(given[0]))
+    tokens, lengths = torch.full((200, 10), 5), torch.full((200,), 9)
+    network.train()(tokens, lengths)
+    network.eval()(tokens, lengths)
+    lost = read[0][:, 1:10] == network.marks.mask
+    assert lost.float().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert (read[0][:, 1:10][~lost] == 5).all()
+    assert (read[0][:, 0] == network.marks.classify).all()
+    assert (read[0][:, 10] == network.marks.separator).all()
+    assert (read[1][:, 1:10] == 5).all()
