@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
+from regard.reading import read_bytes, read_json
 
 MANIFEST = "MANIFEST.json"
+MOST = 1 << 40  # bytes of a file whose hash is known
 PARTIAL = ".partial"
 DROPPED = ".dropped"
 
@@ -64,15 +66,18 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 def read_folder(path: Path) -> dict[str, bytes]:
     """The files of a folder that `write_folder` wrote, each compared with its hash.
 
-    Errors: a file missing, of another size, or of another hash; the line names it.
+    Errors: a file missing, one that the manifest does not name, or of another hash; the line names
+    it.
     """
+    manifest = read_json(path / MANIFEST)
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-        files = {name: (path / name).read_bytes() for name in manifest}
-        broken = [name for name, data in files.items() if entry(data) != manifest[name]]
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise RegardError(f"{path} cannot be read: {error}") from None
-    if broken:
+        there = {each.name for each in path.iterdir() if not each.name.startswith(".")}
+    except OSError as error:
+        raise RegardError(f"{path} cannot be read: {error.strerror or error}") from None
+    if odd := sorted(there ^ {MANIFEST, *manifest}):
+        raise RegardError(f"{path} is damaged: {odd[0]!r} is missing, or not in {MANIFEST}")
+    files = {name: read_bytes(path / name, MOST) for name in manifest}
+    if broken := [name for name, data in files.items() if entry(data) != manifest[name]]:
         raise RegardError(f"{path} is damaged: {broken[0]} differs from its hash in {MANIFEST}")
     return files
 

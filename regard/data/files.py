@@ -14,6 +14,7 @@ from typing import IO, Any
 from regard.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
 from regard.data.titles import OtherFileError, columns_of, listed
 from regard.errors import RegardError
+from regard.reading import parse_json
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 Binary = IO[bytes] | gzip.GzipFile
@@ -367,11 +368,9 @@ def _parsed_rows(
 def _json_object(line: str) -> dict[str, Any] | str:
     """The object of a line, or what is wrong with it."""
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        return f"not JSON: {error.msg} at character {error.pos + 1}"
-    except (ValueError, RecursionError) as error:
-        return f"not JSON: {error}"
+        row = parse_json(line, "it")
+    except RegardError as error:
+        return str(error).replace("it is not sound JSON", "not JSON")
     return row if isinstance(row, dict) else "not a JSON object: {…}"
 
 

@@ -15,15 +15,14 @@ the source; others are given. All but a zip may be .gz as well. Texts are UTF-8,
 around them.
 """
 
-import lzma
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from regard.data.archives import open_zip
 from regard.data.files import (
     FILE_LIMIT,
     KINDS,
@@ -42,7 +41,6 @@ LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
 MOST = 2_000_000  # pairs that are held in memory: some 1 GB
 PACKED = 4  # times that a packed file grows
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 TooLong = Literal["drop", "refuse"]
 
@@ -239,7 +237,7 @@ def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
 def _unpacked(path: Path, names: tuple[str, str]) -> int:
     """The bytes of those members of an archive that are read."""
     place, member = _member(path) or (path, "")
-    with _opened(place) as archive:
+    with open_zip(place) as archive:
         chosen = _members(archive, place, member, names)
         return sum(archive.getinfo(name).file_size for name in chosen)
 
@@ -270,7 +268,7 @@ def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
 
 
 def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
-    with _opened(path) as archive, ExitStack() as stack:
+    with open_zip(path) as archive, ExitStack() as stack:
         chosen = _members(archive, path, member, names)
         files = [stack.enter_context(archive.open(name)) for name in chosen]
         titles = [Path(name).name for name in chosen]
@@ -279,16 +277,6 @@ def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
         else:
             kind = _kind(titles[0]) or "tsv"
             yield from rows_of(files[0], titles[0], kind, names, FILE_LIMIT)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    with open_binary(path) as whole:
-        try:
-            with zipfile.ZipFile(whole) as archive:
-                yield archive
-        except (*DAMAGED, NotImplementedError, RuntimeError) as error:
-            raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None
 
 
 def _members(

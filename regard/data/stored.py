@@ -30,6 +30,7 @@ from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer
 from regard.durable import PARTIAL, remove_folder, sync_folder, told, write_through
 from regard.errors import RegardError
+from regard.reading import read_json
 
 FACTS: Final = "stored.json"
 SIDES: Final = ("source", "target")
@@ -129,7 +130,7 @@ def open_stored(folder: Path | str) -> StoredPairs:
     """What `store_pairs` wrote. Errors: no such folder, files of another length than said."""
     folder = Path(folder)
     try:
-        facts = json.loads((folder / FACTS).read_bytes())
+        facts = read_json(folder / FACTS)
         sides = []
         for side in SIDES:
             count, tokens = int(facts["pairs"]), int(facts["tokens"][side])
@@ -142,7 +143,7 @@ def open_stored(folder: Path | str) -> StoredPairs:
                     raise ValueError(f"{path.name} has not the {size:,} bytes it should have")
             ids = np.memmap(paths[0], kind, mode="r") if tokens else np.zeros(0, kind)
             sides.append(Texts(ids, np.memmap(paths[1], np.int64, mode="r")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RegardError) as error:
         raise RegardError(
             f"{folder}: holds no sound stored pairs ({error}); delete it, and it is made anew"
         ) from None

@@ -1,7 +1,6 @@
 """Word vectors that others trained: GloVe's text format, plain, gzip or inside the zip."""
 
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.archives import open_zip
 from regard.data.fetch import SOURCES, folders
 from regard.data.files import LINE_LIMIT, Binary, open_binary
 from regard.errors import RegardError
@@ -65,7 +65,7 @@ def load_vectors(
             word = _word(line, width, here)
             token = wanted.pop(word, None)
             if token is not None:
-                rows.append(_numbers(line[len(word) :], here))
+                rows.append(_numbers(line[len(word) :], width, here))
                 ids.append(token)
     if not rows:
         raise RegardError(f"{path}: has a vector for none of the {len(vocabulary):,} tokens")
@@ -102,11 +102,13 @@ def _is_number(text: bytes) -> bool:
     return True
 
 
-def _numbers(text: bytes, here: str) -> NDArray[np.float32]:
+def _numbers(text: bytes, width: int, here: str) -> NDArray[np.float32]:
     try:
         row = np.array(text.split(), dtype=np.float32)
     except ValueError:
         raise RegardError(f"{here}: holds something that is no number") from None
+    if len(row) != width:
+        raise RegardError(f"{here}: {len(row)} numbers where the first line has {width}")
     finite = np.isfinite(row)
     if not finite.all():
         place = int(np.argmin(finite))
@@ -145,18 +147,14 @@ def _open(path: Path, member: str) -> Iterator[Binary]:
         with open_binary(path) as plain:
             yield plain
         return
-    with open_binary(path) as whole:
-        try:
-            with zipfile.ZipFile(whole) as archive:
-                names = [name for name in archive.namelist() if name.endswith(".txt")]
-                if not member and len(names) == 1:
-                    member = names[0]
-                if member not in names:
-                    raise RegardError(
-                        f"{path}: which member? Write {path}/{names[0] if names else 'NAME.txt'}; "
-                        f"there are {', '.join(names[:8]) or 'no .txt files'}"
-                    )
-                with archive.open(member) as file:
-                    yield file
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None
+    with open_zip(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".txt")]
+        if not member and len(names) == 1:
+            member = names[0]
+        if member not in names:
+            raise RegardError(
+                f"{path}: which member? Write {path}/{names[0] if names else 'NAME.txt'}; "
+                f"there are {', '.join(names[:8]) or 'no .txt files'}"
+            )
+        with archive.open(member) as file:
+            yield file

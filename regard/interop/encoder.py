@@ -12,6 +12,7 @@ from regard.interop.names import take
 from regard.interop.tokenizer_files import read_tokenizer
 from regard.models.settings import BERTSettings, EncoderSettings
 from regard.models.tuned import TunedBERT
+from regard.reading import read_json
 from regard.settings import build
 
 #: What cannot be set beside ``weights=``: the file decides.
@@ -38,7 +39,7 @@ class Encoder:
     @cached_property
     def config(self) -> dict[str, Any]:
         """Its ``config.json``. Errors: a kind that is no encoder."""
-        config = folder.read_json(self.folder / folder.CONFIG)
+        config = read_json(self.folder / folder.CONFIG)
         kinds = [kind for kind, layout in huggingface.LAYOUTS.items() if layout.kind == "bert"]
         if config.get("model_type") not in kinds:
             raise RegardError(
@@ -50,16 +51,7 @@ class Encoder:
     @cached_property
     def described(self) -> tuple[huggingface.Layout, BERTSettings, int]:
         """Its layout, settings and number of words, compared with the size of its file."""
-        layout, settings, words = huggingface.described(self.folder, self.config, {})
-        width, inner = settings.width, settings.feedforward
-        least = words * width + settings.layers * (4 * width * width + 2 * width * inner)
-        stored = folder.stored_numbers(self.folder)
-        if least > stored:
-            raise RegardError(
-                f"weights={self.source} does not fit its config: {folder.CONFIG} describes "
-                f"{least:,} weights or more, and the file holds {stored:,}; save the model again"
-            )
-        return layout, settings, words
+        return huggingface.described(self.folder, self.config, {})
 
     @cached_property
     def tokenizer(self) -> EncoderTokenizer:

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from torch import Tensor
 from regard import durable
 from regard.errors import RegardError
 from regard.interop.hub import fetch
+from regard.reading import parse_tensors, read_bytes, read_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+LARGEST = 1 << 40  # bytes of a file of weights, which are in memory as often
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-JSON_LIMIT = 100_000_000  # bytes of a JSON file
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,6 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
     if isinstance(source, Path):
         raise RegardError(f"{source} is no folder; give a model's folder or its name on the hub")
     return fetch(source, revision)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Errors: not there, too large, not JSON, no object."""
-    try:
-        if path.stat().st_size > JSON_LIMIT:
-            raise RegardError(f"{path} is larger than {JSON_LIMIT:,} bytes")
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise RegardError(f"{path} is not a JSON object")
-    return found
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -98,24 +85,20 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's safetensors by name."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        try:
-            tensors |= safetensors.torch.load(path.read_bytes())
-        except Exception as error:  # safetensors' own error has no public name
-            raise RegardError(f"{path} cannot be read: {error}") from None
+        tensors |= parse_tensors(read_bytes(path, LARGEST), path)
     return tensors
 
 
-def stored_numbers(folder: Path) -> int:
-    """Return how many numbers a folder's safetensors hold, read from their headers alone."""
-    total = 0
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a folder's safetensors, read from their headers alone."""
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         try:
             with safetensors.safe_open(path, framework="pt") as file:
-                names = list(file.keys())
-                total += sum(prod(file.get_slice(name).get_shape()) for name in names)
+                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         except Exception as error:
             raise RegardError(f"{path} cannot be read: {error}") from None
-    return total
+    return shapes
 
 
 def digest(folder: Path) -> str:

@@ -7,6 +7,7 @@ save(loaded.model, loaded.settings, "mine", tokenizer=loaded.tokenizer)
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from regard.interop.names import Row, give, take
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
 from regard.models.settings import BERTSettings, GPTSettings, T5Settings
 from regard.settings import Settings
-from regard.training.checkpoints import weights
+from regard.training.checkpoints import must_describe, weights
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def described(
 ) -> tuple[Layout, Any, int]:
     """Return the layout, the settings and the number of words that a config tells.
 
-    Errors: a kind or a setting that regard does not have; a key that is missing or no number.
+    Errors: a kind or a setting that regard does not have; a key that is missing or no number;
+    more numbers than the folder's safetensors hold.
     """
     layout = layout_of(config, str(source))
     with whole_config(source):
@@ -107,6 +109,9 @@ def described(
         vocabulary = int(config["vocab_size"])
         if vocabulary < 1:
             raise ValueError(f"vocab_size is {vocabulary}")
+    told = {**settings.model_dump(), "vocab_size": vocabulary}
+    build = partial(layout.build, settings, vocabulary)
+    must_describe(told, build, folder.stored_shapes(source), source / folder.CONFIG)
     return layout, settings, vocabulary
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.data.tokenizers import FILE_LIMIT, Tokenizer, panics
 from regard.errors import RegardError
+from regard.reading import read_bytes, read_json
 
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 SETTINGS = "tokenizer_config.json"
@@ -38,10 +39,8 @@ def read_tokenizer(folder: Path) -> Any:
 
 def text_of(path: Path) -> str:
     """A UTF-8 file of reasonable size."""
-    if path.stat().st_size > FILE_LIMIT:
-        raise RegardError(f"{path} is larger than {FILE_LIMIT:,} bytes")
     try:
-        return path.read_bytes().decode()
+        return read_bytes(path, FILE_LIMIT).decode()
     except UnicodeDecodeError:
         raise RegardError(f"{path} is not UTF-8") from None
 
@@ -55,7 +54,7 @@ def byte_pairs(folder: Path) -> Any:
     """GPT-2's: byte pairs, merged in the order of the file's lines. Radford et al. 2019, 2.2."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    vocabulary = json.loads(text_of(folder / TABLE))
+    vocabulary = read_json(folder / TABLE, FILE_LIMIT)
     lines = lines_of(folder / MERGES)
     pairs: list[tuple[str, str]] = []
     for number, line in enumerate(lines, 1):
@@ -79,7 +78,7 @@ def word_pieces(folder: Path) -> Any:
     ids = {word: number for number, word in enumerate(words)}
     settings: dict[str, Any] = {}
     if (folder / SETTINGS).exists():
-        settings = json.loads(text_of(folder / SETTINGS))
+        settings = read_json(folder / SETTINGS)
     made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
     lower = bool(settings.get("do_lower_case", True))
     made.normalizer = normalizers.BertNormalizer(

@@ -7,11 +7,13 @@ a text file, one a line, the numbers safetensors.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sklearn.feature_extraction.text import CountVectorizer
@@ -21,6 +23,7 @@ from sklearn.svm import LinearSVC
 
 from regard.errors import RegardError, UntrainableError, look_up
 from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
+from regard.reading import checked, read_json
 from regard.settings import build
 
 Sparse = Any  # scipy's csr matrix (texts, terms)
@@ -42,6 +45,8 @@ class Baseline(ABC):
     """
 
     name: ClassVar[str]
+    #: Arrays with a number for each term, beside the weights and the bias.
+    by_term: ClassVar[tuple[str, ...]] = ()
     settings_class: ClassVar[type[TfidfSettings] | type[NaiveBayesSVMSettings]]
 
     def __init__(self, settings: Any, labels: int) -> None:
@@ -126,6 +131,22 @@ class Baseline(ABC):
             raise RegardError(f"{folder} holds {loaded.name}, not {cls.name}")
         return loaded
 
+    def must_be_whole(self, folder: Path) -> None:
+        """Errors: arrays that are missing, not finite, or of another size than terms and labels."""
+        terms, columns = len(self.terms), 1 if self.labels == 2 else self.labels
+        due: dict[str, tuple[int, ...]] = {"weights": (columns, terms), "bias": (columns,)}
+        due |= dict.fromkeys(self.by_term, (terms,))
+        if not terms or len({*self.terms}) < terms:
+            raise RegardError(f"{folder}: terms.txt holds no terms, or one twice")
+        if due != {name: array.shape for name, array in self.arrays.items()}:
+            raise RegardError(
+                f"{folder}: terms.txt, baseline.json and baseline.safetensors do not belong "
+                "together"
+            )
+        for name, array in self.arrays.items():
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise RegardError(f"{folder}: {name} has numbers that are not finite")
+
     def _counter(self, **options: Any) -> Any:
         return CountVectorizer(
             preprocessor=_plain,
@@ -144,6 +165,7 @@ class Tfidf(Baseline):
     """
 
     name = "tfidf"
+    by_term = ("rarity",)
     settings_class = TfidfSettings
 
     def features(self, counts: Sparse) -> Sparse:
@@ -257,22 +279,29 @@ class NaiveBayesSVM(Baseline):
 BASELINES: dict[str, type[Baseline]] = {"tfidf": Tfidf, "nb-svm": NaiveBayesSVM}
 
 
+@dataclass(frozen=True)
+class _Saved:
+    """``baseline.json``."""
+
+    baseline: str
+    labels: Annotated[int, Field(ge=2)]
+    settings: dict[str, Any]
+
+
 def load(folder: Path) -> Baseline:
     """The baseline that `Baseline.save` wrote into a folder.
 
     Errors: a file is missing, or does not hold what it should.
     """
+    said = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+    cls = look_up(BASELINES, said.baseline, "baseline")
+    baseline = cls(build(cls.settings_class, said.settings), said.labels)
     try:
-        description = json.loads((folder / "baseline.json").read_text(encoding="utf-8"))
-        cls = look_up(BASELINES, description["baseline"], "baseline")
-        settings = build(cls.settings_class, description["settings"])
-        baseline = cls(settings, int(description["labels"]))
         baseline.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
         baseline.arrays = load_file(folder / "baseline.safetensors")
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RegardError(f"{folder} does not hold a saved baseline: {error}") from None
-    if baseline.arrays["weights"].shape[1] != len(baseline.terms):
-        raise RegardError(f"{folder}: terms.txt and baseline.safetensors do not belong together")
+    baseline.must_be_whole(folder)
     return baseline
 
 

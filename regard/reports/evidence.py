@@ -1,10 +1,10 @@
 """What the run folders of a comparison hold for a report; whatever is missing is left out."""
 
-import json
 import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard import reading
 from regard.errors import RegardError
 from regard.models import MODELS_FOR, ModelEntry
+from regard.reading import parse_json
 from regard.reports.figures import Series
 from regard.studies import arms as study
 from regard.studies.job import Judged, read_judged
@@ -201,23 +203,18 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
-                try:
-                    row = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(row, dict):
-                    yield row
+                with suppress(RegardError):
+                    if isinstance(row := parse_json(line, path), dict):
+                        yield row
     except OSError:
         return
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one where there is none to be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with suppress(RegardError):
+        return reading.read_json(path)
+    return {}
 
 
 def confusion_of(answers: Sequence[Answer]) -> tuple[list[str], list[list[int]]]:

@@ -15,6 +15,7 @@ from regard.data.birthplaces import read_answers
 from regard.data.files import Example
 from regard.data.pairs import Pair
 from regard.errors import RegardError
+from regard.reading import parse_rows
 from regard.runs.pieces import at_work
 from regard.runs.run import Looked
 from regard.runs.texts import TextRun, written
@@ -152,11 +153,11 @@ class Answered:
     @classmethod
     def parse(cls, rows: bytes, commonest: str, name: str) -> "Answered":
         """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        found = list(parse_rows(rows, name))
         try:
-            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
-            pairs = [Pair(row["text"], row["label"], row["source"]) for row in found]
+            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]
             written = [
-                Text(row["predicted"], float(row["log_probability"]), bool(row["ended"]))
+                Text(str(row["predicted"]), float(row["log_probability"]), bool(row["ended"]))
                 for row in found
             ]
         except (ValueError, KeyError, TypeError) as error:

@@ -4,9 +4,10 @@ import os
 import platform
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.attention.kernels.choose import constants
 from regard.attention.kernels.compiled import can_compile
@@ -14,6 +15,56 @@ from regard.training.precision import choose_device, choose_precision
 from regard.training.settings import TrainingSettings
 
 PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn", "pydantic")
+
+
+class Stood(BaseModel):
+    """What ``env.json`` must be to be read; other fields are left as they are."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    class Made(BaseModel):
+        """How numbers were computed."""
+
+        model_config = ConfigDict(extra="forbid")
+        name: Literal["fp32", "bf16"]
+        reason: str
+
+    class Data(BaseModel):
+        """What the task remembers of its data."""
+
+        model_config = ConfigDict(extra="allow")
+        name: str
+        fingerprint: str
+        notes: list[str] = []
+        labels: list[str] = []
+        counts: list[Annotated[int, Field(ge=0)]] = []
+        commonest: str = ""
+
+        @model_validator(mode="after")
+        def _fit_together(self) -> "Stood.Data":
+            if len({*self.labels}) < len(self.labels) or len(self.labels) != len(self.counts):
+                raise ValueError("labels are each there once, with a count of each")
+            return self
+
+    class Begun(BaseModel):
+        """The pretrained weights that it began with."""
+
+        model_config = ConfigDict(extra="allow")
+        source: str = ""
+        sha256: str = ""
+
+    versions: dict[str, str | None] = {}
+    threads: int = Field(ge=1, le=4096)
+    precision: Made
+    data: Data
+    vectors: dict[str, Annotated[int, Field(ge=0, le=1_000_000)]] = {}
+    kernels: dict[str, Annotated[int, Field(ge=0)]] = {}
+    parts: dict[str, str] = {}
+    parameters: int = Field(0, ge=0)
+    processes: int = Field(1, ge=1)
+    ended: float | None = Field(None, ge=0, le=1)
+    weights: Begun = Begun()
+    init: dict[str, Any] = {}
 
 
 def environment(training: TrainingSettings) -> dict[str, Any]:

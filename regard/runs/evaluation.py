@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from regard.data.files import Example
 from regard.errors import RegardError
+from regard.reading import parse_rows
 from regard.tasks import metrics
 
 
@@ -248,9 +249,14 @@ class Evaluation:
         trained: Sequence[int] = (),
     ) -> "Evaluation":
         """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        found = list(parse_rows(rows, name))
         try:
-            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
-            said = np.array([[row["probabilities"][label] for label in labels] for row in found])
+            said = np.array(
+                [[row["probabilities"][label] for label in labels] for row in found],
+                dtype=np.float64,
+            )
+            if not ((said >= 0) & (said <= 1)).all():
+                raise ValueError("a probability is not between 0 and 1")
             examples = [
                 Example(
                     str(row["text"]),

@@ -1,19 +1,18 @@
 """The folder of a run: one writer at a time, and hashes of everything once it is complete."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-
 from regard import durable
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.reading import checked, parse_tensors, read_json
 from regard.runs.config import CONFIG
+from regard.runs.environment import Stood
 from regard.training.checkpoints import Checkpoints, Tensors
 
 LOCK = ".lock"
@@ -51,10 +50,12 @@ class Folder:
         return self.environment_path.exists()
 
     def environment(self) -> dict[str, Any]:
-        """``env.json``; empty before the training began."""
+        """``env.json``; empty before the training began. Errors: it is not as `Stood` says."""
         if not self.begun:
             return {}
-        return self._json(self.environment_path)
+        found = read_json(self.environment_path)
+        checked(Stood, found, self.environment_path)
+        return found
 
     def seal(self) -> None:
         """Hash all files of the run: from now on it is complete. Checkpoints are not needed."""
@@ -79,7 +80,7 @@ class Folder:
         name = path.relative_to(self.path).as_posix()
         try:
             data = path.read_bytes()
-            written = self._json(self.manifest)[name]
+            written = read_json(self.manifest)[name]
         except (OSError, KeyError) as error:
             raise RegardError(f"{path} cannot be read: {error!r}") from None
         if durable.entry(data) != written:
@@ -87,8 +88,12 @@ class Folder:
         return data
 
     def read_weights(self) -> Tensors:
-        """The final weights, hash compared."""
-        return dict(safetensors.torch.load(self.read(self.weights)))
+        """The final weights, hash compared. Errors: they are damaged, or not finite."""
+        found = parse_tensors(self.read(self.weights), self.weights)
+        for name, tensor in found.items():
+            if tensor.is_floating_point() and not tensor.isfinite().all():
+                raise RegardError(f"{self.weights}: {name} has numbers that are not finite")
+        return found
 
     def read_tokenizer(self, kind: TokenizerKind) -> Tokenizer | EncoderTokenizer:
         """The tokenizer, of this kind, hash compared once the run is complete."""
@@ -132,12 +137,3 @@ class Folder:
             return True
         own = {LOCK, *(path.name for path in self.path.glob(f".{CONFIG}.*{durable.PARTIAL}"))}
         return any(path.name not in own for path in self.path.iterdir())
-
-    def _json(self, path: Path) -> dict[str, Any]:
-        try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise RegardError(f"{path} cannot be read: {error}") from None
-        if not isinstance(found, dict):
-            raise RegardError(f"{path} is not a JSON object")
-        return found

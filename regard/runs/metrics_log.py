@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import durable
+from regard.errors import RegardError
+from regard.reading import checked, parse_json, read_bytes
 from regard.training.loop import Progress
 
+MOST = 1 << 30  # bytes of such a file
 EVERY = 10  # steps; those with a validation always have a line
 
 
@@ -39,13 +42,15 @@ class MetricsLog:
             durable.write_bytes(self.path, lines.encode())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every whole line, as written."""
+        """Every whole line, as written. Errors: one that is no row of a training."""
         if not self.path.exists():
             return []
         rows = []
-        for line in self.path.read_bytes().splitlines():
+        for line in read_bytes(self.path, MOST).splitlines():
             try:
-                rows.append(json.loads(line))
-            except ValueError:  # the last line, cut off by a kill or a full disk
+                row = parse_json(line, self.path)
+            except RegardError:  # the last line, cut off by a kill or a full disk
                 break
+            checked(Progress, row, self.path)
+            rows.append(row)
         return rows

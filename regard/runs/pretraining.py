@@ -15,6 +15,7 @@ from torch import nn
 from regard.analysis.record import record
 from regard.data.files import Example
 from regard.errors import RegardError
+from regard.reading import parse_rows
 from regard.runs.run import Looked, looked
 from regard.runs.texts import TextRun
 from regard.runs.translations import Text
@@ -143,8 +144,8 @@ class Likelihoods:
     @classmethod
     def parse(cls, rows: bytes, name: str) -> "Likelihoods":
         """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        found = list(parse_rows(rows, name))
         try:
-            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
             nats = [np.array(row["nats"], dtype=np.float64) for row in found]
             right = [
                 np.unpackbits(

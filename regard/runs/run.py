@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
-from regard.training.checkpoints import load_weights, weights
+from regard.training.checkpoints import load_weights, must_describe, weights
 from regard.training.convergence import CONVERGED, MEANINGS, outcome
 from regard.training.loop import NOTHING, Progress, train, using_threads
 from regard.training.precision import Precision
@@ -253,8 +253,12 @@ class Run(ABC):
         self.must_be_complete()
         self._same_parts()
         width = self._environment["vectors"].get("width")
-        model = build_network(self.config, **self.task.sizes, width=width)
-        load_weights(model, self.folder.read_weights())
+        build = partial(build_network, self.config, **self.task.sizes, width=width)
+        stored = self.folder.read_weights()
+        shapes = {name: tensor.shape for name, tensor in stored.items()}
+        must_describe(self.config.network.model_dump(), build, shapes, self.folder.path)
+        model = build()
+        load_weights(model, stored)
         return model.eval()
 
     @contextmanager

@@ -15,6 +15,7 @@ from regard.data.files import Example
 from regard.data.pairs import Pair
 from regard.data.parallel import references
 from regard.errors import RegardError
+from regard.reading import parse_rows
 from regard.tasks import sequence_metrics as metrics
 from regard.tasks.sequence_metrics import Aligned, Judgement
 
@@ -262,11 +263,11 @@ class Translations:
     @classmethod
     def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
         """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        found = list(parse_rows(rows, name))
         try:
-            found: list[dict[str, Any]] = [json.loads(line) for line in rows.splitlines()]
-            pairs = [Pair(row["text"], row["label"], row["source"]) for row in found]
+            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]
             written = [
-                Text(row["predicted"], float(row["log_probability"]), bool(row["ended"]))
+                Text(str(row["predicted"]), float(row["log_probability"]), bool(row["ended"]))
                 for row in found
             ]
             aligned = [Aligned(*row["aligned"]) if "aligned" in row else None for row in found]

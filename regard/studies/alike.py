@@ -1,6 +1,5 @@
 """What is compared is alike: runs of one data, of one code, on one test."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +41,9 @@ def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
     trained it would not be compared but confused.
     """
     from regard.runs import Config
+    from regard.runs.folder import Folder
 
-    was = json.loads((folder / "env.json").read_text(encoding="utf-8"))
+    was = Folder(folder).environment()
     found = changed(Config.read(folder).network.model_dump(), was.get("parts", {}))
     if begun := was.get("weights"):
         from regard.interop.encoder import Encoder

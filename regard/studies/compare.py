@@ -1,6 +1,5 @@
 """Arms × seeds under one budget, on all cores; then which arm is better, and how sure that is."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -339,17 +338,15 @@ class Study:
 
     def _data(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
         """What the first complete run says of the data."""
+        from regard.runs.folder import Folder
+
         arm = next(arm for arm in self.arms if arm.name in done)
         place = Path(self._run(arm, min(done[arm.name])).folder)
         try:
-            data = json.loads((place / "env.json").read_text(encoding="utf-8"))["data"]
-            return {
-                "data": data["name"],
-                "notes": data["notes"],
-                "fingerprint": data["fingerprint"],
-            }
-        except (OSError, ValueError, KeyError):
+            data = Folder(place).environment()["data"]
+        except (KeyError, RegardError):  # runs of another program have none
             return {}
+        return {"data": data["name"], "notes": data["notes"], "fingerprint": data["fingerprint"]}
 
     def _run(self, arm: Arm, seed: int) -> RunTask:
         own = {_key(pair) for pair in arm.overrides}

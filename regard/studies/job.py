@@ -1,6 +1,5 @@
 """One job of a comparison, in a worker process: train a run, judge it, count what it cost."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from regard.durable import MANIFEST, write_json
 from regard.errors import RegardError
+from regard.reading import checked, read_json
 from regard.studies.launch import Report
 from regard.studies.result import Unit, unit_of
 from regard.tasks.metrics import METRICS, balanced_accuracy, losses, macro_f1, pseudo_values
@@ -160,10 +160,11 @@ def judged_path(folder: Path) -> Path:
 
 def read_judged(folder: Path) -> Judged | None:
     """The result of a complete run, if it was kept and the run is still the same."""
+    path = judged_path(folder)
     try:
-        judged = Judged(**json.loads(judged_path(folder).read_text(encoding="utf-8")))
+        judged = checked(Judged, read_json(path), path)
         same = judged.run == identity(folder) and len(judged.scores) == judged.examples
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, LookupError, RegardError):
         return None
     return judged if same else None
 

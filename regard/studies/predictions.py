@@ -20,6 +20,7 @@ from regard.data.files import path_of
 from regard.data.predictions import PredictedRow, align, read_predictions
 from regard.data.sources import in_order
 from regard.errors import RegardError, look_up
+from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
 from regard.studies.job import Judged, answers_of, clusters_of, identity, judged_path
@@ -301,8 +302,8 @@ def _check_out(paths: Mapping[str, Mapping[int, Path]], out: Path) -> None:
     """Errors: `out` holds a comparison of runs, or the files themselves."""
     was = out / FILE
     try:
-        task = json.loads(was.read_text(encoding="utf-8")).get("task")
-    except (OSError, ValueError, AttributeError):
+        task = read_json(was).get("task")
+    except RegardError:
         task = TASK if not was.exists() else ""
     if task != TASK:
         raise RegardError(f"{out} holds another comparison; give another --out")

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from regard.durable import write_json
+from regard.reading import checked, read_json
 from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
 from regard.training.convergence import CONVERGED
@@ -274,6 +277,72 @@ class Comparison:
             )
         lines += [f"{name:<{width}}  {unit.write(value)}" for name, value in self.trivial.items()]
         return lines
+
+
+class StoredArm(BaseModel):
+    """An arm of a ``comparison.json``."""
+
+    name: str
+    seeds: int = 0
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seconds: float | None = None
+    peak_mb: float | None = None
+    parameters: int | None = None
+    flops: int | None = None
+    training: str = ""
+    trained: bool = True
+    model: str = ""
+    settings: list[str] = []
+    folder: str = ""
+    also: dict[str, float] = {}
+    ended: dict[str, int] = {}
+    steps: list[int] = []
+
+
+class StoredVerdict(BaseModel):
+    """A difference of a ``comparison.json``."""
+
+    a: str
+    b: str
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    untrained: list[str] = []
+    smallest: float | None = None
+    says: str = ""
+    family: str = ""
+
+
+class StoredComparison(BaseModel):
+    """What a ``comparison.json`` must be to be shown; other keys are left as they are."""
+
+    task: str = ""
+    metric: str
+    arms: list[StoredArm]
+    verdicts: list[StoredVerdict] = []
+    trivial: dict[str, float] = {}
+    claims: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    reference: str = ""
+    report: str = ""
+    seeds: int = 0
+    command: list[str] = []
+    data: str = ""
+    notes: list[str] = []
+    fingerprint: str = ""
+    question: str = ""
+    word_order: dict[str, Any] | None = None
+    tuning: Any = None
+
+
+def read_comparison(folder: Path) -> dict[str, Any]:
+    """Return what `Comparison.save` wrote. Errors: unreadable, or not of its shape."""
+    found = read_json(folder / FILE)
+    checked(StoredComparison, found, folder / FILE)
+    return found
 
 
 def _verdict(found: Difference) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 The test split is not read. What stays is a small file, ``trial-K.json``.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.durable import remove_folder, write_json
-from regard.errors import UntrainableError
+from regard.errors import RegardError, UntrainableError
+from regard.reading import checked, read_json
 from regard.studies.job import RunTask
 from regard.studies.launch import Report
 
@@ -53,10 +53,10 @@ def trial_path(folder: Path) -> Path:
 
 def read_trial(folder: Path) -> Trial | None:
     """Return the result of a trial, if it was kept."""
+    path = trial_path(folder)
     try:
-        found = json.loads(trial_path(folder).read_text(encoding="utf-8"))
-        return Trial(**{**found, "given": tuple(found["given"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        return checked(Trial, read_json(path), path)
+    except RegardError:
         return None
 
 

@@ -4,8 +4,8 @@ The trials run in the launcher's processes and share no state: each leaves a fil
 settings of an arm become its own, and the comparison trains its seeds with them.
 """
 
-import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from regard.durable import remove_folder, remove_leftovers, write_json
 from regard.errors import RegardError
 from regard.parts import digests
 from regard.ranges import Range
+from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.expected import best_so_far, expected_best
 from regard.studies.job import RunTask, read_judged
@@ -282,10 +283,9 @@ def _same_search(study: "Study", arm: Arm, search: Search, space: Mapping[str, R
     """
     path, now = _file(study, arm), _declared(search, space)
     begun = any(path.parent.parent.glob("seed-*/config.toml"))
-    try:
-        there: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        there = None
+    there: Any = None
+    with suppress(RegardError):
+        there = read_json(path)
     if there is None and begun and space:
         raise RegardError(
             f"{path.parent.parent} was trained without a search; give another --out to search"

@@ -3,8 +3,9 @@
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from torch import Tensor, nn
 
 from regard import durable
 from regard.errors import RegardError
+from regard.reading import parse_json, parse_tensors
 
 Tensors = dict[str, Tensor]
+LONGEST = 1_000_000  # tokens of a text
+SLACK = 10_000_000  # numbers that a network may have beside its weights, as tables of positions
 STEP = re.compile(r"step-(\d+)")
 
 
@@ -60,12 +64,13 @@ class Checkpoints:
     def load(self, step: int) -> Checkpoint:
         """One checkpoint, each file compared with its hash. Errors: damage, in one line."""
         files = durable.read_folder(self.folder / f"step-{step}")
+        place = self.folder / f"step-{step}"
         tensors = {
-            name.removesuffix(".safetensors"): safetensors.torch.load(data)
+            name.removesuffix(".safetensors"): parse_tensors(data, place / name)
             for name, data in files.items()
             if name.endswith(".safetensors")
         }
-        return Checkpoint(step, tensors, json.loads(files["state.json"]))
+        return Checkpoint(step, tensors, parse_json(files.get("state.json", b""), place))
 
     def latest(self) -> tuple[Checkpoint | None, str]:
         """The newest checkpoint that can be read, and a word on those that cannot.
@@ -99,13 +104,47 @@ def load_weights(model: nn.Module, tensors: Tensors) -> None:
     saved = model.state_dict(keep_vars=True)
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     here = {name: value for name, value in named.items() if name in saved}
-    if odd := sorted(here.keys() ^ tensors.keys()):
-        raise RegardError(f"these weights are of another model: {odd[0]} stands on one side only")
+    must_fit(here, tensors, "these weights are of another model")
     for name, value in here.items():
-        if value.shape != tensors[name].shape:
-            raise RegardError(
-                f"these weights are of another model: {name} is {tuple(tensors[name].shape)} "
-                f"there and {tuple(value.shape)} here"
-            )
         with torch.no_grad():
             value.copy_(tensors[name])
+
+
+def must_fit(here: Mapping[str, Tensor], there: Mapping[str, Tensor], why: str) -> None:
+    """Errors, which begin with ``why``: tensors of other names, or of other shapes."""
+    if odd := sorted(here.keys() ^ there.keys()):
+        raise RegardError(f"{why}: {odd[0]} stands on one side only")
+    for name, value in here.items():
+        if value.shape != there[name].shape:
+            raise RegardError(
+                f"{why}: {name} is {tuple(there[name].shape)} there and {tuple(value.shape)} here"
+            )
+
+
+def must_describe(
+    settings: Mapping[str, object],
+    build: Callable[[], nn.Module],
+    shapes: Mapping[str, Sequence[int]],
+    source: object,
+) -> None:
+    """Refuse settings of a network that is larger than the file of its weights.
+
+    ``build`` makes the network, here without memory, once it is known that no number of the
+    settings is larger than the file allows. ``shapes`` are those of the file's tensors. Whether
+    each fits is another question.
+    """
+    stored = sum(map(prod, shapes.values()))
+    bounds = {"length": LONGEST, "farthest": LONGEST, "layers": len(shapes),
+              "decoder_layers": len(shapes)}  # fmt: skip
+    for name, value in settings.items():
+        most = bounds.get(name, stored)
+        if isinstance(value, int) and not isinstance(value, bool) and value > most:
+            raise RegardError(f"{source} does not fit its weights: {name}={value} is over {most:,}")
+    with torch.device("meta"):
+        network = build()
+    told = sum(x.numel() for x in (*network.parameters(), *network.buffers()))
+    if told > 2 * stored + SLACK:
+        raise RegardError(
+            f"{source} does not fit its weights: it describes {told:,} numbers, and the file holds "
+            f"{stored:,}"
+        )

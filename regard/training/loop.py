@@ -10,20 +10,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import nn
 
 from regard.errors import RegardError, UntrainableError
+from regard.reading import checked
 from regard.tasks.task import Task, beside
 from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
     Tensors,
     load_weights,
+    must_fit,
     weights,
 )
 from regard.training.memory import peak_mb, trim
@@ -75,16 +78,19 @@ class Progress:
     note: str = ""
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
 @dataclass
 class State:
     """The plain numbers of a training; with the tensors, all that a checkpoint holds."""
 
-    step: int = 0
-    epoch: int = 0
-    position: int = 0  # batches done of this epoch's plan
-    plan: int = 1  # batches in it
-    tokens: int = 0
-    seconds: float = 0.0
+    step: Count = 0
+    epoch: Count = 0
+    position: Count = 0  # batches done of this epoch's plan
+    plan: Annotated[int, Field(ge=1)] = 1  # batches in it
+    tokens: Count = 0
+    seconds: Annotated[float, Field(ge=0)] = 0.0
     loss: float = 0.0  # running mean, still to be divided by 1 − SMOOTH^step
     best: float | None = None
     best_loss: float = math.inf
@@ -338,12 +344,17 @@ class Training:
         found, says = checkpoints.latest()
         if found is None:
             return f"{says} It begins anew." if says else ""
-        self.state = State(**found.state)
-        self.best = dict(found.tensors["best"])
-        mean = found.tensors.get("mean", {})
+        here, there = weights(self.model), found.tensors
+        source = checkpoints.folder / f"step-{found.step}"
+        state = checked(State, found.state, source)
+        for group, due in (("model", True), ("best", state.best is not None),
+                           ("mean", bool(self.mean))):  # fmt: skip
+            must_fit(here if due else {}, there.get(group, {}), f"{source}: {group} is of another")
+        load_weights(self.model, there["model"])
+        self.optimizer.load(there.get("optimizer", {}))
+        self.state, self.best = state, there.get("best", {})
+        mean = there.get("mean", {})
         self.mean = {name: value.to(self.device) for name, value in mean.items()}
-        load_weights(self.model, found.tensors["model"])
-        self.optimizer.load(dict(found.tensors["optimizer"]))
         return f"{says} Resumed from step {found.step}.".strip()
 
     def progress(

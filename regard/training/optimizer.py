@@ -13,6 +13,7 @@ from torch.optim.adamw import adamw
 
 from regard.errors import RegardError
 from regard.layers.embedding import WordEmbedding
+from regard.training.checkpoints import must_fit
 
 TABLES = (nn.Embedding, WordEmbedding)  # their rows do not decay, seen or not
 ROWS = ("table", "distance_keys")  # a vector or a score for each position: tables too
@@ -94,8 +95,7 @@ class AdamW:
     def load(self, state: dict[str, Tensor]) -> None:
         """Put back what `state` gave. Errors: it is of another model."""
         here = self.state()
-        if odd := sorted(here.keys() ^ state.keys()):
-            raise RegardError(f"this is of another model or optimizer: {odd[0]} stands on one side")
+        must_fit(here, state, "this is of another model or optimizer")
         for name, value in here.items():
             value.copy_(state[name])
 

@@ -147,7 +147,7 @@ def is_pretrained(folder: Path) -> bool:
 
 def told(name: str, folder: Path) -> dict[str, Any]:
     """The model in a few plain values, read from its config. Errors: no model that regard reads."""
-    from regard.interop.folder import read_json
+    from regard.reading import read_json
 
     config = read_json(folder / "config.json")
     kind = str(config.get("model_type"))

@@ -1,7 +1,5 @@
 """The runs and comparisons that a server shows, by name; models are loaded when they are asked."""
 
-import json
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,8 +11,9 @@ from typing import Any
 
 from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
+from regard.reading import parse_json
 from regard.runs.config import CONFIG
-from regard.studies.result import unit_of
+from regard.studies.result import read_comparison, unit_of
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained
 from regard.web.subject import Open, Subject, opened
@@ -26,7 +25,6 @@ LOOKED = 2_000  # rows of predictions that are read for examples
 SHORT = 280  # signs of an example
 EXAMPLES = 4
 BEGINNING = 30  # signs of a text that is to be gone on with
-LARGEST = 20_000_000  # bytes of a comparison that is read
 #: What a task's models are asked to fill in.
 HIDDEN = {"masked-modeling": "[MASK]", "span-corruption": "<extra_id_0>"}
 #: Tasks whose models write token by token: on from the text, or another text.
@@ -101,13 +99,13 @@ class Shelf:
         try:
             with path.open("rb") as file:
                 for line in islice(file, LOOKED):
-                    row = json.loads(line)
+                    row = parse_json(line, path)
                     text, label = str(row["text"]), str(row.get("label", ""))
                     if "nats" in row:  # pieces of texts, of a pretrained run
                         text = beginning(text, hidden)
                     if 0 < len(text) <= SHORT:
                         found.setdefault(label, []).append(text)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, RegardError, KeyError, TypeError, AttributeError):
             return []
         several = [sorted(texts, key=len, reverse=True) for texts in found.values()]
         turns = [text for turn in zip_longest(*several) for text in turn if text is not None]
@@ -124,9 +122,7 @@ class Shelf:
     def comparison(self, name: str) -> dict[str, Any]:
         """What a comparison found, as ``regard compare --json`` says it. Errors: unreadable."""
         look_up(self.comparisons, name, "comparison")
-        found = _json(self.comparisons[name] / COMPARISON)
-        if not isinstance(found.get("arms"), list):
-            raise RegardError(f"{name} holds no comparison that this version can read")
+        found = read_comparison(self.comparisons[name])
         unit = unit_of(str(found.get("metric")))
         runs = self._runs_of(self.comparisons[name], found)
         written = {"unit": unit.sign, "times": unit.times, "digits": unit.digits}
@@ -227,13 +223,13 @@ def _name(path: Path, base: Path) -> str:
 def _told(name: str, folder: Path) -> dict[str, Any]:
     """A run in a few plain values. Errors: a folder of another layout; its files are broken."""
     from regard.runs.config import Config
+    from regard.runs.folder import Folder
     from regard.tasks import TASKS
 
     if is_pretrained(folder):
         return pretrained(name, folder)
-    config, environment = Config.read(folder), _json(folder / "env.json")
-    network = config.network.model_dump()
-    data = found if isinstance(found := environment.get("data"), dict) else {}
+    config, environment = Config.read(folder), Folder(folder).environment()
+    network, data = config.network.model_dump(), environment.get("data", {})
     return {
         "name": name,
         "task": config.task,
@@ -277,24 +273,3 @@ def _attends(model: str, network: dict[str, Any]) -> bool:
     if "pool" in network:
         return bool(network["layers"] or network["pool"] in ("attention", "query-from-mean"))
     return model not in ("rnn", "cnn")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object whose numbers are all finite: those that are not become None."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise RegardError(f"{path.name} is larger than {LARGEST:,} bytes")
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{path.name} cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise RegardError(f"{path.name} is not a JSON object")
-    return dict(_finite(found))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _finite(entry) for key, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list) else value

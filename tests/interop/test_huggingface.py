@@ -218,8 +218,8 @@ def not_json(folder):
     [
         ("gpt2", pickle_instead, "pytorch_model.bin is a pickle, which can run any code"),
         ("gpt2", index_outside, "names '../b', which is not a file beside it"),
-        ("gpt2", cut, "model.safetensors cannot be read"),
-        ("gpt2", not_json, "config.json cannot be read"),
+        ("gpt2", cut, "model.safetensors is no sound safetensors file"),
+        ("gpt2", not_json, "config.json is not sound JSON"),
         ("gpt2", lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safete"),
         (
             "gpt2",

@@ -1,6 +1,5 @@
 """Which path computes a call, and why. A pure function of what the call looks like."""
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from regard.attention.kernels.strips import Sizes
 from regard.attention.mask import Kind
 from regard.durable import configuration
 from regard.errors import RegardError
+from regard.reading import read_json
 
 Kernel = Literal["exact", "plain", "fused", "tiled"]
 
@@ -194,12 +194,12 @@ def constants_file() -> Path:
 def load_constants() -> Constants:
     """What stands in that file, or what is shipped. Errors: a file that is not one of these."""
     path = constants_file()
-    try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return SHIPPED
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{path} cannot be read ({error}); delete it or calibrate anew") from None
+    try:
+        written = read_json(path)
+    except RegardError as error:
+        raise RegardError(f"{error}; delete it or calibrate anew") from None
     return constants_from(written, str(path))
 
 

@@ -1,0 +1,393 @@
+"""Every kind of file that regard reads: how a sound one is made, and how it is used."""
+
+import gzip
+import io
+import json
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import runs
+from regard.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from regard.errors import RegardError
+
+TEXT = "a good film, a bad plot"
+WORDS = "good bad film plot actor fine awful the a is was not very dull bright".split()
+#: Small networks, trained for six steps.
+TINY = ("width=8", "threads=1", "steps=6", "precision=fp32")
+STACK = (*TINY, "heads=2", "layers=1", "feedforward=12", "dropout=0")
+
+
+#: How a table of numbers is read as texts.
+BY_NUMBER: dict[str, dict[str, str]] = {"a.numbers.csv": {"text": "x", "label": "y"}}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of file: ``make`` writes a sound folder, ``files`` of it are changed, and ``uses``
+    are what users do with it."""
+
+    name: str
+    make: Callable[[Path], object]
+    files: tuple[str, ...]
+    uses: tuple[Callable[[Path], object], ...]
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Return texts of a few words."""
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(3, 9))) + "." for _ in range(count)]
+
+
+def tables(folder: Path) -> None:
+    """Texts and labels in every layout of a table."""
+    rows = [(text, ("neg", "pos")[i % 2], i % 3) for i, text in enumerate(sentences(12))]
+    csv = "text,label,group\n" + "".join(f'"{t}",{label},{g}\n' for t, label, g in rows)
+    (folder / "a.csv").write_text(csv)
+    (folder / "a.numbers.csv").write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(9)))
+    (folder / "a.tsv").write_text(csv.replace('"', "").replace(",", "\t"))
+    (folder / "a.csv.gz").write_bytes(gzip.compress(csv.encode()))
+    (folder / "a.jsonl").write_text(
+        "".join(json.dumps({"text": t, "label": label, "group": g}) + "\n" for t, label, g in rows)
+    )
+    block = "# label = pos\n1\tGood\tgood\tADJ\t_\t_\t2\tamod\t_\t_\n"
+    block += "2\tfilm\tfilm\tN\t_\t_\t0\troot\t_\t_\n\n"
+    (folder / "a.conllu").write_text(block * 3)
+
+
+def read_tables(folder: Path) -> None:
+    """Read each table as examples, columns of numbers and texts."""
+    from regard.data.columns import read_columns
+    from regard.data.files import read_examples
+    from regard.data.text_rows import text_rows
+
+    def examples(path: Path) -> None:
+        read_examples(path, **BY_NUMBER.get(path.name, {}))
+
+    each(
+        *(partial(examples, path) for path in sorted(folder.iterdir())),
+        *(lambda path=path: list(text_rows(path)) for path in sorted(folder.glob("a.[jt]s*"))),
+        lambda: read_columns(folder / "a.numbers.csv"),
+    )
+
+
+def each(*calls: Callable[[], object]) -> None:
+    """Make every call; raise the first refusal afterwards."""
+    refusals = []
+    for call in calls:
+        try:
+            call()
+        except RegardError as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+
+
+def pairs(folder: Path) -> None:
+    """Pairs of texts as a table, JSON lines, two files and an archive."""
+    sides = list(zip(sentences(8), sentences(8, 1), strict=True))
+    (folder / "a.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in sides))
+    rows = [json.dumps({"source": a, "target": b}) + "\n" for a, b in sides]
+    (folder / "a.jsonl").write_text("".join(rows))
+    (folder / "b.de").write_text("".join(f"{a}\n" for a, _ in sides))
+    (folder / "b.en").write_text("".join(f"{b}\n" for _, b in sides))
+    with zipfile.ZipFile(folder / "c.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "a.tsv", "a.tsv")
+
+
+def read_all_pairs(folder: Path) -> None:
+    """Read each as pairs."""
+    from regard.data.pair_files import read_pairs
+
+    each(
+        lambda: read_pairs(folder / "a.tsv"),
+        lambda: read_pairs(folder / "a.jsonl"),
+        lambda: read_pairs(folder / "b.de", folder / "b.en"),
+        lambda: read_pairs(folder / "c.zip"),
+    )
+
+
+def vectors(folder: Path) -> None:
+    """Word vectors as text, gzip and archives by two methods."""
+    chance = random.Random(0)
+    lines = [f"{w} " + " ".join(f"{chance.gauss(0, 1):.4f}" for _ in range(5)) for w in WORDS]
+    data = ("\n".join(lines) + "\n").encode()
+    (folder / "v.txt").write_bytes(data)
+    (folder / "v.txt.gz").write_bytes(gzip.compress(data))
+    for name, method in (("v.zip", zipfile.ZIP_DEFLATED), ("w.zip", zipfile.ZIP_BZIP2)):
+        with zipfile.ZipFile(folder / name, "w", method) as archive:
+            archive.writestr("v.txt", data)
+
+
+def read_vectors(folder: Path) -> None:
+    """Read each for a vocabulary."""
+    from regard.data.vectors import load_vectors
+
+    each(*(lambda path=path: load_vectors(path, WORDS) for path in sorted(folder.iterdir())))
+
+
+def reviews(folder: Path) -> None:
+    """IMDB's layout as an archive, and as JSON lines."""
+    with tarfile.open(folder / "aclImdb_v1.tar.gz", "w:gz") as archive:
+        for split in ("train", "test"):
+            for kind, rating in (("neg", 2), ("pos", 9)):
+                urls = "".join(f"http://www.imdb.com/title/tt000000{i}/usercomments\n"
+                               for i in range(3))  # fmt: skip
+                _member(archive, f"aclImdb/{split}/urls_{kind}.txt", urls)
+                for i, text in enumerate(sentences(3)):
+                    _member(archive, f"aclImdb/{split}/{kind}/{i}_{rating}.txt", text)
+
+
+def _member(archive: tarfile.TarFile, name: str, text: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(text)
+    archive.addfile(info, io.BytesIO(text.encode()))
+
+
+def read_reviews(folder: Path) -> None:
+    """Read them."""
+    from regard.data import imdb
+    from regard.data.texts import imdb_texts
+
+    each(lambda: imdb.load(folder / "aclImdb_v1.tar.gz"),
+         lambda: imdb_texts(folder / "aclImdb_v1.tar.gz"))  # fmt: skip
+
+
+def answers(folder: Path) -> None:
+    """Predictions of three arms and seeds."""
+    chance = random.Random(0)
+    for arm in ("one", "two"):
+        for seed in range(2):
+            rows = []
+            for i, text in enumerate(sentences(12)):
+                share = chance.random()
+                rows.append({"text": text, "label": "ab"[i % 2], "predicted": "ab"[share > 0.5],
+                             "probabilities": {"a": 1 - share, "b": share}})  # fmt: skip
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / f"{arm}.{seed}.jsonl").write_text(lines)
+
+
+def compare_answers(folder: Path) -> None:
+    """Compare them."""
+    from regard.studies.predictions import compare_predictions
+
+    compare_predictions(sorted(folder.glob("*.jsonl")), metric="macro-f1", out=folder / "out")
+
+
+def tokenizers(folder: Path) -> None:
+    """One of each kind of ours."""
+    for kind in TOKENIZERS:
+        train_tokenizer(kind, sentences(200), vocabulary=300).save(folder / f"{kind}.json")
+
+
+def cut(folder: Path) -> None:
+    """Load each and cut a text."""
+
+    def one(path: Path) -> None:
+        found = Tokenizer.load(path)
+        (ids,) = found.encode([TEXT])
+        found.decode(ids)
+        found.split(TEXT)
+
+    each(*(lambda path=path: one(path) for path in sorted(folder.glob("*.json"))))
+
+
+@cache
+def own() -> Tokenizer:
+    """A tokenizer of a few words."""
+    return train_tokenizer("words", sentences(200), vocabulary=40)
+
+
+def theirs(kind: str) -> Callable[[Path], None]:
+    """Return what writes a small model in Hugging Face's layout."""
+
+    def make(folder: Path) -> None:
+        from regard.interop import huggingface
+        from regard.interop.tokenizer_files import with_ends
+        from regard.models import MODELS
+        from regard.models.settings import BERTSettings, GPTSettings, T5Settings
+        from regard.settings import build
+
+        settings_of: dict[str, Any] = {"gpt": GPTSettings, "bert": BERTSettings, "t5": T5Settings}
+        sizes = {"width": 8, "layers": 2, "heads": 2, "feedforward": 12, "length": 16}
+        settings = build(settings_of[kind], sizes)
+        torch.manual_seed(0)
+        words = len(own()) + 3
+        module = {"gpt": "gpt2"}.get(kind, kind)
+        model = huggingface.LAYOUTS[module].build(settings, words)
+        assert MODELS
+        inner = with_ends(own(), ["[MASK]", "[SEP]", "[CLS]"])
+        roles = {"mask_token": "[MASK]", "sep_token": "[SEP]", "cls_token": "[CLS]"}
+        place = folder / "model"
+        huggingface.save(model, settings, place, tokenizer=inner, roles=roles,
+                         config={"eos_token_id": words - 2})  # fmt: skip
+        (place / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+                                                    *WORDS]))  # fmt: skip
+
+    return make
+
+
+def look_at_theirs(folder: Path) -> None:
+    """Load it, ask it, list it."""
+    from regard.data.encoder_tokenizer import EncoderTokenizer
+    from regard.interop.tokenizer_files import word_pieces
+    from regard.web.shelf import find
+    from regard.web.subject import opened
+
+    place = folder / "model"
+    each(
+        lambda: find([folder]).listed(),
+        lambda: opened("it", place).predict([f"{TEXT} [MASK]"]),
+        lambda: opened("it", place).attention(f"{TEXT} [MASK]"),
+        lambda: EncoderTokenizer(word_pieces(place), "it").encode([TEXT]),
+    )
+
+
+def begin_from_theirs(folder: Path) -> None:
+    """Begin a classifier from it."""
+    from regard.interop.encoder import Encoder
+    from regard.models.tuned import TunedBERT
+
+    encoder = Encoder(str(folder / "model"))
+    encoder.put(TunedBERT(encoder.settings({}), len(encoder.tokenizer), 2))
+
+
+def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
+    """Return what trains a small run."""
+
+    def make(folder: Path) -> None:
+        overrides = [*settings]
+        if task == "sentiment":
+            rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(80))]
+            (folder / "a.csv").write_text("label,text\n" + "".join(rows))
+            overrides.append(f"data={folder / 'a.csv'}")
+        for _ in runs.start(folder / "run", task, model, overrides).train():
+            pass
+
+    return make
+
+
+def look_at_run(folder: Path) -> None:
+    """All that can be done with a run without its data."""
+    from regard.reports.run import write_run_report
+    from regard.web.shelf import find
+
+    place = folder / "run"
+
+    def at(name: str) -> Callable[[], object]:
+        def call() -> object:
+            found = getattr(runs.load(place), name)
+            return found() if callable(found) else found
+
+        return call
+
+    def listed() -> None:
+        shelf = find([folder])
+        shelf.listed()
+        for name in shelf.runs:
+            shelf.examples(name)
+
+    each(
+        listed,
+        *map(at, ("metrics", "notes", "convergence", "ended", "repeat", "evaluate", "about")),
+        lambda: runs.load(place).predict([TEXT]),
+        lambda: runs.load(place).config.model == "tfidf" or runs.load(place).attention(TEXT),
+        lambda: runs.load(place).size([TEXT]),
+        lambda: write_run_report(runs.load(place), [TEXT], folder / "report.html"),
+    )
+
+
+@cache
+def learning() -> Any:
+    """A training that can be resumed: a small network on a few texts."""
+    from regard.runs.build import begin, prepare
+    from regard.training.loop import Training
+    from regard.training.precision import choose_precision
+
+    config = runs.Config.make("sentiment", "transformer", [*STACK, "examples=60", "average=0.9"])
+    task = prepare(config)
+    model, _ = begin(config, task)
+    return Training(model, task, config.training, choose_precision("fp32"))
+
+
+def checkpoint(folder: Path) -> None:
+    """Two checkpoints, the newer of which is damaged."""
+    from regard.training.checkpoints import Checkpoints
+
+    training, kept = learning(), Checkpoints(folder / "checkpoints")
+    for step in (2, 4):
+        training.state.step, training.state.epoch, training.best = step, 0, training.mean
+        training.state.best, training.state.best_loss, training.state.least_loss = 0.5, 0.7, 0.7
+        kept.save(training.checkpoint())
+
+
+def resume(folder: Path) -> None:
+    """Go on from the newest that can be read."""
+    from regard.training.checkpoints import Checkpoints
+
+    training = learning()
+    training.resume(Checkpoints(folder / "checkpoints"))
+    with suppress(ZeroDivisionError):
+        training.done()
+
+
+def comparison(folder: Path) -> None:
+    """A comparison of three arms, with its runs."""
+    from regard.studies import compare
+
+    rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(120))]
+    (folder / "a.csv").write_text("label,text\n" + "".join(rows))
+    compare.compare(
+        "sentiment", ["mean", "transformer:layers=1,heads=2,feedforward=8", "tfidf"], seeds=2,
+        out=folder / "study", overrides=[f"data={folder / 'a.csv'}", *TINY], workers=1,
+    )  # fmt: skip
+
+
+def look_at_comparison(folder: Path) -> None:
+    """Show it, and write its report anew."""
+    from regard.reports.comparison import write_report
+    from regard.studies.job import read_judged
+    from regard.web.shelf import find
+
+    def report() -> None:
+        shelf = find([folder])
+        for name, place in shelf.comparisons.items():
+            write_report(shelf.comparison(name), place)
+
+    def judged() -> None:
+        for path in (folder / "study").rglob("seed-?"):
+            if (found := read_judged(path)) is not None:
+                assert asdict(found)
+                _ = found.value, found.scores, found.groups
+
+    each(lambda: find([folder]).listed(), report, judged)
+
+
+RUN = ("run/*", "run/model/*")
+TARGETS = (
+    Target("tables", tables, ("*",), (read_tables,)),
+    Target("pairs", pairs, ("*",), (read_all_pairs,)),
+    Target("vectors", vectors, ("*",), (read_vectors,)),
+    Target("imdb", reviews, ("*",), (read_reviews,)),
+    Target("predictions", answers, ("*",), (compare_answers,)),
+    Target("tokenizers", tokenizers, ("*",), (cut,)),
+    Target("gpt2", theirs("gpt"), ("model/*",), (look_at_theirs,)),
+    Target("bert", theirs("bert"), ("model/*",), (look_at_theirs, begin_from_theirs)),
+    Target("t5", theirs("t5"), ("model/*",), (look_at_theirs,)),
+    Target("run-transformer", run("sentiment", "transformer", *STACK), RUN, (look_at_run,)),
+    Target("run-tfidf", run("sentiment", "tfidf"), RUN, (look_at_run,)),
+    Target("run-gpt", run("language-modeling", "gpt", *STACK, "examples=40", "length=32"), RUN,
+           (look_at_run,)),
+    Target("run-dates", run("dates", "bahdanau", *TINY, "hidden=8"), RUN, (look_at_run,)),
+    Target("checkpoint", checkpoint, ("checkpoints/step-4/*",), (resume,)),
+    Target("comparison", comparison, ("study/*.json", "study/*/*.json", "study/*/*/*"),
+           (look_at_comparison,)),
+)  # fmt: skip

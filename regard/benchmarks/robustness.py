@@ -1,0 +1,270 @@
+"""Open thousands of damaged files; each must be taken or refused in one line.
+
+    python -m regard.benchmarks.robustness --mutants 2000 --out robustness.json
+
+For every kind of file that regard reads, sound ones are made, and then mutants of them
+(`regard.benchmarks.mutants`). Each mutant is used as a user would use it, in a process of its own
+kind. It fails where anything but `RegardError` is raised, where it takes more than 10 seconds or
+1 GB, or where the process dies. ``--only NAME`` takes one kind, ``--show NAME:NUMBER`` one mutant
+with its traceback.
+"""
+
+import argparse
+import json
+import multiprocessing
+import random
+import re
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from regard import durable
+from regard.benchmarks.mutants import mutate
+from regard.benchmarks.opened import TARGETS, Target
+from regard.errors import RegardError
+
+SECONDS = 10.0  # that a mutant may take
+PATIENCE = 5.0  # more, after which its process is ended
+EXTRA = 1 << 30  # bytes that it may take
+ROOM = 4 << 30  # bytes beyond which the system refuses more
+
+
+@dataclass
+class Tally:
+    """What became of the mutants of one kind of file."""
+
+    name: str
+    mutants: int = 0
+    taken: int = 0
+    refused: int = 0
+    tracebacks: int = 0
+    hangs: int = 0
+    memory: int = 0
+    died: int = 0
+    seconds: float = 0.0
+    #: Each cause of a failure, how often, and the number of one mutant.
+    causes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> int:
+        """Mutants that were neither taken nor refused in words."""
+        return self.tracebacks + self.hangs + self.memory + self.died
+
+    def add(self, number: int, kind: str, cause: str) -> None:
+        """Count one mutant."""
+        self.mutants += 1
+        setattr(self, kind, getattr(self, kind) + 1)
+        if kind not in ("taken", "refused"):
+            often, first = self.causes.get(f"{kind}: {cause}", (0, number))
+            self.causes[f"{kind}: {cause}"] = (often + 1, first)
+
+
+def attack(target: Target, mutants: int, place: Path, seed: int = 0) -> Tally:
+    """Use so many mutants of a kind of file, in a process that is begun anew where it ends."""
+    sound = _sound(target, place)
+    tally, begun, number = Tally(target.name), time.monotonic(), 0
+    while number < mutants:
+        for kind, cause in _answers(target, sound, range(number, mutants), seed):
+            tally.add(number, kind, cause)
+            number += 1
+    tally.seconds = time.monotonic() - begun
+    return tally
+
+
+def _sound(target: Target, place: Path) -> Path:
+    """The folder of what is sound, which every use takes."""
+    sound = place / target.name
+    if not sound.exists():
+        sound.mkdir(parents=True)
+        target.make(sound)
+    with tempfile.TemporaryDirectory() as aside:
+        copy = Path(aside) / "sound"
+        shutil.copytree(sound, copy)
+        for use in target.uses:
+            use(copy)
+    return sound
+
+
+def _answers(target: Target, sound: Path, numbers: range, seed: int) -> Iterator[tuple[str, str]]:
+    """What became of each mutant, until the process ends or has to be ended."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_work, args=(target, sound, numbers, seed, there)
+    )
+    process.start()
+    there.close()
+    try:
+        for _ in numbers:
+            if not here.poll(SECONDS + PATIENCE):
+                yield "hangs", f"more than {SECONDS:.0f} s"
+                return
+            try:
+                yield here.recv()
+            except EOFError:
+                process.join()
+                yield "died", f"exit code {process.exitcode}"
+                return
+    finally:
+        process.kill()
+        process.join()
+
+
+def _work(target: Target, sound: Path, numbers: range, seed: int, tell: Connection) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    sys.stderr = sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+    limit = _status("VmSize") + ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    with tempfile.TemporaryDirectory(dir=_quick()) as aside:
+        for number in numbers:
+            folder = Path(aside) / str(number)
+            made(target, sound, number, seed, folder)
+            tell.send(_used(target, folder))
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def made(target: Target, sound: Path, number: int, seed: int, folder: Path) -> None:
+    """Copy what is sound, and change one file of it; hashes fit again in half of the mutants."""
+    shutil.copytree(sound, folder)
+    chance = random.Random(f"{target.name} {seed} {number}")
+    files = sorted(path for kind in target.files for path in folder.glob(kind) if path.is_file())
+    file = chance.choice(files)
+    file.write_bytes(mutate(file.name, file.read_bytes(), chance))
+    if chance.random() < 0.7:
+        for manifest in folder.rglob(durable.MANIFEST):
+            if manifest != file:
+                _seal(manifest)
+
+
+def _seal(manifest: Path) -> None:
+    with suppress(ValueError, AttributeError):
+        names = json.loads(manifest.read_bytes()).keys()
+        entries = {
+            name: durable.entry((manifest.parent / name).read_bytes())
+            for name in names
+            if (manifest.parent / name).is_file()
+        }
+        manifest.write_text(json.dumps(entries))
+
+
+def _used(target: Target, folder: Path) -> tuple[str, str]:
+    before, begun = _forget_peak(), time.monotonic()
+    kind, cause = _asked(target, folder)
+    seconds, extra = time.monotonic() - begun, _status("VmHWM") - before
+    if kind in ("taken", "refused") and seconds > SECONDS:
+        return "hangs", f"{seconds:.0f} s"
+    if kind in ("taken", "refused") and extra > EXTRA:
+        return "memory", "more than 1 GB"
+    return kind, cause
+
+
+def _asked(target: Target, folder: Path) -> tuple[str, str]:
+    found = "taken"
+    for use in target.uses:
+        try:
+            use(folder)
+        except RegardError:
+            found = "refused"
+        except MemoryError as error:
+            return "memory", _where(error)
+        except BaseException as error:  # that is what is looked for
+            if "alloc" in str(error):
+                return "memory", _where(error)
+            return "tracebacks", _where(error)
+    return found, ""
+
+
+def _where(error: BaseException) -> str:
+    """The kind of an error and the last line of regard that it passed."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if "/regard/" in frame.filename and "/benchmarks/" not in frame.filename
+    ]  # fmt: skip
+    place = ""
+    if frames:
+        place = f"{frames[-1].filename.rpartition('/regard/')[2]}:{frames[-1].lineno}"
+    says = re.sub(r"\d+", "#", str(error))[:60]
+    return f"{type(error).__name__} at {place} ({says})"
+
+
+def _status(key: str) -> int:
+    """A line of /proc/self/status in bytes."""
+    found = re.search(rf"^{key}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _forget_peak() -> int:
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _quick() -> str | None:
+    """A folder in memory, where there is one."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
+
+
+def show(asked: str, place: Path, seed: int) -> None:
+    """Use one mutant here, with its traceback."""
+    name, _, number = asked.partition(":")
+    target = next(target for target in TARGETS if target.name == name)
+    sound, folder = _sound(target, place), place / f"mutant-{name}-{number}"
+    shutil.rmtree(folder, ignore_errors=True)
+    made(target, sound, int(number), seed, folder)
+    for use in target.uses:
+        print(f"-- {use.__name__}")
+        try:
+            print(repr(use(folder))[:300])
+        except RegardError as error:
+            print(f"RegardError: {error}"[:600])
+        except BaseException:
+            traceback.print_exc()
+
+
+def main() -> None:
+    """Attack every kind of file, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mutants", type=int, default=2000, help="of each kind of file")
+    parser.add_argument("--only", nargs="*", default=[], help="names of kinds")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", help="NAME:NUMBER of one mutant")
+    parser.add_argument("--place", type=Path, help="folder where the sound files are kept")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    asked = parser.parse_args()
+    place = asked.place or Path(tempfile.mkdtemp())
+    if asked.show:
+        show(asked.show, place, asked.seed)
+        return
+    tallies: list[dict[str, Any]] = []
+    totals: Counter[str] = Counter()
+    print("| files | mutants | taken | refused | tracebacks | hangs | over 1 GB | died | s |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for target in TARGETS:
+        if asked.only and target.name not in asked.only:
+            continue
+        found = attack(target, asked.mutants, place, asked.seed)
+        tallies.append(asdict(found))
+        totals.update(mutants=found.mutants, failures=found.failures)
+        print(f"| {found.name} | {found.mutants:,} | {found.taken:,} | {found.refused:,} | "
+              f"{found.tracebacks} | {found.hangs} | {found.memory} | {found.died} | "
+              f"{found.seconds:.0f} |", flush=True)  # fmt: skip
+        for cause, (often, first) in sorted(found.causes.items(), key=lambda item: -item[1][0]):
+            print(f"    {often} × {cause}, as {found.name}:{first}", file=sys.stderr)
+    print(f"\n{totals['mutants']:,} mutants, {totals['failures']} failures")
+    if asked.out:
+        durable.write_json(asked.out, {"seed": asked.seed, "kinds": tallies})
+    sys.exit(bool(totals["failures"]))
+
+
+if __name__ == "__main__":
+    main()

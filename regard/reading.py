@@ -1,0 +1,159 @@
+"""Files as they come: read within a limit, of a known kind, or refused in one line.
+
+What a file says of itself is not believed: who wrote it may be a stranger, a full disk or another
+version. JSON has no numbers that are not finite and none past 64 bits, nothing is nested deeper
+than `DEEPEST`, and what is read has the fields of the class that it is read as.
+"""
+
+import json
+import math
+import stat
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+MOST = 100_000_000  # bytes of a JSON file
+DEEPEST = 100  # lists and objects inside each other
+WIDEST = 1 << 63  # of a whole number
+
+
+def read_bytes(path: Path, most: int = MOST) -> bytes:
+    """Return a file's content. Errors: no file, or unreadable; more than ``most`` bytes."""
+    try:
+        told = path.stat()
+        if not stat.S_ISREG(told.st_mode):  # a pipe would be waited for
+            raise RegardError(f"{path} cannot be read: it is no file")
+        if told.st_size > most:
+            raise RegardError(f"{path} is larger than {most:,} bytes")
+        with path.open("rb") as file:
+            return file.read(told.st_size)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise RegardError(f"{path} cannot be read: {_why(error)}") from None
+
+
+def parse_json(data: bytes | str, source: object) -> Any:
+    """Return the value of a JSON document; ``source`` names it in errors.
+
+    Errors: not JSON; NaN, infinite or larger numbers than 64 bits; nested deeper than `DEEPEST`.
+
+    >>> parse_json("[1, 2.5]", "example")
+    [1, 2.5]
+    >>> parse_json("[1e999]", "example")
+    Traceback (most recent call last):
+    regard.errors.RegardError: example is not sound JSON: 1e999 is no finite number
+    """
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        found = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+        _must_be_shallow(found)
+    except (ValueError, RecursionError) as error:
+        raise RegardError(f"{source} is not sound JSON: {_why(error)}") from None
+    return found
+
+
+def read_json(path: Path, most: int = MOST) -> dict[str, Any]:
+    """Return the object of a JSON file. Errors: of `read_bytes`, of `parse_json`; no object."""
+    found = parse_json(read_bytes(path, most), path)
+    if not isinstance(found, dict):
+        raise RegardError(f"{path} is not a JSON object")
+    return found
+
+
+def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
+    """Return the object of each line. Errors, by line: those of `parse_json`; no object."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            found = parse_json(line, f"{source}:{number}")
+            if not isinstance(found, dict):
+                raise RegardError(f"{source}:{number} is not a JSON object")
+            yield found
+
+
+def checked(kind: type[T], value: Any, source: object) -> T:
+    """Return a plain value as a dataclass, a TypedDict or any type that pydantic knows.
+
+    Errors: a field of another type, one that is missing or unknown, by its name.
+
+    >>> checked(dict[str, int], {"a": "x"}, "example")
+    Traceback (most recent call last):
+    regard.errors.RegardError: example: a is 'x': input should be a valid integer, ...
+    """
+    if is_dataclass(kind) and isinstance(value, dict):
+        known = {field.name for field in fields(kind)}
+        if odd := sorted(map(str, value.keys() - known)):
+            raise RegardError(f"{source}: {odd[0]!r:.60} is no field of it")
+    try:
+        adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
+        found = adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        says = first["msg"].lower()
+        if first["type"] == "missing":
+            raise RegardError(f"{source}: {where:.100} is missing") from None
+        raise RegardError(f"{source}: {where:.100} is {first['input']!r:.60}: {says}") from None
+    return found
+
+
+def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
+    """Return the tensors of a safetensors file. Errors: it is damaged."""
+    import safetensors
+    import safetensors.torch
+
+    try:
+        return dict(safetensors.torch.load(data))
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise RegardError(f"{source} is no sound safetensors file: {_why(error)}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if not math.isfinite(found):
+        raise ValueError(f"{number:.20} is no finite number")
+    return found
+
+
+def _whole(number: str) -> int:
+    if len(number) > 20 or not -WIDEST <= (found := int(number)) < WIDEST:
+        raise ValueError(f"{number:.20}… is larger than 64 bits hold")
+    return found
+
+
+def _must_be_shallow(value: Any) -> None:
+    """Errors: a value whose lists and objects are nested deeper than `DEEPEST`."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for whole in level
+            if isinstance(whole, dict | list)
+            for part in (whole.values() if isinstance(whole, dict) else whole)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos + 1}"
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return first[:200]
