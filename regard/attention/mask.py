@@ -263,6 +263,9 @@ def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:
     >>> extremes(torch.tensor([3, 1, 4, 1, 5]), 2)
     (tensor([1, 1, 5]), tensor([3, 4, 5]))
     """
+    if not numbers.numel():
+        nothing = torch.zeros(-(-numbers.shape[-1] // size), dtype=numbers.dtype)
+        return nothing, nothing
     numbers = numbers.reshape(-1, numbers.shape[-1])
     low, high = numbers.amin(0).cpu(), numbers.amax(0).cpu()
     whole = len(low) // size * size

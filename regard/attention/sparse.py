@@ -244,7 +244,7 @@ def step_linear(
             torch.relu(x).sum(-1, keepdim=True), (x > 0).to(x.dtype).sum(-1, keepdim=True)
         )
         tau = tau + step
-    return tau, step.abs().amax()
+    return tau, step.abs().amax() if step.numel() else step.new_zeros(())
 
 
 def step_square(
@@ -256,7 +256,7 @@ def step_square(
         x = over(scores, factor, top, tau)
         step = newtons((x * x).sum(-1, keepdim=True), 2 * x.sum(-1, keepdim=True))
         tau = tau + step
-    return tau, step.abs().amax()
+    return tau, step.abs().amax() if step.numel() else step.new_zeros(())
 
 
 def step_power(
@@ -270,7 +270,7 @@ def step_power(
         slope = (exponent * lower).sum(-1, keepdim=True)
         step = newtons((lower * x).sum(-1, keepdim=True), slope)
         tau = tau + step
-    return tau, step.abs().amax()
+    return tau, step.abs().amax() if step.numel() else step.new_zeros(())
 
 
 def newtons(total: Tensor, slope: Tensor) -> Tensor:
