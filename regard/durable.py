@@ -90,10 +90,10 @@ def beside(path: Path) -> Path:
 def remove_folder(path: Path) -> None:
     """Remove a folder, so that nobody ever sees a part of it under its name."""
     aside = path.with_name(f".{path.name}.{os.getpid()}{DROPPED}")
-    try:
-        path.rename(aside)
-    except FileNotFoundError:
+    if not path.exists():
         return
+    with told(path, 0):
+        path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -171,7 +171,7 @@ PLACES = {
 
 
 def turned(x: Tensor, at: int) -> Tensor:
-    """Columns h and h + ⌊d/2⌋ turned together by at / 10000^(2h/d'), d' = 2⌊d/2⌋. Su et al. 2021."""
+    """Columns h and h + half turned together by at / 10000^(h / half). Su et al. 2021."""
     half = len(x) // 2
     found = [x[c] for c in range(len(x))]
     for h in range(half):

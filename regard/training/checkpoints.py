@@ -51,7 +51,8 @@ class Checkpoints:
             for group, tensors in checkpoint.tensors.items()
         }
         files["state.json"] = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with durable.told(self.folder, sum(map(len, files.values()))):
+            self.folder.mkdir(parents=True, exist_ok=True)
         durable.write_folder(self.folder / f"step-{checkpoint.step}", files)
         for step in self.steps()[: -self.keep]:
             durable.remove_folder(self.folder / f"step-{step}")

@@ -1,0 +1,208 @@
+"""Let each write of a training fail in turn; resumed, it must end in the very same weights.
+
+    python -m regard.benchmarks.faults --out faults.json
+
+The training is that of `regard.benchmarks.kills`. Its writes are counted once: every opening of a
+file to write, every write, flush to the disk, rename and new folder. Then the training is begun so
+many times; in the n-th its n-th write is refused as a full disk (ENOSPC) or a broken one (EIO)
+refuses it. It must say so in one line, or have done without; and a training that is begun again in
+the same folder must end as one that nobody disturbed.
+"""
+
+import argparse
+import errno
+import io
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from regard import durable
+from regard.benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
+from regard.errors import RegardError
+from regard.runs import Config
+from regard.tasks import TASKS
+
+SAID, WENT_ON, TRACEBACK = 0, 3, 4  # how a process ended
+KINDS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
+
+
+@dataclass
+class Tally:
+    """What happened. `tracebacks`, `mismatches` and `stuck` must be 0."""
+
+    writes: int = 0
+    trainings: int = 0
+    said: int = 0
+    went_on: int = 0
+    tracebacks: int = 0
+    mismatches: int = 0
+    stuck: int = 0
+    seconds: float = 0.0
+    reference: str = ""
+    settings: list[str] = field(default_factory=lambda: [MODEL, *SETTINGS])
+
+
+class Disk:
+    """Counts what is written below a folder, and refuses one write with an error of the system."""
+
+    def __init__(self, folder: Path, refused: int, number: int) -> None:
+        self.folder, self.refused, self.number = str(folder), refused, number
+        self.writes = 0
+
+    def write(self, path: object) -> None:
+        """Count a write to a path. Errors: it is the one that is refused."""
+        if isinstance(path, int) or not str(path).startswith(self.folder):
+            return
+        self.writes += 1
+        if self.writes == self.refused:
+            raise OSError(self.number, os.strerror(self.number), str(path))
+
+    @contextmanager
+    def mounted(self) -> Iterator[None]:
+        """Inside, files are opened and folders changed through this disk."""
+        real = io.open, os.replace, os.rename, os.mkdir, os.fsync
+        opened = real[0]
+
+        def open_(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+            found = opened(file, mode, *rest, **more)
+            if not set(mode) & set("wax+") or not str(file).startswith(self.folder):
+                return found
+            try:
+                self.write(file)
+            except OSError:
+                found.close()
+                raise
+            return _Writes(found, self, file)
+
+        def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+            def asked(path: Any, *rest: Any, **more: Any) -> Any:
+                self.write(path)
+                return call(path, *rest, **more)
+
+            return asked
+
+        def fsync(handle: int) -> None:
+            self.write(os.readlink(f"/proc/self/fd/{handle}"))
+            real[4](handle)
+
+        try:
+            io.open = open_
+            os.replace, os.rename = counted(os.replace), counted(os.rename)
+            os.mkdir = counted(os.mkdir)
+            os.fsync = fsync  # type: ignore[assignment]
+            yield
+        finally:
+            io.open, os.replace, os.rename, os.mkdir, os.fsync = real
+
+
+class _Writes:
+    """A file whose writes are counted."""
+
+    def __init__(self, file: Any, disk: Disk, path: object) -> None:
+        self._file, self._disk, self._path = file, disk, path
+
+    def write(self, data: Any) -> Any:
+        self._disk.write(self._path)
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> "_Writes":
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self._file.__exit__(*error)
+
+
+def attack(place: Path, every: int = 1) -> Iterator[Tally]:
+    """Refuse every write in turn (or each ``every``-th); yields the tally after each training."""
+    texts = TASKS["sentiment"].prepare(Config.make("sentiment", MODEL, SETTINGS).data)
+    for split in ("train", "validation", "test"):
+        texts.split(split)
+    begun = time.monotonic()
+    undisturbed, counted = place / "undisturbed", place / "counted"
+    finish(begin(undisturbed))
+    tally = Tally(reference=fingerprint(undisturbed))
+    disk = Disk(counted, 0, 0)
+    with disk.mounted():
+        train(counted)
+    tally.writes = disk.writes
+    for kind in KINDS.values():
+        for refused in range(1, tally.writes + 1, every):
+            folder = place / f"training-{tally.trainings}"
+            _count(tally, _ended(folder, refused, kind))
+            _resume(tally, folder)
+            tally.seconds = time.monotonic() - begun
+            yield tally
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _resume(tally: Tally, folder: Path) -> None:
+    """Train to the end, and compare."""
+    tally.trainings += 1
+    try:
+        finish(begin(folder))
+        tally.mismatches += fingerprint(folder) != tally.reference
+    except RegardError:
+        tally.stuck += 1
+
+
+def _count(tally: Tally, code: int | None) -> None:
+    tally.said += code == SAID
+    tally.went_on += code == WENT_ON
+    tally.tracebacks += code not in (SAID, WENT_ON)
+
+
+def _ended(folder: Path, refused: int, kind: int) -> int | None:
+    process = multiprocessing.get_context("fork").Process(
+        target=_train, args=(folder, refused, kind)
+    )
+    process.start()
+    process.join(PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+    return process.exitcode
+
+
+def _train(folder: Path, refused: int, kind: int) -> None:
+    with Disk(folder, refused, kind).mounted():
+        try:
+            train(folder)
+        except RegardError as error:
+            print(f"{refused}: {error}"[:200], file=sys.stderr)
+            os._exit(SAID)
+        except BaseException as error:
+            print(f"{refused}: {type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(TRACEBACK)
+    os._exit(WENT_ON)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; the exit status says whether all went well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--every", type=int, default=1, help="refuse each so-many-th write only")
+    parser.add_argument("--out", type=Path, help="write the tally there as JSON")
+    asked = parser.parse_args(arguments)
+    result: dict[str, Any] = {}
+    with TemporaryDirectory() as place:
+        for tally in attack(Path(place), asked.every):
+            result = asdict(tally)
+    print(json.dumps(result))
+    if asked.out:
+        durable.write_json(asked.out, result)
+    return int(result["mismatches"] + result["tracebacks"] + result["stuck"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
