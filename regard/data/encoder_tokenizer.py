@@ -99,7 +99,8 @@ class EncoderTokenizer:
 
 def _marks(inner: Any, source: str) -> Marks:
     """Return the symbols about a text, as the tokenizer itself sets them, or by their names."""
-    found = inner.encode(PROBE)
+    with panics(f"the tokenizer of {source} cannot cut a text"):
+        found = inner.encode(PROBE)
     specials = [
         i for i, special in zip(found.ids, found.special_tokens_mask, strict=True) if special
     ]

@@ -122,7 +122,14 @@ class Pretrained:
 
 
 def special(config: dict[str, Any], name: str) -> int:
-    """A special token's number, by its name in a config; the last of all if it has none."""
-    found = config.get(name)
+    """A special token's number, by its name in a config; the last of all if it has none.
+
+    Errors: one that is no token of the model.
+    """
+    found, words = config.get(name), int(config["vocab_size"])
     found = found[0] if isinstance(found, list) and found else found
-    return int(config["vocab_size"]) - 1 if found is None or isinstance(found, list) else int(found)
+    if found is None or isinstance(found, list):
+        return words - 1
+    if type(found) is not int or not 0 <= found < words:
+        raise RegardError(f"config.json: {name} is {found!r:.40}, and no token of {words:,}")
+    return found

@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.reading import parse_json, parse_tensors
 
 Tensors = dict[str, Tensor]
-LONGEST = 1_000_000  # tokens of a text
+LARGEST = 1_000_000  # of a setting that no weight tells of, such as the length of a text
 SLACK = 10_000_000  # numbers that a network may have beside its weights, as tables of positions
 STEP = re.compile(r"step-(\d+)")
 
@@ -135,10 +135,8 @@ def must_describe(
     each fits is another question.
     """
     stored = sum(map(prod, shapes.values()))
-    bounds = {"length": LONGEST, "farthest": LONGEST, "layers": len(shapes),
-              "decoder_layers": len(shapes)}  # fmt: skip
     for name, value in settings.items():
-        most = bounds.get(name, stored)
+        most = len(shapes) if name in ("layers", "decoder_layers") else max(stored, LARGEST)
         if isinstance(value, int) and not isinstance(value, bool) and value > most:
             raise RegardError(f"{source} does not fit its weights: {name}={value} is over {most:,}")
     with torch.device("meta"):

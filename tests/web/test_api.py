@@ -54,7 +54,8 @@ def test_an_environment_without_its_data_hides_no_other_run(
     shelf = Shelf({"odd": tmp_path / "odd", "labels": folder / "labels"})
     with serving(shelf) as client:
         odd, labels = client.get("/runs").json()["runs"]
-    assert (odd["task"], odd["labels"]) == ("sentiment", [])
+    assert odd["name"] == "odd"
+    assert f"{path}: data" in odd["error"]
     assert labels["labels"] == ["negative", "positive"]
 
 
