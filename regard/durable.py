@@ -4,6 +4,7 @@ A process may be killed, and a machine may lose power, between any two instructi
 later sees the old file, or no file, or the new one; never a part.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ MANIFEST = "MANIFEST.json"
 MOST = 1 << 40  # bytes of a file whose hash is known
 PARTIAL = ".partial"
 DROPPED = ".dropped"
+FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -121,13 +123,16 @@ def told(path: Path, size: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        says = f"cannot write {path}: {error.strerror or error}"
+        if error.errno in FORBIDDEN:
+            raise RegardError(f"{says}; give a folder that may be written") from error
         try:
             room = f", {shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free there"
         except OSError:
             room = ""
         raise RegardError(
-            f"cannot write {path}: {error.strerror or error}; it needs {size / 1e6:,.1f} MB{room}. "
-            "What was there before is untouched: make room and run the same command again"
+            f"{says}; it needs {size / 1e6:,.1f} MB{room}. What was there before is untouched: "
+            "make room and run the same command again"
         ) from error
 
 

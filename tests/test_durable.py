@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -89,3 +90,30 @@ def test_a_folder_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     durable.remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
     durable.remove_folder(tmp_path / "step-1")  # what is not there needs no removing
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_may_not_be_written_is_told_apart_from_a_full_one(tmp_path, number):
+    with (
+        pytest.raises(RegardError, match="give a folder that may be written"),
+        durable.told(tmp_path / "x", 5),
+    ):
+        raise OSError(number, os.strerror(number))
+    with (
+        pytest.raises(RegardError, match=r"it needs 0\.0 MB, .* are free there.*make room"),
+        durable.told(tmp_path / "x", 5),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_manifest_that_does_not_name_every_file_is_damage(tmp_path):
+    durable.write_folder(tmp_path / "x", {"a": b"1", "b": b"2"})
+    manifest = json.loads((tmp_path / "x" / durable.MANIFEST).read_text())
+    (tmp_path / "x" / durable.MANIFEST).write_text(json.dumps({"a": manifest["a"]}))
+    with pytest.raises(RegardError, match="'b' is missing, or not in MANIFEST"):
+        durable.read_folder(tmp_path / "x")
+    outside = {"../y": manifest["a"], **manifest}
+    (tmp_path / "x" / durable.MANIFEST).write_text(json.dumps(outside))
+    (tmp_path / "y").write_bytes(b"1")
+    with pytest.raises(RegardError, match=r"'\.\./y' is missing"):
+        durable.read_folder(tmp_path / "x")
