@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.data import imdb
 from regard.data.balance import ADVICE, imbalance
 from regard.data.fetch import Show
-from regard.data.files import BadRow, Example, path_of, scan
+from regard.data.files import BadRow, Example, is_folder, path_of, scan
 from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
 from regard.data.titles import OtherFileError
 from regard.data.tokenizers import train_tokenizer
@@ -203,7 +203,7 @@ def _gather(
                 raise RegardError(f"{data} has no columns to be named: leave them out")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
-    if data in BUILT_IN or not path.is_file():
+    if data in BUILT_IN or not (path.is_file() or is_folder(path)):
         text, label, group = (columns[what] for what in ("text", "label", "group"))
         corpus = load_corpus(
             data, data_dir=data_dir, test=test, text=text, label=label, group=group
@@ -224,7 +224,7 @@ def _scan(title: str, path: Path, columns: dict[str, str | None]) -> Found:
     for row in scan(path, **columns):
         if isinstance(row, Example):
             examples.append(row)
-        else:
+        elif isinstance(row, BadRow):
             bad.append(row)
     return title, examples, bad
 

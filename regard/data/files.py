@@ -1,56 +1,72 @@
-"""The user's own files: CSV, TSV, JSON lines, CoNLL-U, plain or gzip, one labelled text a row."""
+"""The user's own labelled texts, from every kind of file: a text a row, or a class a file.
 
-import codecs
-import contextlib
+* ``.csv``, ``.tsv``, ``.jsonl``: columns by name, or of a table by number from 1.
+* ``.txt``: a label, a tab and a text a line, or the text first; see `_labelled_lines`.
+* ``.conllu``: parsed sentences with a label in their comments.
+* a folder or ``neg.txt,pos.txt``: a file or a folder for each class (`regard.data.class_files`).
+* ``.parquet``, and a folder that Hugging Face datasets saved (`regard.data.arrow`).
+
+Files with lines may be .gz. What a file leaves open is told in a remark.
+"""
+
 import csv
-import gzip
 import json
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
+from regard.data import arrow, class_files
 from regard.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
-from regard.data.titles import OtherFileError, columns_of, listed
+from regard.data.examples import BadRow, Example, Remark, Row, example_of
+from regard.data.lines import (
+    FILE_LIMIT,
+    LINE_LIMIT,
+    Binary,
+    Lines,
+    open_binary,
+    path_of,
+)
+from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed
 from regard.errors import RegardError
 from regard.reading import parse_json
 
+__all__ = [
+    "FILE_LIMIT",
+    "KINDS",
+    "LINE_LIMIT",
+    "BadRow",
+    "Binary",
+    "Example",
+    "Lines",
+    "Read",
+    "Remark",
+    "is_folder",
+    "open_binary",
+    "path_of",
+    "read",
+    "read_examples",
+    "scan",
+    "table_kind",
+]
+
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-Binary = IO[bytes] | gzip.GzipFile
-LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
-FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
+FORMATS = (
+    "regard reads .csv, .tsv, .jsonl, .txt and .parquet files, .conllu of parsed sentences with "
+    "labels, a folder or files with commas between them for one class each (neg.txt,pos.txt), and "
+    "a folder of Hugging Face datasets"
+)
 TOLERATED = 0.01  # the share of empty rows that is skipped with a note; more is an error
+DECIDING = 1_000  # rows of a .txt file that say which column is the label
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A text, its label as it stands in the file, and where it stands: ``reviews.csv:12``.
+class Read(NamedTuple):
+    """The examples of a file, the empty rows skipped, and what was taken of what is open."""
 
-    Texts of one `group` (a film, an author, a customer) are alike in more than their label, so no
-    split puts them on two sides. Of a parsed sentence `parents` says for each word, of those that
-    stand between the text's spaces, on which one it hangs, from 0; −1: it is a root.
-    """
-
-    text: str
-    label: str
-    source: str
-    group: str = ""
-    parents: tuple[int, ...] | None = None
-
-    @property
-    def words(self) -> list[str]:
-        """The words of a parsed sentence, one for each of its `parents`."""
-        return self.text.split(" ")
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that is no example, and why. An empty one is harmless where it is rare."""
-
-    source: str
-    why: str
-    empty: bool = False
+    examples: list[Example]
+    empty: list[BadRow]
+    remarks: list[str]
 
 
 def read_examples(
@@ -60,18 +76,17 @@ def read_examples(
     label: str | None = None,
     group: str | None = None,
 ) -> list[Example]:
-    """All rows of a .csv, .tsv, .jsonl or .conllu file (or .gz of it), in their order.
+    """All labelled texts of a file or a folder (see the module), in their order.
 
     The columns are `text` and `label`, or those with usual names (text, review, sentence, …;
     label, sentiment, class, …), whatever their case; `group` is a column only if named. Numbers
-    count columns from 1, for files without a header. Rows whose text or label is empty are
-    skipped while they are under 1 %. Of CoNLL-U a row is a sentence, and `label` and `group` are
-    keys of its comments (``sent_id``, ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the
-    comment's beginning up to a sign.
+    count columns from 1. Rows whose text or label is empty are skipped while they are under 1 %.
+    Of CoNLL-U a row is a sentence, and `label` and `group` are keys of its comments (``sent_id``,
+    ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the comment's beginning up to a sign.
 
     Errors: all of `RegardError`, with file:line where there is one; see `read`.
     """
-    return read(path, text=text, label=label, group=group)[0]
+    return read(path, text=text, label=label, group=group).examples
 
 
 def read(
@@ -80,13 +95,16 @@ def read(
     text: str | None = None,
     label: str | None = None,
     group: str | None = None,
-) -> tuple[list[Example], list[BadRow]]:
-    """The examples of a file and the empty rows skipped; the first bad row is an error."""
+) -> Read:
+    """As `read_examples`, with what is to be told of it; the first bad row is an error."""
     examples: list[Example] = []
     empty: list[BadRow] = []
+    remarks: list[str] = []
     for row in scan(path, text=text, label=label, group=group):
         if isinstance(row, Example):
             examples.append(row)
+        elif isinstance(row, Remark):
+            remarks.append(row.says)
         elif row.empty:
             empty.append(row)
         else:
@@ -99,7 +117,7 @@ def read(
             f"{empty[0].source}: {empty[0].why}; so have {len(empty)} of {rows} rows, more than "
             f"{TOLERATED:.0%}: mend them (regard data check {path} lists them)"
         )
-    return examples, empty
+    return Read(examples, empty, remarks)
 
 
 def scan(
@@ -108,29 +126,40 @@ def scan(
     text: str | None = None,
     label: str | None = None,
     group: str | None = None,
-) -> Iterator[Example | BadRow]:
-    """Every row of a file, good or bad. Only what spoils the whole file is raised."""
+) -> Iterator[Row]:
+    """Every row of a file, good or bad, and remarks. Only what spoils the whole file is raised."""
     path = Path(path)
-    kind = "conllu" if is_conllu(path) else kind_of(path)
+    if class_files.is_classes(path):
+        if text or label or group:
+            raise RegardError(
+                f"{path}: a class in a file or a folder of its own has no columns to be named: "
+                "leave text, label and group out"
+            )
+        yield from class_files.rows(path)
+        return
+    if arrow.is_arrow(path):
+        yield from arrow.rows(path, text, label, group)
+        return
+    kind = "conllu" if is_conllu(path) else kind_of(path, {**KINDS, ".txt": "txt"})
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         if kind == "conllu":
             yield from _parsed_rows(lines, text, label, group)
         elif kind == "jsonl":
             yield from _json_rows(lines, text, label, group)
+        elif kind == "txt" and not (text or label or group):
+            yield from _labelled_lines(lines)
         else:
+            kind = "tsv" if kind == "txt" else kind
             yield from _table_rows(lines, kind, text, label, group)
 
 
-def path_of(given: Path | str) -> Path:
-    """A path as someone typed it, ``~`` and all. Errors: what the system takes for none."""
-    try:
-        path = Path(given).expanduser()
-        path.exists()
-    except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RegardError(f"{str(given)[:60]!r} is no path: {why}") from None
-    return path
+def is_folder(path: Path) -> bool:
+    """Whether a folder, or files with commas between them, hold labelled texts that `scan` reads.
+
+    Errors: a folder that does not say which of its parts is meant.
+    """
+    return class_files.is_classes(path) or (path.is_dir() and arrow.is_arrow(path))
 
 
 def table_kind(path: Path) -> str | None:
@@ -142,98 +171,20 @@ def table_kind(path: Path) -> str | None:
     return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
 
 
-def kind_of(path: Path) -> str:
-    """csv, tsv or jsonl, by the file's name. Errors: it is none of them."""
-    if kind := table_kind(path):
+def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
+    """csv, tsv or jsonl, by the file's name, or another of `kinds`. Errors: it is none of them."""
+    if kinds is None:
+        if kind := table_kind(path):
+            return kind
+        raise OtherFileError(f"{path}: regard reads .csv, .tsv and .jsonl files here, plain or .gz")
+    if kind := kinds.get(Path(path.name.lower().removesuffix(".gz")).suffix):
         return kind
-    raise OtherFileError(
-        f"{path}: regard reads .csv, .tsv and .jsonl files, and .conllu of parsed sentences with "
-        "labels, plain or .gz"
-    )
-
-
-@contextlib.contextmanager
-def open_binary(path: Path) -> Iterator[Binary]:
-    """Open a file, unpacking gzip; what the system or gzip refuses becomes one line."""
-    try:
-        if path.is_dir():
-            raise RegardError(f"{path}: is a folder; give one file of it")
-        if path.stat().st_size == 0:
-            raise RegardError(f"{path}: is empty")
-        with path.open("rb") as file:
-            if path.name.lower().endswith((".gz", ".tgz")):
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield unpacked
-            else:
-                yield file
-    except EOFError:
-        raise RegardError(f"{path}: is cut off; copy or download it again") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise RegardError(f"{path}: is damaged or no gzip file ({error})") from None
-    except FileNotFoundError:
-        raise RegardError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-class Lines:
-    """The lines of a file as text, counted from 1, each within a limit.
-
-    A line that is not UTF-8 comes with its bad bytes replaced and is remembered in `spoiled`.
-    """
-
-    def __init__(
-        self, file: Binary, name: str, limit: int = LINE_LIMIT, most: int = FILE_LIMIT
-    ) -> None:
-        self.file, self.name, self.limit, self.most = file, name, limit, most
-        self.number = 0
-        self.read = 0
-        self.spoiled: dict[int, str] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self.file.readline(self.limit + 1)
-        if not line:
-            raise StopIteration
-        self.number += 1
-        self.read += len(line)
-        if len(line) > self.limit:
-            raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
-        if self.read > self.most:
-            raise RegardError(f"{self.here}: the file holds more than {self.most:,} bytes")
-        if self.number == 1:
-            line = self._without_mark(line)
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            self.spoiled[self.number] = (
-                f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
-                "it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW)"
-            )
-            return line.decode(errors="replace")
-
-    @property
-    def here(self) -> str:
-        return f"{self.name}:{self.number}"
-
-    def complaint(self) -> str | None:
-        """What spoils the lines read since the last question: those of one row."""
-        says = next(iter(self.spoiled.values()), None)
-        self.spoiled.clear()
-        return says
-
-    def _without_mark(self, line: bytes) -> bytes:
-        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise RegardError(f"{self.here}: not UTF-8 but UTF-16; save the file as UTF-8")
-        return line.removeprefix(codecs.BOM_UTF8)
+    raise OtherFileError(f"{path}: {FORMATS}")
 
 
 def _table_rows(
     lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
-) -> Iterator[Example | BadRow]:
+) -> Iterator[Row]:
     rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
     header: Sequence[str] = ()
     for number, fields in rows:
@@ -246,13 +197,14 @@ def _table_rows(
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
                 continue
+            yield Remark(f"{here} is read as a row, not as names of columns")
         if isinstance(fields, str) or spoiled:
             yield BadRow(here, spoiled or str(fields))
         elif len(fields) != len(header):
             yield BadRow(here, f"has {len(fields)} fields where the first row has {len(header)}")
         else:
             together = "" if columns.group is None else fields[columns.group].strip()
-            yield _example(fields[columns.text], fields[columns.label], here, together)
+            yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: holds no rows")
 
@@ -336,7 +288,7 @@ def _json_rows(
             yield BadRow(here, f"has no {missing[0]!r}; it has {listed(list(row))}")
             continue
         together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
-        yield _json_example(row[keys[0]], row[keys[1]], here, together)
+        yield example_of(row[keys[0]], row[keys[1]], here, together)
     if keys is None and lines.number == 0:
         raise RegardError(f"{lines.name}: holds no rows")
 
@@ -361,8 +313,73 @@ def _parsed_rows(
             raise no_comment(found, here, missing[0], keys[missing[0]])
         first = False
         text = " ".join(found.words)
-        row = _example(text, values["label"] or "", here, values.get("group") or "")
+        row = example_of(text, values["label"] or "", here, values.get("group") or "")
         yield replace(row, parents=found.parents) if isinstance(row, Example) else row
+
+
+def _labelled_lines(lines: Lines) -> Iterator[Row]:
+    """The rows of a .txt file: a label and a text with a tab between, in either order.
+
+    The first line may hold the names. Else the label is the column with fewer different values in
+    the first thousand rows, or of as many the one with fewer characters.
+    """
+    rows = (
+        (lines.here, lines.complaint() or [_unquoted(field) for field in line.split("\t")])
+        for line in (line.rstrip("\r\n") for line in lines)
+        if line.strip()
+    )
+    head = list(islice(rows, DECIDING))
+    if not head:
+        raise RegardError(f"{lines.name}: holds no rows")
+    here, first = head[0]
+    names = [] if isinstance(first, str) else [name.strip().casefold() for name in first]
+    if all(set(names) & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
+        columns = columns_of(here, first, None, None, None)
+        label, text, head = columns.label, columns.text, head[1:]
+    else:
+        label = _label_column(here, head)
+        text = 1 - label
+        order = "a label, a tab and a text" if label == 0 else "a text, a tab and a label"
+        yield Remark(
+            f"{lines.name}: each line is read as {order}; if it is the other way round: "
+            f"text={label + 1} label={text + 1}"
+        )
+    for here, fields in chain(head, rows):
+        if isinstance(fields, str):
+            yield BadRow(here, fields)
+        elif len(fields) != max(len(names), 2):
+            yield BadRow(here, f"has {len(fields)} fields where the first row has {len(names)}")
+        else:
+            yield example_of(fields[text], fields[label], here)
+
+
+def _label_column(here: str, head: Sequence[tuple[str, list[str] | str]]) -> int:
+    """Which of two columns holds the labels, 0 or 1, by what stands in them."""
+    rows = [fields for _, fields in head if isinstance(fields, list)]
+    width = len(rows[0]) if rows else 2
+    if width != 2:
+        says = "has no tab" if width == 1 else f"has {width:,} fields"
+        raise OtherFileError(
+            f"{here}: {says}; a .txt file has a label, a tab and a text in each line, or the text "
+            "first; of more columns say which by text=NUMBER label=NUMBER, and files of one class "
+            "each are given as neg.txt,pos.txt or as their folder"
+        )
+    columns = list(zip(*(fields for fields in rows if len(fields) == width), strict=True))
+    kinds, sizes = ([f(column) for column in columns] for f in (_kinds, _characters))
+    if kinds[0] == kinds[1] and sizes[0] == sizes[1]:
+        raise RegardError(
+            f"{here}: which is the label? Say text=2 label=1 where it stands before the tab, "
+            "text=1 label=2 where it stands behind it"
+        )
+    return 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1
+
+
+def _kinds(column: Sequence[str]) -> int:
+    return len(set(column))
+
+
+def _characters(column: Sequence[str]) -> int:
+    return sum(map(len, column))
 
 
 def _json_object(line: str) -> dict[str, Any] | str:
@@ -372,26 +389,3 @@ def _json_object(line: str) -> dict[str, Any] | str:
     except RegardError as error:
         return str(error).replace("it is not sound JSON", "not JSON")
     return row if isinstance(row, dict) else "not a JSON object: {…}"
-
-
-def _json_example(text: Any, label: Any, here: str, group: str) -> Example | BadRow:
-    if text is not None and not isinstance(text, str):
-        return BadRow(here, f"the text is not a string but {json.dumps(text)[:40]}")
-    if isinstance(label, dict | list):
-        return BadRow(here, f"the label is neither string nor number but {json.dumps(label)[:40]}")
-    if label is None:
-        label = ""
-    text = text or ""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return BadRow(here, f"half a surrogate pair at character {error.start + 1} of the text")
-    return _example(text, label if isinstance(label, str) else json.dumps(label), here, group)
-
-
-def _example(text: str, label: str, here: str, group: str) -> Example | BadRow:
-    if not text.strip():
-        return BadRow(here, "the text is empty", empty=True)
-    if not label.strip():
-        return BadRow(here, "the label is empty", empty=True)
-    return Example(text, label.strip(), here, group)

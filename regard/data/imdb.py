@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from regard.data.files import LINE_LIMIT, Example, open_binary, read
+from regard.data.files import LINE_LIMIT, Example, open_binary, read_examples
 from regard.errors import RegardError
 
 LIST_LIMIT = 10_000_000  # bytes of a list of addresses
@@ -61,7 +61,7 @@ def load(place: Path) -> tuple[list[Example], list[Example]]:
 def _from_lines(path: Path) -> list[Example]:
     with open_binary(path) as file:
         films = b'"movie"' in file.readline(LINE_LIMIT)
-    examples, _ = read(path, text="text", label="label", group="movie" if films else None)
+    examples = read_examples(path, text="text", label="label", group="movie" if films else None)
     for example in examples:
         if example.label not in NAMES:
             raise RegardError(

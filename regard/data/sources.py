@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.data import imdb, synthetic
 from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
-from regard.data.files import BadRow, Example, path_of, read
+from regard.data.files import BadRow, Example, is_folder, path_of, read
 from regard.errors import RegardError, look_up
 
 __all__ = [
@@ -90,10 +90,10 @@ def load_corpus(
     (4000, 1000, ('negative', 'positive'))
     """
     path = path_of(data)
-    reviews = path.is_dir() or imdb.is_packed(path)
-    if (data in LABELLED or reviews) and test:
+    place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
+    if (data in LABELLED or place) and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
-    if (data in LABELLED or reviews) and (text or label or group):
+    if (data in LABELLED or place) and (text or label or group):
         raise RegardError(f"{data} has no columns to be named: leave text, label and group out")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
@@ -108,15 +108,14 @@ def load_corpus(
                 f"{', '.join(LABELLED)}"
             )
         look_up(dict.fromkeys(LABELLED), data, "data set or file")
-    if path.is_dir():
-        if (place := imdb.find(path)) is None:
-            raise RegardError(
-                f"{path}: is a folder, but no aclImdb with train/pos, train/neg, test/pos and "
-                "test/neg; give a .csv, .tsv or .jsonl file"
-            )
+    if place is not None:
         return _imdb(path.name, place, duplicates)
-    if reviews:
-        return _imdb(path.name, path, duplicates)
+    if path.is_dir() and not is_folder(path):
+        raise RegardError(
+            f"{path}: is a folder, but no aclImdb with train/pos, train/neg, test/pos and "
+            "test/neg, and holds no file or folder of .txt texts for each label (neg.txt, pos.txt; "
+            "neg/1.txt, pos/1.txt); give one of these, or a .csv, .tsv or .jsonl file"
+        )
     columns = {"text": text, "label": label, "group": group}
     return _from_files(path, path_of(test) if test else None, columns, seed, duplicates)
 
@@ -179,8 +178,8 @@ def _from_files(
     seed: int,
     duplicates: str,
 ) -> Corpus:
-    rows, empty = read(path, **columns)
-    notes = _empty_note(empty)
+    rows, empty, remarks = read(path, **columns)
+    notes = [*remarks, *_empty_note(empty)]
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
         raise RegardError(f"{path}: all {len(rows)} rows have the label {rows[0].label!r}")
@@ -190,8 +189,9 @@ def _from_files(
             "another column? Name it by label=NAME"
         )
     if test_path is not None:
-        test, empty = read(test_path, **columns)
-        return _corpus(path.name, rows, test, notes + _empty_note(empty), None, duplicates)
+        test, empty, remarks = read(test_path, **columns)
+        notes += [*remarks, *_empty_note(empty)]
+        return _corpus(path.name, rows, test, notes, None, duplicates)
     train, test = _split(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(

@@ -75,8 +75,8 @@ def _no_column(
     if what == "group":
         name = "it by group=NAME (--group for data check)"
     if numbers:
-        number = "group=3" if what == "group" else "text=1"
-        name += f", or by number if there is no header: {number}"
+        number = "group=3" if what == "group" else "text=2 label=1"
+        name += f", or by number, from 1: {number}"
     if not given:
         says = f"no column looks like the {what}; there are {listed(header)}; name {name}"
         return OtherFileError(f"{here}: {says}")

@@ -102,7 +102,7 @@ BAD = {
         "fields.csv:3: has 3 fields where the first row has 2",
     ),
     "columns.csv": ("title,stars\na,1\n", "columns.csv:1: no column looks like the text"),
-    "bare.tsv": ("a great film\t1\n", "text=1"),
+    "bare.tsv": ("a great film\t1\n", "or by number, from 1: text=2 label=1"),
     "latin.csv": (
         "text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"),
         "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1: iconv "
@@ -125,7 +125,7 @@ BAD = {
     "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text is not a string but 5"),
     "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label is neither string nor number"),
     "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: half a surrogate pair"),
-    "reviews.xlsx": ("PK", "regard reads .csv, .tsv and .jsonl"),
+    "reviews.xlsx": ("PK", "regard reads .csv, .tsv, .jsonl, .txt and .parquet"),
 }
 
 
@@ -139,15 +139,14 @@ def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
     path = write(tmp_path, "r.csv", "title,stars\na,1\n")
     assert refused(path, text="summary") == (
         "r.csv:1: no column 'summary'; there are 'title', 'stars'; name the columns by text=NAME "
-        "and label=NAME (--text, --label for data check and evaluate), or by number if there is no "
-        "header: text=1"
+        "and label=NAME (--text, --label for data check and evaluate), or by number, from 1: "
+        "text=2 label=1"
     )
     assert "has 2 columns, so no column 3" in refused(path, text="1", label="3")
     table = write(tmp_path, "g.csv", "text,label,customer\na,1,ann\n")
     assert refused(table, group="custmer") == (
         "g.csv:1: no column 'custmer'; did you mean 'customer'? There are 'text', 'label', "
-        "'customer'; name it by group=NAME (--group for data check), or by number if there is no "
-        "header: group=3"
+        "'customer'; name it by group=NAME (--group for data check), or by number, from 1: group=3"
     )
     lines = write(tmp_path, "g.jsonl", '{"text": "a", "label": 1, "by": "ann"}\n')
     assert refused(lines, group="author").endswith(
@@ -178,7 +177,7 @@ def test_damaged_gzip(tmp_path):
 def test_few_empty_rows_are_skipped_and_many_refused(tmp_path):
     rows = [f"film {i},{i % 2}" for i in range(299)]
     path = write(tmp_path, "few.csv", "\n".join(["text,label", *rows, " ,1"]))
-    examples, empty = read(path)
+    examples, empty, _ = read(path)
     assert len(examples) == 299
     assert empty == [BadRow("few.csv:301", "the text is empty", empty=True)]
     path = write(tmp_path, "many.csv", "\n".join(["text,label", "x,", *rows[:20]]))

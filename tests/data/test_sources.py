@@ -46,8 +46,8 @@ def test_labels_are_sorted_as_numbers_where_they_are(tmp_path):
     assert load_corpus(table(tmp_path / "r.csv", rows)).labels == ("2.5", "9", "10")
     rows = films(300, ["10", "9", "x"])
     assert load_corpus(table(tmp_path / "s.csv", rows)).labels == ("10", "9", "x")
-    rows = films(300, ["nan", "2", "10"])  # a number that is none would have no place among them
-    assert load_corpus(table(tmp_path / "n.csv", rows)).labels == ("10", "2", "nan")
+    rows = films(300, ["inf", "2", "10"])  # a number that is none has no place among them
+    assert load_corpus(table(tmp_path / "n.csv", rows)).labels == ("10", "2", "inf")
 
 
 def test_fingerprint_sees_texts_labels_and_order(tmp_path):

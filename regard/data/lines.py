@@ -1,0 +1,105 @@
+"""Files as lines of text, plain or gzip, within limits; what is wrong with one becomes an error."""
+
+import codecs
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from regard.errors import RegardError
+
+Binary = IO[bytes] | gzip.GzipFile
+LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
+FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
+
+
+def path_of(given: Path | str) -> Path:
+    """A path as someone typed it, ``~`` and all. Errors: what the system takes for none."""
+    try:
+        path = Path(given).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RegardError(f"{str(given)[:60]!r} is no path: {why}") from None
+    return path
+
+
+@contextlib.contextmanager
+def open_binary(path: Path) -> Iterator[Binary]:
+    """Open a file, unpacking gzip; what the system or gzip refuses becomes one line."""
+    try:
+        if path.is_dir():
+            raise RegardError(f"{path}: is a folder; give one file of it")
+        if path.stat().st_size == 0:
+            raise RegardError(f"{path}: is empty")
+        with path.open("rb") as file:
+            if path.name.lower().endswith((".gz", ".tgz")):
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    yield unpacked
+            else:
+                yield file
+    except EOFError:
+        raise RegardError(f"{path}: is cut off; copy or download it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise RegardError(f"{path}: is damaged or no gzip file ({error})") from None
+    except FileNotFoundError:
+        raise RegardError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class Lines:
+    """The lines of a file as text, counted from 1, each within a limit.
+
+    A line that is not UTF-8 comes with its bad bytes replaced and is remembered in `spoiled`.
+    """
+
+    def __init__(
+        self, file: Binary, name: str, limit: int = LINE_LIMIT, most: int = FILE_LIMIT
+    ) -> None:
+        self.file, self.name, self.limit, self.most = file, name, limit, most
+        self.number = 0
+        self.read = 0
+        self.spoiled: dict[int, str] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.file.readline(self.limit + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.read += len(line)
+        if len(line) > self.limit:
+            raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
+        if self.read > self.most:
+            raise RegardError(f"{self.here}: the file holds more than {self.most:,} bytes")
+        if self.number == 1:
+            line = self._without_mark(line)
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            self.spoiled[self.number] = (
+                f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
+                "it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW)"
+            )
+            return line.decode(errors="replace")
+
+    @property
+    def here(self) -> str:
+        return f"{self.name}:{self.number}"
+
+    def complaint(self) -> str | None:
+        """What spoils the lines read since the last question: those of one row."""
+        says = next(iter(self.spoiled.values()), None)
+        self.spoiled.clear()
+        return says
+
+    def _without_mark(self, line: bytes) -> bytes:
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RegardError(f"{self.here}: not UTF-8 but UTF-16; save the file as UTF-8")
+        return line.removeprefix(codecs.BOM_UTF8)
