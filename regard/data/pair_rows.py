@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from regard.data.files import BadRow, Binary, Lines, _csv_rows, _json_object
 from regard.data.pairs import Pair
-from regard.data.titles import listed
+from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed
 from regard.errors import RegardError
 
 PAIRED = (
@@ -156,6 +156,11 @@ def _columns(
         raise RegardError(f"{here}: name both sides or none, not {asked[0] or asked[1]!r} alone")
     if usual := _usual(header, kind):
         return *usual, True
+    if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
+        raise RegardError(
+            f"{here}: the columns {listed(header)} are of texts with labels: those are for regard "
+            "train sentiment; if they are pairs, name them by source_name=NAME target_name=NAME"
+        )
     if kind == "tsv" and len(names) in (2, 3):
         return 0, 1, False
     if kind == "tsv" and len(names) == 1:

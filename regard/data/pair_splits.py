@@ -3,14 +3,17 @@
 import hashlib
 import unicodedata
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, Literal
 
 from regard.data.pairs import Pair, PairCorpus
 from regard.data.sources import leaves, likeness
+from regard.data.titles import listed
 from regard.errors import RegardError
 
 Side = Literal["train", "validation", "test"]
 Parts = dict[Side, Sequence[Pair]]
+FEW = 20  # pairs to each different text of one side: from there on it looks like labels
 LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
 
 
@@ -67,6 +70,20 @@ def in_three(
                 "all of them stand in a later split; give more, or a test file by test=FILE"
             )
     return dict(split)
+
+
+def labels_in(pairs: Sequence[Pair], name: str) -> list[str]:
+    """Return a sentence where one side of many pairs has few different texts, as labels are."""
+    sides = {key_of(pair.source): pair for pair in pairs}, {key_of(x.target): x for x in pairs}
+    few, many = sorted(sides, key=len)
+    if len(many) < FEW or FEW * len(few) > len(many):
+        return []
+    which = "target" if few is sides[1] else "source"
+    shown = [getattr(pair, which) for pair in islice(few.values(), 3)]
+    return [
+        f"{len(pairs):,} pairs have only {len(few):,} different texts as {which} ({listed(shown)}, "
+        f"first {pairs[0].place}): texts with labels are for regard train sentiment --data {name}"
+    ]
 
 
 def dropped(count: int, side: Side) -> str:

@@ -1,7 +1,7 @@
 """From a name or a file to pairs of texts in train, validation and test."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,7 @@ from regard.data.pair_splits import (
     dropped,
     in_three,
     key_of,
+    labels_in,
     side_of,
 )
 from regard.data.pairs import Pair, PairCorpus
@@ -70,7 +71,7 @@ def load_pairs(
     data_dir: Path | str | None = None,
     letters: int = 10,
     locales: Sequence[str] = (),
-    validation: float | None = None,
+    validation: float | str | None = None,
     seed: int = 0,
     examples: int = 0,
     longest: int = LONGEST,
@@ -89,7 +90,8 @@ def load_pairs(
       a file of the same kind ("FILE,FILE" for two); else a twentieth is split off.
 
     Splits are by a hash of the source text and of `seed`, so that copies, and texts that differ in
-    case or spaces alone, stay on one side; `validation` is the share of what is left. A pair of
+    case or spaces alone, stay on one side; `validation` is the share of what is left, or beside
+    files of your own a file of the same kind as `test`. A pair of
     train or validation whose source stands in a later split all the same is dropped and noted.
     `examples` (0: all) are as many pairs of train, chosen by `seed`. All of it is in memory; of
     files of more than 200 MB train stays on the disk (`regard.data.streamed`), and some 5,000 pairs
@@ -101,8 +103,14 @@ def load_pairs(
     """
     if examples < 0 or seed < 0:
         raise RegardError(f"examples and seed are counted from 0, not {examples} and {seed}")
-    if validation is not None and not 0 < validation < 1:
-        raise RegardError(f"validation is a share between 0 and 1, not {validation}")
+    held = validation if isinstance(validation, str) else ""
+    share = None if isinstance(validation, str) else validation
+    if share is not None and not 0 < share < 1:
+        raise RegardError(f"validation is a share between 0 and 1, not {share}")
+    if held and data in (*DRAWN, "multi30k", "eng-fra"):
+        raise RegardError(
+            f"{data} is split by regard; validation=FILE goes with a file of your own"
+        )
     names = source_name, target_name
     if data in DRAWN:
         if test or target or any(names):
@@ -117,16 +125,18 @@ def load_pairs(
             raise RegardError(f"{data} has both sides; target=FILE goes with a file of your own")
         load = _multi30k if data == "multi30k" else _eng_fra
         parts, notes, names = load(data_dir, names, test, show, reading)
-        shares = SHARE_OF_ENG_FRA, validation or SHARE_OF_ENG_FRA
+        shares = SHARE_OF_ENG_FRA, share or SHARE_OF_ENG_FRA
     else:
         _must_be_pairs(data)
         size = bytes_of(data, target, *names)
         named = partial(reading, source_name=names[0], target_name=names[1])
-        found = _own_files(data, target, test, named) if size <= streamed.LARGE else None
+        files: dict[Side, str] = {"validation": held, "test": test}
+        found = _own_files(data, target, files, named) if size <= streamed.LARGE else None
         if found is None:
-            return _streamed(data, target, test, names, size, validation, seed, examples, named)
+            return _streamed(data, target, files, names, size, share, seed, examples, named)
         parts, notes = found
-        shares = TEST_SHARE, validation or VALIDATION_SHARE
+        notes += labels_in(parts["train"], data)
+        shares = TEST_SHARE, share or VALIDATION_SHARE
     by_target = data == "eng-fra" and names[0] == "fr"
     parts = in_three(data, parts, notes, shares, seed, by_target=by_target)
     if 0 < examples < len(parts["train"]):
@@ -293,7 +303,7 @@ def _eng_fra(
 
 
 def _own_files(
-    data: str, target: str, test: str, reading: Reading
+    data: str, target: str, files: Mapping[Side, str], reading: Reading
 ) -> tuple[Parts, list[str]] | None:
     """What the files hold, and notes; None if that is too much for the memory."""
     train = reading(data, target or None)
@@ -302,17 +312,18 @@ def _own_files(
     except TooManyError:
         return None
     notes = list(train.notes)
-    if test:
-        stream = reading(test)
-        parts["test"] = collect(stream, MOST)
-        notes += stream.notes
+    for side, file in files.items():
+        if file:
+            stream = reading(file)
+            parts[side] = collect(stream, MOST)
+            notes += stream.notes
     return parts, notes
 
 
 def _streamed(
     data: str,
     target: str,
-    test: str,
+    given: Mapping[Side, str],
     names: tuple[str, str],
     size: int,
     validation: float | None,
@@ -322,15 +333,20 @@ def _streamed(
 ) -> PairCorpus:
     """A corpus of files too large for the memory; small parts of it are held out."""
     shares = (
-        0.0 if test else streamed.share_of(size, TEST_SHARE),
-        validation or streamed.share_of(size, VALIDATION_SHARE),
+        0.0 if given["test"] else streamed.share_of(size, TEST_SHARE),
+        0.0 if given["validation"] else validation or streamed.share_of(size, VALIDATION_SHARE),
     )
 
     def side(unit: str) -> str:
         return side_of(unit, test=shares[0], validation=shares[1], seed=seed)
 
-    beside = reading(test) if test else None
-    held = collect(beside) if beside is not None else []
+    held: dict[str, Sequence[Pair]] = {}
+    notes: list[str] = []
+    for part, file in given.items():
+        if file:
+            beside = reading(file)
+            held[part] = collect(beside)
+            notes += beside.notes
     files = [path for path in files_of(data, target, *names) if path is not None]
     stream = reading(data, target or None)
     return streamed.stream_corpus(
@@ -339,10 +355,10 @@ def _streamed(
         [holding(path) for path in files],
         side_of=side,
         key=key_of,
-        test=held,
+        given=held,
         examples=examples,
         seed=seed,
-        notes=beside.notes if beside is not None else (),
+        notes=notes,
         says=f"{names} {shares} {stream.longest} {[called(path) for path in files]}",
         languages=names,
     )

@@ -5,7 +5,7 @@ Training then reads tokens that were written to the disk once (`regard.data.stor
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ def stream_corpus(
     *,
     side_of: Callable[[str], str],
     key: Callable[[str], str],
-    test: Sequence[Pair],
+    given: Mapping[str, Sequence[Pair]],
     notes: Iterable[str],
     examples: int,
     seed: int,
@@ -48,11 +48,14 @@ def stream_corpus(
     """A corpus whose train is on the disk.
 
     `side_of` says on which side a source text is, `key` what two sources must share to be held
-    alike; pairs of a `test` file are nowhere else, and `notes` tell of it. `says` names the
-    settings that the fingerprint depends on beside files and test. Errors: a side without pairs.
+    alike; `given` are the pairs of files for validation and test, which are nowhere else (those of
+    the test not in validation either), and `notes` tell of them. `says` names the settings that the
+    fingerprint depends on beside files. Errors: a side without pairs.
     """
-    later = {key(pair.source) for pair in test}
-    held: dict[str, list[Pair]] = {"validation": [], "test": list(test)}
+    tested = {key(pair.source) for pair in given.get("test", ())}
+    checked = [pair for pair in given.get("validation", ()) if key(pair.source) not in tested]
+    later = tested | {key(pair.source) for pair in checked}
+    held: dict[str, list[Pair]] = {"validation": checked, "test": list(given.get("test", ()))}
     count = dropped = 0
     for pair in stream:
         side = side_of(pair.source)
@@ -89,8 +92,10 @@ def stream_corpus(
             place += 1
 
     digest = hashlib.sha256(f"{fingerprint_of(*paths)} {says} {examples} {seed}".encode())
-    for pair in test:
-        digest.update(repr((pair.source, pair.target)).encode())
+    for side, pairs in given.items():
+        digest.update(f"{side} {len(pairs)}".encode())
+        for pair in pairs:
+            digest.update(repr((pair.source, pair.target)).encode())
     used = len(chosen) if chosen is not None else count
     told = [
         *stream.notes,
@@ -100,10 +105,15 @@ def stream_corpus(
     told += [
         f"{len(some):,} pairs split off as {side}, by a hash of the source"
         for side, some in held.items()
-        if side == "validation" or not test
+        if side not in given
     ]
     if dropped:
-        told.append(f"{dropped:,} pairs of train dropped, with a source that stands in the test")
+        beside = " or ".join(given)
+        told.append(
+            f"{dropped:,} pairs of train dropped, with a source that stands in the {beside}"
+        )
+    if many := len(given.get("validation", ())) - len(checked):
+        told.append(f"{many:,} pairs of validation dropped, with a source that stands in test")
     return PairCorpus(
         name,
         StreamedPairs(used, digest.hexdigest(), read),

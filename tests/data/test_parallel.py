@@ -290,3 +290,45 @@ def test_real_eng_fra(real):
     texts, wanted = references(corpus.test)
     assert len(texts) == 2_294
     assert max(map(len, wanted)) > 5
+
+
+def written(path, pairs):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return str(path)
+
+
+def test_a_file_for_validation(tmp_path):
+    train = written(tmp_path / "train.tsv", [(f"s{i}", f"t{i}") for i in range(9)])
+    held = written(tmp_path / "dev.tsv", [("S1", "t1"), ("x", "y"), ("z", "z")])
+    test = written(tmp_path / "test.tsv", [("s2", "t2"), ("Z", "z")])
+    corpus = load_pairs(train, validation=held, test=test)
+    assert [pair.source for pair in corpus.validation] == ["S1", "x"]
+    assert [pair.source for pair in corpus.test] == ["s2", "Z"]
+    assert [pair.source for pair in corpus.train] == ["s0", *(f"s{i}" for i in range(3, 9))]
+    assert corpus.notes == (
+        "1 pair of validation dropped, with a source that stands in test",
+        "2 pairs of train dropped, with a source that stands in validation or test",
+    )
+    with pytest.raises(RegardError, match=r"none\.tsv: there is no such file"):
+        load_pairs(train, validation=str(tmp_path / "none.tsv"), test=test)
+    with pytest.raises(RegardError, match="multi30k is split by regard"):
+        load_pairs("multi30k", validation=held)
+
+
+def test_labelled_texts_given_as_pairs(tmp_path):
+    rows = [(f"film number {i}", "neg" if i % 2 else "pos") for i in range(400)]
+    path = written(tmp_path / "r.tsv", rows)
+    assert load_pairs(path).notes[0] == (
+        "400 pairs have only 2 different texts as target ('pos', 'neg', first r.tsv:1): texts with "
+        f"labels are for regard train sentiment --data {path}"
+    )
+    pairs = written(tmp_path / "p.tsv", [(text, f"Film {text[-3:]}") for text, _ in rows])
+    assert not any("labels" in note for note in load_pairs(pairs).notes)
+    titled = tmp_path / "t.tsv"
+    titled.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
+    with pytest.raises(RegardError, match=r"t\.tsv:1: the columns 'text', 'label' are of texts w"):
+        load_pairs(str(titled))
+    assert load_pairs(str(titled), source_name="text", target_name="label").notes[0] == (
+        f"400 pairs have only 2 different texts as target ('pos', 'neg', first t.tsv:2): texts "
+        f"with labels are for regard train sentiment --data {titled}"
+    )

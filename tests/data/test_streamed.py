@@ -56,6 +56,21 @@ def test_some_examples_and_a_test_file(large, tmp_path):
     assert some.fingerprint != load_pairs(str(large)).fingerprint
 
 
+def test_a_file_for_validation(large, tmp_path):
+    held, test = tmp_path / "dev.tsv", tmp_path / "test.tsv"
+    held.write_text("Satz 8 ende\tsentence 8\nneu\tnew\n")
+    test.write_text("neu\tnew\nsatz 12 ende\tsentence 12\n")
+    corpus = load_pairs(str(large), validation=str(held), test=str(test))
+    assert [pair.source for pair in corpus.validation] == ["Satz 8 ende"]
+    assert len(corpus.train) == len(list(corpus.train)) == 398
+    assert "2 pairs of train dropped, with a source that stands in the validation or test" in (
+        corpus.notes
+    )
+    assert "1 pairs of validation dropped, with a source that stands in test" in corpus.notes
+    swapped = load_pairs(str(large), validation=str(test), test=str(held))
+    assert swapped.fingerprint != corpus.fingerprint
+
+
 def test_what_is_dropped_for_a_test_in_two_files_is_part_of_the_fingerprint(large, tmp_path):
     def prints(source, target):
         (tmp_path / "t.de").write_text(source)
