@@ -52,7 +52,10 @@ def compare(
         str,
         typer.Option(
             help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
-            "(or .gz of it); of pairs also FILE,FILE."
+            "(or .gz of it); of labelled texts also .txt (label, tab, text), .parquet, a folder "
+            "with a file or a folder for each label, or neg.txt,pos.txt; of pairs also FILE,FILE. "
+            "Others beside it: test=FILE validation=FILE; columns: text=NAME label=NAME, or by "
+            "number from 1."
         ),
     ] = "",
     seeds: Annotated[

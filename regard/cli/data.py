@@ -101,7 +101,8 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
         if "licence" in row:
             say(f"{'':<12} licence: {row['licence']}. {row['cite']}")
     say()
-    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, .conllu, plain or .gz)")
+    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, .txt, .conllu, plain or .gz;")
+    say(".parquet; a folder with neg.txt and pos.txt, or with neg/*.txt and pos/*.txt)")
 
 
 @app.command()
@@ -128,11 +129,24 @@ def fetch(
 @app.command()
 def check(
     data: Annotated[
-        str, typer.Argument(help="reviews, imdb, or your labelled file.", metavar="DATA")
+        str,
+        typer.Argument(
+            help="reviews, imdb, or your labelled texts: a file, a folder with a file or a folder "
+            "for each label, or neg.txt,pos.txt.",
+            metavar="DATA",
+        ),
     ],
     test: Annotated[str | None, typer.Option(help="Your test file.", metavar="FILE")] = None,
-    text: Annotated[str | None, typer.Option(help="The column of the texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="Your development file.", metavar="FILE")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Column of the texts, by name or by number from 1.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels, by name or by number from 1.")
+    ] = None,
+    labels: Annotated[str, typer.Option(help="Other names for labels.", metavar="OLD:NEW,…")] = "",
     group: Annotated[
         str | None, typer.Option(help="The column of what no split may tear apart.")
     ] = None,
@@ -154,8 +168,10 @@ def check(
         findings = look(
             data,
             test=test,
+            validation=validation,
             text=text,
             label=label,
+            labels=labels,
             group=group,
             length=length,
             data_dir=data_dir,

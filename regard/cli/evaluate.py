@@ -17,11 +17,23 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="A labelled .csv, .tsv, .jsonl or .conllu file instead of the run's test split."
+            help="Labelled texts instead of the run's test split: a .csv, .tsv, .jsonl, .txt, "
+            ".parquet or .conllu file, a folder with a file or a folder for each label, or "
+            "neg.txt,pos.txt."
         ),
     ] = None,
-    text: Annotated[str, typer.Option(help="The file's column of texts, by name.")] = "",
-    label: Annotated[str, typer.Option(help="The file's column of labels, by name.")] = "",
+    text: Annotated[
+        str, typer.Option(help="The file's column of texts, by name or by number from 1.")
+    ] = "",
+    label: Annotated[
+        str, typer.Option(help="The file's column of labels, by name or by number from 1.")
+    ] = "",
+    labels: Annotated[
+        str,
+        typer.Option(
+            help="The run's names for labels of the file: neg:0,pos:1.", metavar="OLD:NEW,…"
+        ),
+    ] = "",
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -39,12 +51,18 @@ def evaluate(
     regard evaluate runs/sentiment-transformer --data more.csv --predictions answers.jsonl
     """
     from regard import durable, runs
+    from regard.runs.classifying import ClassifierRun
     from regard.runs.run import READ
 
     if data is None and (text or label):
         raise RegardError("--text and --label name columns of a file: give it as --data FILE")
+    if data is None and labels:
+        raise RegardError("--labels renames those of a file: give it as --data FILE")
     model = runs.load(run)
-    judged = model.evaluate(data, text=text, label=label)
+    if labels and not isinstance(model, ClassifierRun):
+        raise RegardError(f"--labels goes with a run that labels texts, not with {run}")
+    renamed = {"labels": labels} if labels else {}
+    judged = model.evaluate(data, text=text, label=label, **renamed)
     notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None:
         alone = predictions.suffix != ".jsonl" and isinstance(judged, runs.Answered)

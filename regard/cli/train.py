@@ -47,8 +47,11 @@ def train(
         str,
         typer.Option(
             help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
-            "(or .gz of it); of texts alone also .txt or .md, cut where lines are empty, or line "
-            "by line where none is; of pairs also FILE,FILE."
+            "(or .gz of it); of labelled texts also .txt (label, tab, text), .parquet, a folder "
+            "with a file or a folder for each label, or neg.txt,pos.txt; of texts alone .txt or "
+            ".md, cut where lines are empty, or line by line where none is; of pairs also "
+            "FILE,FILE. Others beside it: test=FILE validation=FILE; columns: text=NAME "
+            "label=NAME, or by number from 1."
         ),
     ] = "",
     budget: Annotated[

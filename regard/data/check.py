@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 from regard.data import imdb
 from regard.data.balance import ADVICE, imbalance
 from regard.data.fetch import Show
-from regard.data.files import BadRow, Example, is_folder, path_of, scan
-from regard.data.sources import BUILT_IN, Corpus, find_imdb, likeness, load_corpus
+from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
+from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.data.near_copies import leak
+from regard.data.sources import (
+    BUILT_IN,
+    LABELLED,
+    Corpus,
+    find_imdb,
+    hold_out,
+    likeness,
+    load_corpus,
+)
 from regard.data.titles import OtherFileError
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
@@ -69,12 +79,13 @@ class Findings:
     name: str
     length: int  # the words kept of a text
     parts: list[Part]
-    shared: list[Pair]  # texts in train and test, letter by letter
+    shared: list[Pair]  # texts in two parts, letter by letter
     conflicts: list[Pair]  # texts with two labels
     odd: dict[str, list[str]]  # unlikely characters, and the rows that have them
     problems: list[str]
-    groups: dict[str, list[str]]  # those in train and test, and their first row in each
+    groups: dict[str, list[str]]  # those in two parts, and their first row in each
     uneven: list[str]  # rare labels, or one that nearly all texts have, in words
+    remarks: list[str]  # what was taken of the files that they leave open
 
     def json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -85,7 +96,7 @@ class Findings:
         titles = ["", *(part.name for part in self.parts)]
         body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
         body += [f"! {problem}" for problem in self.problems] or ["nothing to mend"]
-        body += [f"note: {sentence}" for sentence in self.uneven]
+        body += [f"note: {sentence}" for sentence in (*self.remarks, *self.uneven)]
         body += [f"      {ADVICE}"] if self.uneven else []
         places = [f"{row.source}: {row.why}" for part in self.parts for row in part.bad]
         places += [f"{p.second}: {p.first} has the same text" for p in self.shared]
@@ -128,28 +139,35 @@ def check(
     data: Corpus | Path | str,
     *,
     test: str | None = None,
+    validation: str | None = None,
     text: str | None = None,
     label: str | None = None,
     group: str | None = None,
+    labels: str = "",
     length: int = 400,
     data_dir: Path | str | None = None,
     show: Show | None = None,
 ) -> Findings:
-    """Look through labelled texts: a name, a file (with its test file), or a loaded corpus.
+    """Look through labelled texts: a name, a file (with others beside it), or a loaded corpus.
 
-    Bad rows are gathered, not raised; what makes the whole file unreadable still is. Words are
-    those of the tokenizer "words". Named data is looked at as it came, before anything is
-    dropped from train. With a column named as `group`, a group in train and test is a leak.
+    `test` and `validation` are files, `labels` renames those of all of them. Bad rows are gathered,
+    not raised; what makes the whole file unreadable still is. Words are those of the tokenizer
+    "words". Named data is looked at as it came, before anything is dropped from train. With a
+    column named as `group`, a group in two parts is a leak. Without `validation` a tenth is held
+    out as training would, to see whether near copies leak (`regard.data.near_copies`).
     """
     if length < 1:
         raise RegardError(f"texts are cut to at least 1 word, not {length}")
     found: list[Found]
+    remarks: list[str] = []
+    own = not isinstance(data, Corpus) and str(data) not in LABELLED
     if isinstance(data, Corpus):
         name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
         columns = {"text": text, "label": label, "group": group}
+        files = {"validation": validation, "test": test}
         try:
-            name, found = _gather(str(data), test, columns, data_dir)
+            name, found = _gather(str(data), files, columns, labels, data_dir, remarks)
         except OtherFileError as error:
             raise RegardError(
                 f"{error}; regard data check is for texts with labels alone: pairs, and texts "
@@ -180,9 +198,16 @@ def check(
                 odd.setdefault(character, []).append(example.source)
     groups = _shared_groups([examples for _, examples, _ in found])
     problems = _problems(parts, shared, conflicts, odd, groups)
-    counts = [part.labels for part in parts]
-    uneven = imbalance(counts[0], counts[1] if len(counts) > 1 else None)
-    return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven)
+    examples = found[0][1]
+    try:
+        problems += look_over(examples)
+    except RegardError as several:
+        problems.append(str(several))
+    if own and not validation:
+        problems += leak(*hold_out(examples), "validation", "validation=FILE")
+    counts = {part.name: part.labels for part in parts}
+    uneven = imbalance(parts[0].labels, counts.get("test"))
+    return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks)
 
 
 Lengths = NDArray[np.int64]
@@ -190,41 +215,57 @@ Found = tuple[str, list[Example], list[BadRow]]
 
 
 def _gather(
-    data: str, test: str | None, columns: dict[str, str | None], data_dir: Path | str | None
+    data: str,
+    files: dict[str, str | None],
+    columns: dict[str, str | None],
+    labels: str,
+    data_dir: Path | str | None,
+    remarks: list[str],
 ) -> tuple[str, list[Found]]:
     path = path_of(data)
     archive = imdb.is_packed(path)
     if data == "imdb" or path.is_dir() or archive:
         place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
         if place is not None:
-            if test:
-                raise RegardError(f"{data} has its own test part: leave --test out")
-            if any(columns.values()):
+            if any(files.values()):
+                raise RegardError(
+                    f"{data} has its own test part: leave --test and --validation out"
+                )
+            if labels or any(columns.values()):
                 raise RegardError(f"{data} has no columns to be named: leave them out")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
     if data in BUILT_IN or not (path.is_file() or is_folder(path)):
-        text, label, group = (columns[what] for what in ("text", "label", "group"))
         corpus = load_corpus(
-            data, data_dir=data_dir, test=test, text=text, label=label, group=group
+            data,
+            data_dir=data_dir,
+            test=files["test"],
+            validation=files["validation"],
+            text=columns["text"],
+            label=columns["label"],
+            group=columns["group"],
+            labels=labels,
         )
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
-    if test is None:
-        return path.name, [_scan("rows", path, columns)]
-    held_path = path_of(test)
+    beside = {part: path_of(file) for part, file in files.items() if file}
+    places = {"train" if beside else "rows": path, **beside}
+    names = parse_labels(labels)
+    found = [_scan(part, place, columns, remarks) for part, place in places.items()]
+    rename([example for _, examples, _ in found for example in examples], names)  # errors
     return path.name, [
-        _scan("train", path, columns),
-        _scan("test", held_path, columns),
+        (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in found
     ]
 
 
-def _scan(title: str, path: Path, columns: dict[str, str | None]) -> Found:
+def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[str]) -> Found:
     examples: list[Example] = []
     bad: list[BadRow] = []
     for row in scan(path, **columns):
         if isinstance(row, Example):
             examples.append(row)
-        elif isinstance(row, BadRow):
+        elif isinstance(row, Remark):
+            remarks.append(row.says)
+        else:
             bad.append(row)
     return title, examples, bad
 
@@ -293,16 +334,16 @@ def _problems(
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
-    if len(parts) == 2 and (new := set(parts[1].labels) - set(parts[0].labels)):
-        problems.append(f"labels in {parts[1].name} only: {', '.join(sorted(new))}")
+    for part in parts[1:]:
+        if new := sorted(set(part.labels) - set(parts[0].labels)):
+            hint = next(filter(None, (meant(label, parts[0].labels) for label in new)), "")
+            problems.append(f"labels in {part.name} only: {', '.join(new)}{hint}")
+    two = "train and " + parts[1].name if len(parts) == 2 else "two parts"
+    first = "train" if len(parts) == 2 else "the earlier one"
     if shared:
-        problems.append(
-            f"{_count(len(shared), 'text')} in train and test; training drops them from train"
-        )
+        problems.append(f"{_count(len(shared), 'text')} in {two}; training drops them from {first}")
     if groups:
-        problems.append(
-            f"{_count(len(groups), 'group')} in train and test; training does not drop them"
-        )
+        problems.append(f"{_count(len(groups), 'group')} in {two}; training does not drop them")
     if conflicts:
         problems.append(f"{_count(len(conflicts), 'row')} with another label than its copy")
     for says, found in _odd_kinds(odd).items():

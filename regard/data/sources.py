@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +11,8 @@ from typing import NamedTuple
 from regard.data import imdb, synthetic
 from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
 from regard.data.files import BadRow, Example, is_folder, path_of, read
+from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.data.near_copies import leak
 from regard.errors import RegardError, look_up
 
 __all__ = [
@@ -51,7 +53,10 @@ SEED_OF_REVIEWS = 2024
 
 @dataclass(frozen=True)
 class Corpus:
-    """Labelled texts. The classes are `labels`, in the order of a model's outputs."""
+    """Labelled texts. The classes are `labels`, in the order of a model's outputs.
+
+    `validation` is None where no file was given for it.
+    """
 
     name: str
     train: list[Example]
@@ -59,6 +64,7 @@ class Corpus:
     labels: tuple[str, ...]
     notes: tuple[str, ...]  # what was left out or split off, in words
     fingerprint: str  # sha256 over all texts and labels, in order
+    validation: list[Example] | None = None
 
 
 def load_corpus(
@@ -66,9 +72,11 @@ def load_corpus(
     *,
     data_dir: Path | str | None = None,
     test: str | None = None,
+    validation: str | None = None,
     text: str | None = None,
     label: str | None = None,
     group: str | None = None,
+    labels: str = "",
     seed: int = 0,
     duplicates: str = "drop",
     show: Show | None = None,
@@ -77,13 +85,14 @@ def load_corpus(
 
     A file comes with its own `test` file, or a fifth is split off by a hash of each text (and of
     `seed`), so that copies of a text stay on one side; with a column named as `group`, all texts
-    of a group do. Texts that stand in both parts are dropped from train, unless `duplicates` is
-    "keep", which repeats published evaluations that kept them. An aclImdb folder or
-    archive may be named by its path. "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the
-    cache, then downloaded.
+    of a group do. `validation` is a file as well; without it none is split off here (see
+    `hold_out`). Texts that stand in two parts are dropped from the earlier of train, validation
+    and test, unless `duplicates` is "keep", which repeats published evaluations that kept them.
+    `labels` renames those of the files: "neg:0,pos:1". An aclImdb folder or archive may be named
+    by its path. "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
 
-    Errors: what `regard.data.files.read` says of a file; one label only; a label that only the
-    test part has; a label in nearly every row.
+    Errors: what `regard.data.files.read` says of a file; one label only; a label that train does
+    not have; a label in nearly every row; several labels in one.
 
     >>> corpus = load_corpus("reviews")
     >>> len(corpus.train), len(corpus.test), corpus.labels
@@ -93,11 +102,18 @@ def load_corpus(
     place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
     if (data in LABELLED or place) and test:
         raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
-    if (data in LABELLED or place) and (text or label or group):
-        raise RegardError(f"{data} has no columns to be named: leave text, label and group out")
+    if (data in LABELLED or place) and validation:
+        raise RegardError(
+            f"{data} is split by regard; validation=FILE goes with a file of your own"
+        )
+    if (data in LABELLED or place) and (text or label or group or labels):
+        raise RegardError(
+            f"{data} has no columns to be named: leave text, label, group and labels out"
+        )
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
-        return _corpus(data, examples[:4000], examples[4000:], [], imdb.LABELS)
+        made = {"train": examples[:4000], "test": examples[4000:]}
+        return _corpus(data, made, [], imdb.LABELS)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
@@ -117,7 +133,10 @@ def load_corpus(
             "neg/1.txt, pos/1.txt); give one of these, or a .csv, .tsv or .jsonl file"
         )
     columns = {"text": text, "label": label, "group": group}
-    return _from_files(path, path_of(test) if test else None, columns, seed, duplicates)
+    paths = {"train": path}
+    paths |= {"validation": path_of(validation)} if validation else {}
+    paths |= {"test": path_of(test)} if test else {}
+    return _from_files(paths, columns, parse_labels(labels), seed, duplicates)
 
 
 def hold_out(
@@ -168,30 +187,47 @@ def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -
 
 def _imdb(name: str, place: Path, duplicates: str) -> Corpus:
     train, test = imdb.load(place)
-    return _corpus(name, train, test, [], imdb.LABELS, duplicates)
+    return _corpus(name, {"train": train, "test": test}, [], imdb.LABELS, duplicates)
 
 
 def _from_files(
-    path: Path,
-    test_path: Path | None,
-    columns: dict[str, str | None],
+    paths: Mapping[str, Path],
+    columns: Mapping[str, str | None],
+    names: Mapping[str, str],
     seed: int,
     duplicates: str,
 ) -> Corpus:
-    rows, empty, remarks = read(path, **columns)
-    notes = [*remarks, *_empty_note(empty)]
+    notes: list[str] = []
+    parts: dict[str, list[Example]] = {}
+    for part, place in paths.items():
+        found = read(place, **columns)
+        parts[part] = found.examples
+        notes += [*found.remarks, *_empty_note(found.empty)]
+    rename([example for part in parts.values() for example in part], names)  # errors
+    parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
+    path, rows = paths["train"], parts["train"]
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
         raise RegardError(f"{path}: all {len(rows)} rows have the label {rows[0].label!r}")
     if len(counts) > 50 and len(counts) > len(rows) / 4:
         raise RegardError(
             f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
-            "another column? Name it by label=NAME"
+            "another column? Name it by label=NAME, or by number, from 1: label=2"
         )
-    if test_path is not None:
-        test, empty, remarks = read(test_path, **columns)
-        notes += [*remarks, *_empty_note(empty)]
-        return _corpus(path.name, rows, test, notes, None, duplicates)
+    notes += look_over(rows)
+    if "test" not in parts:
+        parts["train"], parts["test"] = _split_test(path, rows, counts, seed)
+        notes.append(
+            f"{len(parts['test']):,} of {len(rows):,} texts split off as the test part, by a hash "
+            f"of the {columns['group'] or 'text'}"
+        )
+        notes += leak(parts["train"], parts["test"], "test", "test=FILE")
+    return _corpus(path.name, parts, notes, None, duplicates)
+
+
+def _split_test(
+    path: Path, rows: Sequence[Example], counts: Mapping[str, int], seed: int
+) -> tuple[list[Example], list[Example]]:
     train, test = _split(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(
@@ -200,11 +236,7 @@ def _from_files(
         )
     if not test:
         raise RegardError(f"{path}: {len(rows)} rows are too few to split a test part off")
-    notes.append(
-        f"{len(test):,} of {len(rows):,} texts split off as the test part, by a hash of the "
-        + (f"{columns['group']}" if columns["group"] else "text")
-    )
-    return _corpus(path.name, train, test, notes)
+    return train, test
 
 
 def _empty_note(empty: list[BadRow]) -> list[str]:
@@ -228,33 +260,52 @@ def shared_texts(train: Iterable[Example], test: Iterable[Example]) -> set[str]:
 
 def _corpus(
     name: str,
-    train: list[Example],
-    test: list[Example],
+    parts: Mapping[str, list[Example]],
     notes: list[str],
     order: tuple[str, ...] | None = None,
     duplicates: str = "drop",
 ) -> Corpus:
-    shared = shared_texts(train, test)
-    if shared and duplicates == "keep":
-        notes = [*notes, f"{len(shared):,} {_texts(shared)} in train and test: kept"]
-    elif shared:
-        kept = [example for example in train if likeness(example.text) not in shared]
-        dropped = _rows(len(train) - len(kept))
-        texts = _texts(shared)
-        notes = [*notes, f"{len(shared):,} {texts} in train and test: {dropped} of train dropped"]
-        train = kept
+    parts = dict(parts)
+    for part, later in (("validation", "test"), ("train", "test"), ("train", "validation")):
+        if part in parts and later in parts:
+            parts[part], told = _without(parts[part], parts[later], (part, later), duplicates)
+            notes = [*notes, *told]
+    train, test, validation = parts["train"], parts["test"], parts.get("validation")
+    if validation is not None and not validation:
+        raise RegardError(f"{name}: validation holds nothing beside test; give other texts")
     labels = order or in_order({example.label for example in train})
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "nothing"
-        raise RegardError(f"{name}: train holds {only}" + (" beside test" if shared else ""))
+        others = " and ".join(part for part in ("validation", "test") if part in parts)
+        shared = any(" of train dropped" in note for note in notes)
+        raise RegardError(f"{name}: train holds {only}" + (f" beside {others}" if shared else ""))
     known = set(labels)
-    for example in test:
-        if example.label not in known:
-            raise RegardError(
-                f"{example.source}: the label {example.label!r} stands in test only; train has "
-                f"{', '.join(labels[:8])}" + (", …" if len(labels) > 8 else "")
-            )
-    return Corpus(name, train, test, labels, tuple(notes), _fingerprint(train, test))
+    for part in ("validation", "test"):
+        for example in parts.get(part, []):
+            if example.label not in known:
+                raise RegardError(
+                    f"{example.source}: the label {example.label!r} stands in {part} only; train "
+                    f"has {', '.join(labels[:8])}"
+                    + (", …" if len(labels) > 8 else "")
+                    + meant(example.label, labels)
+                )
+    held = [] if validation is None else [validation]
+    digest = _fingerprint(train, test, *held)
+    return Corpus(name, train, test, labels, tuple(notes), digest, validation)
+
+
+def _without(
+    earlier: list[Example], later: list[Example], names: tuple[str, str], duplicates: str
+) -> tuple[list[Example], list[str]]:
+    """The rows of a part that a later one has not, and a note of those that it has."""
+    shared = shared_texts(earlier, later)
+    if not shared:
+        return earlier, []
+    stand = f"{len(shared):,} {_texts(shared)} in {names[0]} and {names[1]}"
+    if duplicates == "keep":
+        return earlier, [f"{stand}: kept"]
+    kept = [example for example in earlier if likeness(example.text) not in shared]
+    return kept, [f"{stand}: {_rows(len(earlier) - len(kept))} of {names[0]} dropped"]
 
 
 def in_order(labels: set[str]) -> tuple[str, ...]:

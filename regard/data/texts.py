@@ -11,8 +11,15 @@ from typing import Final
 
 from regard.data import biographies, pydoc, synthetic
 from regard.data.birthplaces import load_birthplaces
-from regard.data.files import LINE_LIMIT, Lines, open_binary, path_of
-from regard.data.imdb import is_packed
+from regard.data.files import (
+    LINE_LIMIT,
+    Lines,
+    open_binary,
+    path_of,
+    read_examples,
+    table_kind,
+)
+from regard.data.imdb import find, is_packed
 from regard.data.sources import SEED_OF_REVIEWS, find_imdb, leaves, likeness, load_corpus
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError, look_up
@@ -143,12 +150,14 @@ def read_texts(
 
 
 def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
-    """The likenesses of texts that a model is to be judged by: of a file of rows all; by name, of
-    a folder or of an archive the test.
+    """The likenesses of texts that a model is to be judged by: of labelled texts of one's own all;
+    by name, or of IMDB's folder or archive, the test.
     """
     path = path_of(data)
-    if data in ("reviews", "imdb") or path.is_dir() or is_packed(path):
+    if data in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
         return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
+    if path.is_dir() or table_kind(path) is None:
+        return {likeness(example.text) for example in read_examples(path, text=column or None)}
     return {likeness(text) for text in text_rows(path, column)}
 
 

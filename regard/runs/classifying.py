@@ -16,8 +16,10 @@ from regard import durable
 from regard.analysis.cost import count_parameters, flops_per_example
 from regard.analysis.record import record
 from regard.data.batches import pad
+from regard.data.class_files import is_classes
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example, read_examples
+from regard.data.labels import parse_labels, rename
 from regard.errors import RegardError
 from regard.models.tuned import Tuned
 from regard.runs.build import prepare, tokenizer_kind
@@ -41,12 +43,18 @@ class ClassifierRun(Run):
     """A run whose answers are labels."""
 
     def evaluate(
-        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
+        self,
+        data: Path | None = None,
+        *,
+        text: str | None = None,
+        label: str | None = None,
+        labels: str = "",
     ) -> Evaluation:
         """How right the run is: on its test split, as answered at its end, or on a labelled file.
 
-        `text` and `label` name the file's columns where they have no usual name. Errors: the run
-        is not complete; a bad row or an unknown label, by file:line.
+        `text` and `label` name the file's columns where they have no usual name, `labels` renames
+        its labels ("neg:0,pos:1"); without them those of the training hold. Errors: the run is not
+        complete; a bad row or an unknown label, by file:line.
         """
         self.must_be_complete()
         if data is None:
@@ -57,9 +65,11 @@ class ClassifierRun(Run):
                 **self._judging,
             )
         settings = self._data_settings
-        examples = read_examples(
-            data, text=text or settings.text or None, label=label or settings.label or None
-        )
+        if not is_classes(data):
+            text, label = text or settings.text, label or settings.label
+        examples = read_examples(data, text=text or None, label=label or None)
+        names = parse_labels(labels or settings.labels)
+        examples = rename(examples, names, must_occur=bool(labels))
         said = self.probabilities(examples)
         return Evaluation.judge(self.labels, examples, said, **self._judging)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.files import Example
+from regard.data.labels import meant
 from regard.errors import RegardError
 from regard.reading import parse_rows
 from regard.tasks import metrics
@@ -91,7 +92,7 @@ class Evaluation:
             if example.label not in numbers:
                 raise RegardError(
                     f"{example.source}: the label {example.label!r:.80} is none of those that the "
-                    f"model learned: {', '.join(labels)}"
+                    f"model learned: {', '.join(labels)}{meant(example.label, labels)}"
                 )
         truth = np.array([numbers[example.label] for example in examples], dtype=np.int64)
         low, high = metrics.interval(metric, probabilities, truth)

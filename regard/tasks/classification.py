@@ -19,7 +19,9 @@ from regard.data.batches import pad, plan_batches
 from regard.data.conllu import kept_tree, train_on_words, word_ids
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example
-from regard.data.sources import Corpus, hold_out, load_corpus
+from regard.data.labels import meant
+from regard.data.near_copies import leak
+from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError, look_up
 from regard.tasks.metrics import METRICS, log_loss, scores
@@ -69,7 +71,7 @@ class Batch:
 
 
 class Classification(Task[Batch]):
-    """Texts with labels, tokenised once, with a part of train held out for validation.
+    """Texts with labels, tokenised once, with a part of train or a file held out for validation.
 
     Data is read when a split is first asked for. A saved tokenizer and its labels may be given:
     then texts can be judged without any data, and the splits use that tokenizer.
@@ -96,9 +98,11 @@ class Classification(Task[Batch]):
             asked.data,
             data_dir=asked.data_dir or None,
             test=asked.test or None,
+            validation=asked.validation if isinstance(asked.validation, str) else None,
             text=asked.text or None,
             label=asked.label or None,
             group=asked.group or None,
+            labels=asked.labels,
             seed=asked.split_seed,
             duplicates=asked.duplicates,
         )
@@ -122,12 +126,12 @@ class Classification(Task[Batch]):
 
     @property
     def notes(self) -> list[str]:
-        """The corpus's notes, and how uneven the labels are."""
+        """The corpus's notes, near copies in validation, and how uneven the labels are."""
         test = Counter(example.label for example in self.corpus.test)
         uneven = imbalance(self.counts, test)
         if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
             uneven[-1] += f"; {ADVICE}"
-        return [*super().notes, *uneven]
+        return [*super().notes, *self._leak, *uneven]
 
     def facts(self) -> dict[str, Any]:
         """What a run remembers of its data, its labels and the training texts of each."""
@@ -159,7 +163,7 @@ class Classification(Task[Batch]):
 
     @cached_property
     def validation(self) -> Encoded:
-        """What decides when to stop; part of the data's train split."""
+        """What decides when to stop: a part of the data's train split, or a file of its own."""
         return self._encoded(self._split_examples[1])
 
     @cached_property
@@ -266,10 +270,18 @@ class Classification(Task[Batch]):
         return self.split(split).labels
 
     @cached_property
+    def _leak(self) -> list[str]:
+        """What is to be told of near copies, where validation was split off a user's own file."""
+        if self.corpus.validation is not None or self.settings.data in LABELLED:
+            return []
+        return leak(*self._split_examples, "validation", "validation=FILE")
+
+    @cached_property
     def _split_examples(self) -> tuple[list[Example], list[Example]]:
-        train, validation = hold_out(
-            self._capped(self.corpus.train), self.settings.validation, self.settings.split_seed
-        )
+        train, share = self._capped(self.corpus.train), self.settings.validation
+        if self.corpus.validation is not None or isinstance(share, str):
+            return train, self.corpus.validation or []
+        train, validation = hold_out(train, share, self.settings.split_seed)
         if not train or not validation:
             raise RegardError(
                 f"{len(self.corpus.train)} texts cannot be split with validation="
@@ -289,7 +301,7 @@ class Classification(Task[Batch]):
             if example.label not in numbers:
                 raise RegardError(
                     f"{example.source}: the label {example.label!r} was not among those that the "
-                    f"model learned: {', '.join(self.labels)}"
+                    f"model learned: {', '.join(self.labels)}{meant(example.label, self.labels)}"
                 )
         ids, trees = self.read(examples)
         labels = np.array([numbers[example.label] for example in examples], dtype=np.int64)

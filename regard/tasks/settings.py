@@ -2,9 +2,30 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from regard.settings import Settings
+
+
+def _share_or_file(value: object) -> object:
+    """A share as a number, whatever it came as; anything else is a file."""
+    try:
+        share = float(str(value))
+    except ValueError:
+        if not str(value).strip():
+            raise PydanticCustomError("share", "give a share of train, or a file") from None
+        return str(value)
+    if not 0 <= share < 1:
+        raise PydanticCustomError("share", "a share of train is a number between 0 and 1")
+    return share
+
+
+def _not_zero(value: float | str) -> float | str:
+    if value == 0:
+        raise PydanticCustomError("share", "a share of train is a number above 0")
+    return value
+
 
 # What several tasks are told: its bounds, and its meaning for `regard train TASK --settings`.
 DataFolder = Annotated[
@@ -24,7 +45,14 @@ Minimum = Annotated[
 SplitSeed = Annotated[
     int, Field(ge=0, lt=2**63, description="which examples are held out, and which are chosen")
 ]
-TextColumn = Annotated[str, Field(description="column of the texts, where it is not found by name")]
+TextColumn = Annotated[
+    str,
+    Field(
+        description="column of the texts by name, or by number from 1, where it is not found by "
+        "its name"
+    ),
+]
+ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
 Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at most")]
 
 
@@ -33,7 +61,9 @@ class ClassificationSettings(Settings):
 
     data: str = Field(
         "reviews",
-        description="reviews, imdb or a file of texts and labels, or of parsed sentences (.conllu)",
+        description="reviews, imdb or a file of texts and labels (.csv, .tsv, .jsonl, .txt, "
+        ".parquet; .conllu: parsed sentences), or a class in a file or folder each: FOLDER or "
+        "neg.txt,pos.txt",
     )
     test: str = Field(
         "", description="of a file of yours: another to be judged on; empty: a fifth of it"
@@ -41,8 +71,11 @@ class ClassificationSettings(Settings):
     text: TextColumn = ""
     label: str = Field(
         "",
-        description="column of the labels, where it is not found by name; of a .conllu file a key "
-        "of its comments, or its value up to a sign: sent_id:-",
+        description="column of the labels by name, or by number from 1, where it is not found by "
+        "its name; of a .conllu file a key of its comments, or its value up to a sign: sent_id:-",
+    )
+    labels: str = Field(
+        "", description="other names for labels of the files: neg:0,pos:1; those not named stay"
     )
     group: str = Field(
         "",
@@ -62,8 +95,10 @@ class ClassificationSettings(Settings):
         description="texts of train that stand in test too; keep repeats published evaluations "
         "that kept them",
     )
-    validation: float = Field(
-        0.1, gt=0, lt=1, description="share of train held out, by a hash of the group or the text"
+    validation: Annotated[ShareOrFile, AfterValidator(_not_zero)] = Field(
+        0.1,
+        description="share of train held out, by a hash of the group or the text; or a file of "
+        "yours",
     )
     split_seed: SplitSeed = 0
     examples: int = Field(
@@ -109,11 +144,10 @@ class SequencesSettings(Settings):
     smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of the loss spread over all tokens"
     )
-    validation: float = Field(
+    validation: ShareOrFile = Field(
         0.0,
-        ge=0,
-        lt=1,
-        description="share of train held out where the data has none of its own; 0: regard chooses",
+        description="share of train held out where the data has none of its own (0: regard "
+        "chooses); or a file of yours, as test=",
     )
     split_seed: SplitSeed = 0
     judged: int = Field(500, ge=1, description="texts that a validation writes, from all its parts")

@@ -53,3 +53,27 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
         assert hint in said.err
         assert said.err.count("\n") == 1
         assert said.out == ""
+
+
+def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_path: Path) -> None:
+    data = tmp_path / "more.csv"
+    data.write_text("text,label\na good film,1\na bad film,0\n")
+    words = ["evaluate", trained, "--data", data, "--json"]
+    said = regard(*words, "--labels", "0:negative,1:positive")
+    assert said.status == 0
+    assert [row["support"] for row in json.loads(said.out)["by_class"]] == [1, 1]
+    (tmp_path / "few").mkdir()
+    for name, text in (("negative", "a bad film\nbad\n"), ("positive", "good\n")):
+        (tmp_path / "few" / f"{name}.txt").write_text(text)
+    said = regard("evaluate", trained, "--data", tmp_path / "few", "--json")
+    assert [row["support"] for row in json.loads(said.out)["by_class"]] == [2, 1]
+    data.write_text("text,label\na good film,Positive \n")
+    for options, hint in (
+        ([], "is 'positive' meant? labels=Positive:positive"),
+        (["--labels", "pos:positive"], "no row has the label 'pos'; there are Positive"),
+        (["--labels", "pos"], "give OLD:NEW"),
+    ):
+        said = regard(*words, *options)
+        assert (said.status, said.err.count("\n"), hint in said.err) == (2, 1, True)
+    said = regard("evaluate", trained, "--labels", "0:negative")
+    assert "--labels renames those of a file: give it as --data FILE" in said.err

@@ -162,7 +162,9 @@ def test_imdb_has_no_columns(tmp_path):
     assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5
     with pytest.raises(RegardError, match="has no columns to be named: leave them out"):
         check(tmp_path / "aclImdb_v1.tar.gz", group="film")
-    with pytest.raises(RegardError, match="has its own test part: leave --test out"):
+    with pytest.raises(
+        RegardError, match="has its own test part: leave --test and --validation out"
+    ):
         check(tmp_path / "aclImdb_v1.tar.gz", test="mine.csv")
 
 
@@ -187,3 +189,61 @@ def test_real_archive(real):
     findings = check(real / "imdb" / "aclImdb_sample.tar.gz")
     assert [part.labels for part in findings.parts] == [{"negative": 200, "positive": 200}] * 2
     assert findings.conflicts == []
+
+
+def test_a_validation_file_is_a_part(files, tmp_path):
+    dev = tmp_path / "dev.csv"
+    dev.write_text("text,label\nA dull  film,neg\nbrand new,Pos\n")
+    findings = check(files[0], validation=str(dev), test=files[1])
+    assert [part.name for part in findings.parts] == ["train", "validation", "test"]
+    assert [(p.first, p.second) for p in findings.shared] == [
+        ("train.csv:2", "dev.csv:2"),
+        ("train.csv:2", "test.csv:2"),
+        ("dev.csv:3", "test.csv:3"),
+    ]
+    assert "3 texts in two parts; training drops them from the earlier one" in findings.problems
+    assert (
+        "labels in validation only: Pos; is 'pos' meant? labels=Pos:pos renames it (--labels for "
+        "data check and evaluate)"
+    ) in findings.problems
+    renamed = check(files[0], validation=str(dev), labels="Pos:pos")
+    assert renamed.parts[1].labels == {"neg": 1, "pos": 1}
+    with pytest.raises(RegardError, match="no row has the label 'other'"):
+        check(files[0], labels="other:pos")
+    with pytest.raises(RegardError, match="reviews is split by regard"):
+        check("reviews", validation=str(dev))
+
+
+def test_folders_and_what_was_taken_of_a_text_file(tmp_path):
+    (tmp_path / "neg.txt").write_text("dull\nbad\n")
+    (tmp_path / "pos.txt").write_text("good\n")
+    assert check(tmp_path).parts[0].labels == {"neg": 2, "pos": 1}
+    named = f"{tmp_path / 'neg.txt'},{tmp_path / 'pos.txt'}"
+    assert check(named).parts[0].labels == {"neg": 2, "pos": 1}
+    path = tmp_path / "all.txt"
+    path.write_text("neg\ta dull film\npos\tgood\nneg\tbad\n")
+    assert any(line.startswith("note: all.txt: each line is") for line in check(path).lines())
+
+
+def test_labels_that_are_not_meant_are_problems(tmp_path):
+    path = tmp_path / "r.csv"
+    rows = ["a,pos", "b,neg", "c,Pos", 'd,"pos,neg"', "e,pos", "f,NaN"]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    problems = check(path).problems
+    assert problems[0] == "rows: 1 row without text or label"
+    assert problems[1].startswith("r.csv:5: 'pos,neg' is several labels in one")
+    path.write_text("text,label\n" + "\n".join(rows[:3]) + "\n")
+    assert check(path).problems[0].startswith("'Pos' (1 row, first r.csv:4) and 'pos' differ")
+
+
+def test_phrases_of_one_sentence_are_a_problem(tmp_path):
+    rows = ["text\tlabel"]
+    for number in range(60):
+        words = [f"w{number}x{i}" for i in range(12)]
+        rows += [f"{' '.join(words[i:])}\t{number % 2}" for i in range(6)]
+    path = tmp_path / "r.tsv"
+    path.write_text("\n".join(rows))
+    (problem,) = check(path).problems
+    assert "of the validation texts are nearly contained in training texts" in problem
+    assert problem.endswith("group=COLUMN, or give validation=FILE")
+    assert check(path, validation=str(path)).problems[-1].startswith("360 texts in train and val")

@@ -187,3 +187,65 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     assert "by a hash of the film" in corpus.notes[0]
     with pytest.raises(RegardError, match=r"r\.csv:1: no column 'films'; did you mean 'film'\?"):
         load_corpus(str(path), group="films")
+
+
+def test_a_file_for_validation_takes_the_place_of_the_share(tmp_path):
+    train = table(tmp_path / "train.csv", [("x", "a"), ("y", "b"), ("z", "b"), ("v", "a")])
+    held = table(tmp_path / "dev.csv", [("Y", "b"), ("w", "a"), ("t", "a")])
+    test = table(tmp_path / "test.csv", [("v", "a"), ("t", "b")])
+    corpus = load_corpus(train, validation=held, test=test)
+    assert [e.text for e in corpus.train] == ["x", "z"]
+    assert [e.text for e in corpus.validation] == ["Y", "w"]
+    assert [e.text for e in corpus.test] == ["v", "t"]
+    assert corpus.notes == (
+        "1 text stands in validation and test: 1 row of validation dropped",
+        "1 text stands in train and test: 1 row of train dropped",
+        "1 text stands in train and validation: 1 row of train dropped",
+    )
+    kept = load_corpus(train, validation=held, test=test, duplicates="keep")
+    assert (len(kept.train), len(kept.validation)) == (4, 3)
+    assert len({c.fingerprint for c in (corpus, kept, load_corpus(train, test=test))}) == 3
+    assert load_corpus(train, test=test).validation is None
+
+
+def test_bad_validation_files(tmp_path):
+    train, test = table(tmp_path / "train.csv", films(10)), table(tmp_path / "t.csv", [("t", "a")])
+    held = table(tmp_path / "dev.csv", [("x", "a"), ("y", "B ")])
+    assert refused(train, validation=held, test=test) == (
+        "dev.csv:3: the label 'B' stands in validation only; train has a, b; is 'b' meant? "
+        "labels=B:b renames it (--labels for data check and evaluate)"
+    )
+    assert refused(train, validation=tmp_path / "none.csv").endswith("there is no such file")
+    assert "validation holds nothing beside test" in refused(train, validation=test, test=test)
+    assert refused(train, validation=train, test=test) == (
+        "train.csv: train holds nothing beside validation and test"
+    )
+    assert "is split by regard" in refused("reviews", validation=held)
+
+
+def test_labels_are_renamed_in_every_file(tmp_path):
+    train = table(tmp_path / "train.csv", films(10))
+    test = table(tmp_path / "test.csv", [("t", "0"), ("u", "1")])
+    corpus = load_corpus(train, test=test, labels="a:0,b:1")
+    assert (corpus.labels, [e.label for e in corpus.test]) == (("0", "1"), ["0", "1"])
+    assert {e.label for e in corpus.train} == {"0", "1"}
+    assert "no row has the label 'c'" in refused(train, test=test, labels="c:0")
+    assert "leave text, label, group and labels out" in refused("reviews", labels="negative:0")
+
+
+def test_labels_that_are_none_or_several(tmp_path):
+    rows = films(300)
+    for missing in ("NaN", "nan", "<NA>"):
+        corpus = load_corpus(table(tmp_path / "r.csv", [*rows, ("last", missing)]))
+        assert corpus.notes[0] == "1 row skipped, without text or label, first r.csv:302"
+        assert corpus.labels == ("a", "b")
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"text": "x", "label": NaN}\n{"text": "y", "label": 1}\n')
+    assert "r.jsonl:1: the label is NaN: there is none; so have 1 of 2 rows" in refused(path)
+    several = table(tmp_path / "r.csv", [*rows, ("last", '"a, b"')])
+    assert refused(several).startswith("r.csv:302: 'a, b' is several labels in one, in 1 row of")
+    lists = tmp_path / "l.jsonl"
+    lists.write_text('{"text": "x", "label": ["a", "b"]}\n')
+    assert refused(lists).endswith('but ["a", "b"]; regard takes one label a text')
+    spelt = load_corpus(table(tmp_path / "r.csv", [*rows, ("last", "A")])).notes
+    assert any(note.startswith("'A' (1 row, first r.csv:302) and 'a' differ") for note in spelt)

@@ -233,3 +233,56 @@ def test_uneven_labels_are_told(tmp_path: Path) -> None:
     assert found[-1].startswith("1 of 2 labels has fewer than 5 test texts (fewest: 'few', 3)")
     assert found[-1].endswith("; consider metric=macro-f1 and class_weights=balanced")
     assert make(tmp_path, metric="macro-f1").notes[-1].endswith("'few', 3)")
+
+
+def test_a_file_for_validation(task: Classification, tmp_path: Path) -> None:
+    rows = [{"text": f"other {label}", "label": label} for label in LABELS]
+    rows.append({"text": task.corpus.train[0].text.upper(), "label": "odd"})
+    held = tmp_path / "dev.jsonl"
+    held.write_text("\n".join(map(json.dumps, rows)))
+    own = make(tmp_path, validation=held)
+    assert [e.text for e in own.validation.examples] == [row["text"] for row in rows]
+    assert len(own.train) == 119, "all of train but what validation has too"
+    assert "1 text stands in train and validation: 1 row of train dropped" in own.notes
+    few = make(tmp_path, validation=held, examples=50)
+    assert (len(few.train), len(few.validation)) == (50, 4)
+    held.write_text('{"text": "x", "label": "Good"}')
+    with pytest.raises(
+        RegardError, match=r"dev\.jsonl:1: the label 'Good' stands in validation onl"
+    ):
+        assert make(tmp_path, validation=held).validation
+    with pytest.raises(RegardError, match=r"none\.csv: there is no such file"):
+        assert make(tmp_path, validation=tmp_path / "none.csv").validation
+
+
+def test_near_copies_in_validation_are_told(tmp_path: Path) -> None:
+    words = [[f"w{i}x{j}" for j in range(12)] for i in range(60)]
+    rows = [
+        {"text": " ".join(words[i][j:]), "label": LABELS[i % 2]}
+        for i in range(60)
+        for j in range(6)
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "test.jsonl").write_text('{"text": "x", "label": "bad"}')
+    told = [note for note in make(tmp_path).notes if "nearly contained" in note]
+    assert len(told) == 1
+    assert told[0].endswith("validation is flattered; name what they come from by group=COLUMN, or "
+                            "give validation=FILE")  # fmt: skip
+    (tmp_path / "dev.jsonl").write_text('{"text": "y", "label": "bad"}')
+    held = make(tmp_path, validation=tmp_path / "dev.jsonl")
+    assert not [note for note in held.notes if "nearly contained" in note]
+
+
+@pytest.mark.parametrize("bad", ["0", "1", "-0.1", "nan", "inf", " "])
+def test_a_share_for_validation_is_between_0_and_1(bad: str) -> None:
+    with pytest.raises(RegardError, match=r"validation=.*a share of train"):
+        build(ClassificationSettings, {"validation": bad})
+
+
+def test_a_share_or_a_file_is_kept_as_it_was_given() -> None:
+    for given, kept in (("0.2", 0.2), (0.3, 0.3), ("dev.csv", "dev.csv"), (Path("a/b"), "a/b")):
+        settings = build(ClassificationSettings, {"validation": given})
+        assert settings.validation == kept
+        again = build(ClassificationSettings, json.loads(settings.model_dump_json()))
+        assert again == settings

@@ -1,0 +1,77 @@
+import pytest
+
+from regard.data.examples import Example
+from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.errors import RegardError
+
+
+def examples(*labels):
+    return [Example(f"text {i}", label, f"r.csv:{i + 2}") for i, label in enumerate(labels)]
+
+
+def test_labels_are_renamed_and_others_stay():
+    renamed = rename(examples("neg", "pos", "odd"), parse_labels("neg:0, pos:1"))
+    assert [x.label for x in renamed] == ["0", "1", "odd"]
+    assert [x.source for x in renamed] == ["r.csv:2", "r.csv:3", "r.csv:4"]
+    swapped = rename(examples("0", "1"), parse_labels("0:1,1:0"))
+    assert [x.label for x in swapped] == ["1", "0"]
+    assert parse_labels("a:b:c") == {"a:b": "c"}
+    assert parse_labels("") == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("neg", "labels='neg': give OLD:NEW"),
+        ("neg:0,,", "give OLD:NEW"),
+        (":0", "give OLD:NEW"),
+        ("neg:", "give OLD:NEW"),
+        ("neg:0,neg:1", "'neg' is renamed twice"),
+    ],
+)
+def test_bad_mappings(asked, says):
+    with pytest.raises(RegardError, match=says):
+        parse_labels(asked)
+
+
+def test_a_renamed_label_must_occur():
+    with pytest.raises(RegardError, match=r"no row has the label 'nag'; there are neg, pos$"):
+        rename(examples("neg", "pos"), {"nag": "0"})
+    assert len(rename(examples("neg"), {"nag": "0"}, must_occur=False)) == 1
+
+
+def test_a_label_of_another_case_is_recognised():
+    assert meant("very  Good", ["bad", "very good"]) == (
+        "; is 'very good' meant? labels=very  Good:very good renames it (--labels for data "
+        "check and evaluate)"
+    )
+    assert meant("cafe\u0301", ["caf\u00e9"]) != ""
+    assert meant("good", ["bad"]) == ""
+
+
+def test_labels_that_differ_in_case_alone_are_told():
+    assert look_over(examples("pos", "neg", "Pos", "pos")) == [
+        "'Pos' (1 row, first r.csv:4) and 'pos' differ in case or spaces alone and are two "
+        "labels; labels=Pos:pos makes them one"
+    ]
+    assert look_over(examples("pos", "neg")) == []
+
+
+def test_labels_that_may_stand_for_none_are_told():
+    (note,) = look_over(examples("pos", "None", "None", "neg"))
+    assert note.startswith("2 rows have the label 'None', first r.csv:3: it is learned as a label")
+    assert look_over(examples("pos", "NONE", "neg")) == []  # as data sets of stances have it
+
+
+@pytest.mark.parametrize("several", ["a,b", "b; a", "['a', 'b']", "a|b"])
+def test_several_labels_in_one_are_refused(several):
+    with pytest.raises(RegardError) as caught:
+        look_over(examples("a", "b", "c", several, "a"))
+    assert str(caught.value).startswith(
+        f"r.csv:5: {several!r} is several labels in one, in 1 row of 5; regard takes one label"
+    )
+
+
+def test_a_comma_in_a_label_is_no_list():
+    assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
+    assert look_over(examples("a", "b", "a,b", "a,b", "a,b")) == []  # most are: they are its labels
