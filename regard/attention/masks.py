@@ -299,6 +299,8 @@ def _fits(name: str, numbers: Tensor, positions: Tensor, what: str) -> None:
 
 def _integers(valid: object) -> Tensor:
     numbers = torch.as_tensor(valid).clone()  # what is done to the caller's later is not ours
+    if isinstance(valid, Sequence) and not numbers.numel():  # of an empty batch
+        numbers = numbers.long()
     if numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
         raise RegardError(f"lengths are whole numbers, not {numbers.dtype}")
     return numbers

@@ -100,7 +100,7 @@ def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tenso
     """
     n, m = sight.shape[-2:]
     everything = slice(None)
-    if not m:
+    if 0 in sight.shape:
         return
     if sight.mask is None:
         yield slice(0, n), everything, True
