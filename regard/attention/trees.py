@@ -9,19 +9,19 @@ then position, the way between two words is j − i, and "tree-depth" is "sinuso
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.carried import Carried
 from regard.attention.score import Prepared, Where, as_tuple, per_positions
 from regard.attention.sines import sinusoidal
 from regard.attention.wrapper import DistanceKeys, alone, distance, plus
 from regard.errors import RegardError
 
 DEEP = 2**62  # behind every word of a chain
-_given: ContextVar["Int[Tensor, '*batch words 3'] | None"] = ContextVar("tree", default=None)
+_given: Carried["Int[Tensor, '*batch words 3']"] = Carried("tree")
 
 
 @contextmanager
@@ -31,19 +31,16 @@ def parsed(parents: Int[Tensor, "*batch words"]) -> Iterator[None]:
     Words are counted as the model counts its positions: where it puts a CLS in front, that is word
     0, and ``torch.nn.functional.pad(parents + 1, (1, 0), value=-1)`` hangs the roots on it.
     Padding is −1, or anything else that is no circle. The first axes of what is attended to are
-    the batch axes here. Only the forward pass needs the tree. Errors: a parent that is no
-    word, words in a circle, a position beyond the tree.
+    the batch axes here. The backward pass needs no block around it, with torch.utils.checkpoint
+    neither. Errors: a parent that is no word, words in a circle, a position beyond the tree.
 
     >>> layer = TreeDepth(2)
     >>> with parsed(torch.tensor([1, -1, 1])):  # she sleeps well
     ...     layer(torch.zeros(3, 2))[:, 0].tolist()
     [0.841..., 0.0, 0.841...]
     """
-    token = _given.set(nodes(parents))
-    try:
+    with _given.set(nodes(parents)):
         yield
-    finally:
-        _given.reset(token)
 
 
 def nodes(parents: Int[Tensor, "*batch words"]) -> Int[Tensor, "*batch words 3"]:

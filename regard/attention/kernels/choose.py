@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Literal, get_args
 
 import torch
 
+from regard.attention.carried import Carried
 from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
 from regard.attention.mask import Kind
@@ -52,8 +52,8 @@ SEARCH = 32
 #: strip, and with few rows cost more than these.
 ADDITIVE_ROWS = 32
 
-_asked: ContextVar[Kernel | None] = ContextVar("regard_kernel", default=None)
-_constants: ContextVar[Constants | None] = ContextVar("regard_constants", default=None)
+_asked: Carried[Kernel] = Carried("kernel")
+_constants: Carried[Constants] = Carried("constants")
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,8 @@ def use(kernel: Kernel | str) -> Iterator[None]:
         raise RegardError(
             f"no kernel is called {kernel!r}. There are: {', '.join(get_args(Kernel))}"
         )
-    token = _asked.set(kernel)  # type: ignore[arg-type]
-    try:
+    with _asked.set(kernel):  # type: ignore[arg-type]
         yield
-    finally:
-        _asked.reset(token)
 
 
 def constants() -> Constants:
@@ -216,8 +213,5 @@ def constants_from(written: object, source: str) -> Constants:
 @contextmanager
 def using(constants: Constants) -> Iterator[None]:
     """Plan by these constants inside the block."""
-    token = _constants.set(constants)
-    try:
+    with _constants.set(constants):
         yield
-    finally:
-        _constants.reset(token)
