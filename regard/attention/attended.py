@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.kernels.summary import Summary
+from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 
@@ -119,6 +120,14 @@ class Source(NamedTuple):
         if version_of(self.tensor) != self.version:
             return True
         return self.bits is not None and not torch.equal(bits_of(self.tensor), self.bits)
+
+
+def sources_of(*given: Tensor | nn.Module) -> list[Tensor]:
+    """Tensors, and those of modules, where a later change of them could be seen."""
+    if any(isinstance(x, Tensor) and not readable(x) for x in given):
+        return []
+    of_each = ([x] if isinstance(x, Tensor) else [*x.parameters(), *x.buffers()] for x in given)
+    return [tensor for tensors in of_each for tensor in tensors]
 
 
 def version_of(tensor: Tensor) -> int:

@@ -8,9 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.attention.attended import Attended
+from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
-from regard.attention.clean import centred, is_finite, on_cpu, shield
+from regard.attention.clean import centred, is_finite, shield
 from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.summary import Summary, summarize
@@ -21,6 +21,7 @@ from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.attention.score import Prepared, Score, as_tuple, spread
 from regard.attention.scores import SCORES
 from regard.attention.sight import Sight, over_heads, seen_of
+from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
 from regard.errors import RegardError, look_up
 from regard.parts import a, is_part, load_part
 
@@ -84,11 +85,10 @@ class Call:
             mask.must_fit(m)
         rows, columns = places(queries, keys, m, query_positions, key_positions)
         kind = mask.kind if mask else None
-        if kind == "causal" and not (query_positions is key_positions is None and len(rows) == m):
+        by_default = query_positions is key_positions is None
+        if kind == "causal" and not (by_default and rows.shape[-1] == m):
             kind = "pairs"
-        sources = [queries, keys, values, rows, columns]
-        sources += [*score.parameters(), *score.buffers(), *normalizer.parameters()]
-        sources += normalizer.buffers()
+        sources = sources_of(queries, keys, values, rows, columns, score, normalizer)
         dtype, cast = values.dtype, autocasting(queries.device.type)
         ready_queries: Prepared | None = None
         ready_keys: Prepared | None = None
@@ -142,8 +142,11 @@ class Call:
             linear=score.linear,
             searches=normalizer.searches,
             asked=choose.asked(),
+            graph=without_numbers(queries),
+            transformed=transformed(queries, keys, values, score, normalizer),
         )
-        choose.tell_if_not_taken(plan)
+        if readable(queries):
+            choose.tell_if_not_taken(plan)
         return cls(
             ready_queries,
             ready_keys,
@@ -175,7 +178,7 @@ class Call:
         """The output, by its plan; the weights for who asks."""
         weigh, heads = self.weigh, self.sight.heads
         if self.plan.kernel == "exact":
-            weights, dropout = weigh(), Dropout.drawn(self.dropout)
+            weights, dropout = weigh(), Dropout.drawn(self.dropout, self.values)
             allowed = self.sight.allowed
             output = exact.average(weights, self.values, heads, allowed, self.faults, dropout)
             weigh = partial(_as_computed, weights)
@@ -187,7 +190,7 @@ class Call:
                 self.score,
                 self.normalizer,
                 self.sight,
-                Dropout.drawn(self.dropout),
+                Dropout.drawn(self.dropout, self.values),
                 self.faults,
                 self.plan.sizes,
                 self.plan.compiled,
@@ -198,7 +201,12 @@ class Call:
         return Attended(output.to(self.dtype), weigh, self.summarize, self.sources, n * m)
 
     def summarize(self, top: int) -> Summary:
-        """The weights, summed up strip by strip."""
+        """The weights, summed up strip by strip. Errors: numbers that cannot be read."""
+        if not readable(self.values):
+            raise RegardError(
+                "summary() reads numbers, which torch.compile, torch.export, torch.func and the "
+                "meta device do not show: read .weights there, or sum up an eager call"
+            )
         heads, sizes, compiled = self.sight.heads, self.plan.sizes, self.plan.compiled
         keys, sight = spread_all(self.keys, heads), self.sight
         with self.casting():
@@ -276,6 +284,8 @@ def _as_computed(weights: Tensor) -> Tensor:
 
 def autocasting(device: str) -> tuple[bool, torch.dtype]:
     """Whether torch rounds products here, and to what."""
+    if device == "meta":  # which torch has no autocast for
+        return False, torch.float32
     return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from regard.attention.kernels import exact
 from regard.attention.score import Prepared, as_tuple, spread
 from regard.attention.sight import Sight
+from regard.attention.tracing import on_cpu
 
 
 def shield(
@@ -56,14 +57,11 @@ def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor
     """
     if keys.numel() == 0:
         return queries, keys
-    rows, first = keys.detach(), 0
+    rows = keys.detach()
     if sight.mask is not None:
         rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
-        first = int(sight.seen.expand(rows.shape[:-1]).reshape(-1).int().argmax())
-    origin = rows.reshape(-1, keys.shape[-1])[first]
+        seen = sight.seen.expand(rows.shape[:-1]).reshape(-1)
+        origin = rows.reshape(-1, keys.shape[-1]).index_select(0, seen.int().argmax()[None])[0]
+    else:
+        origin = rows.reshape(-1, keys.shape[-1])[0]
     return queries - origin, keys - origin
-
-
-def on_cpu(x: Tensor) -> bool:
-    """Looking at a value costs no waiting."""
-    return x.device.type == "cpu"

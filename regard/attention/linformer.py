@@ -5,12 +5,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.call import places
-from regard.attention.clean import on_cpu
 from regard.attention.mask import Mask, Tile
 from regard.attention.positions import Rotary, rotate
 from regard.attention.score import Score, spread
 from regard.attention.sight import over_heads
 from regard.attention.synthesizer import Synthesizer
+from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper
 from regard.errors import RegardError, look_up
 

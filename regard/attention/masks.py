@@ -7,6 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.mask import Blocks, Kind, Mask, Placed, Reach, Tile, extremes, remedy
+from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
 
@@ -46,7 +47,7 @@ def _first(given: object, function: Callable[..., Mask]) -> Mask:
     valid = _counts(given)
 
     def fits(keys: int) -> None:
-        if valid.numel() and int(valid.max()) > keys:
+        if on_cpu(valid) and valid.numel() and int(valid.max()) > keys:
             row = f" of row {int(valid.argmax())}" if valid.numel() > 1 else ""
             raise RegardError(f"the length{row} is {int(valid.max())}, and there are {keys} keys")
 
@@ -166,7 +167,7 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
             f"more, not {allowed.dtype} of shape {tuple(allowed.shape)} and {size}"
         )
     table = torch.nn.functional.pad(allowed, (0, 1, 0, 1))  # the last row and column: beyond
-    edges = torch.tensor(allowed.shape)
+    edges = torch.tensor(allowed.shape, device="cpu")
     # Sums over all rectangles from the corner: a block of any extent is four of them.
     corner = torch.nn.functional.pad(allowed.long(), (1, 0, 1, 0)).cumsum(0).cumsum(1).cpu()
 
@@ -211,13 +212,14 @@ def bigbird(
             "bigbird takes a length and a block of 1 or more, and counts of 0 or more"
         )
     number = -(-length // block)
-    at = torch.arange(number)
+    at = torch.arange(number, device="cpu")
     allowed = (at[:, None] - at).abs() <= near
     allowed[:, :first] = allowed[:first] = True
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator("cpu").manual_seed(seed)
     for row in range(number):
         left = torch.nonzero(~allowed[row]).flatten()
-        allowed[row, left[torch.randperm(len(left), generator=draw)[:random]]] = True
+        order = torch.randperm(len(left), generator=draw, device="cpu")
+        allowed[row, left[order[:random]]] = True
     return blocks(allowed, block)
 
 
@@ -308,6 +310,6 @@ def _integers(valid: object) -> Tensor:
 
 def _counts(valid: object) -> Tensor:
     numbers = _integers(valid)
-    if numbers.numel() and numbers.device.type == "cpu" and int(numbers.min()) < 0:
+    if on_cpu(numbers) and numbers.numel() and int(numbers.min()) < 0:
         raise RegardError(f"lengths are 0 or more, not {int(numbers.min())}")
     return numbers

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.call import places
-from regard.attention.clean import is_finite, on_cpu
+from regard.attention.clean import is_finite
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask
@@ -16,6 +16,7 @@ from regard.attention.packing import Packing
 from regard.attention.positions import make_score
 from regard.attention.score import Score
 from regard.attention.sight import seen_of
+from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
 

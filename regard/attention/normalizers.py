@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from regard.attention.normalizer import Normalizer, nothing
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
+from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 
@@ -252,7 +253,7 @@ def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:
     groups at once.
     """
     size = scores.shape[-1]
-    if size < 4 * k * group or size % group:
+    if not readable(scores) or size < 4 * k * group or size % group:
         return scores.topk(k, -1)
     number = size // group
     groups = scores.unflatten(-1, (group, number)).amax(-2).topk(k, -1, sorted=False).indices

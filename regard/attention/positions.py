@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.attention.score import Prepared, Score, Where, as_tuple, per_positions
 from regard.attention.scores import SCORES
 from regard.attention.sines import Sinusoidal
+from regard.attention.tracing import readable
 from regard.attention.trees import TreeDepth, TreeKeys
 from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
@@ -30,7 +31,11 @@ class Learned(nn.Module):
     ) -> Float[Tensor, "*batch n width"]:
         """x with its positions added: 0 … n − 1, or ``where``."""
         length, n = len(self.table), x.shape[-2]
-        if n > length if where is None else bool(((where < 0) | (where >= length)).any()):
+        if where is None:
+            beyond = n > length
+        else:
+            beyond = readable(where) and bool(((where < 0) | (where >= length)).any())
+        if beyond:
             longest = n if where is None else int(where.max()) + 1
             raise RegardError(f"learned positions end at {length}, and {longest} were asked for")
         return x + (self.table[:n] if where is None else self.table[where])
@@ -136,8 +141,10 @@ class RelativeBias(Wrapper):
 
 
 def in_steps(positions: Int[Tensor, "... n"]) -> bool:
-    """Whether these are one row of neighbours, each one more than the last."""
-    return positions.ndim == 1 and len(positions) > 0 and bool((positions.diff() == 1).all())
+    """Whether these are known to be one row of neighbours, each one more than the last."""
+    if positions.ndim != 1 or not readable(positions):
+        return False
+    return len(positions) > 0 and bool((positions.diff() == 1).all())
 
 
 def t5_bucket(

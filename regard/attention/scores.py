@@ -13,6 +13,7 @@ from regard.attention.synthesizer import (
     FactorisedSynthesizer,
     RandomSynthesizer,
 )
+from regard.attention.tracing import readable
 from regard.attention.windows import Boxcar, Epanechnikov
 from regard.errors import RegardError
 
@@ -147,7 +148,7 @@ class Gaussian(Dot):
         assert isinstance(queries, Tensor)
         if queries.dtype == torch.float64:
             return False
-        if keys is None:
+        if keys is None or not readable(queries):
             return True
         assert isinstance(keys, Tensor)
         if not (queries.numel() and keys.numel()):

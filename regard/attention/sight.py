@@ -1,14 +1,14 @@
 """Who may look at whom in one call, from where."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from regard.attention.mask import WHOLE, Kind, Mask, Tile
 from regard.attention.score import Where
+from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 #: Answers of a mask that are looked at together when all are.
@@ -25,16 +25,20 @@ class Sight:
     columns: Tensor
     heads: int | None
     shape: torch.Size
+    #: Answers that were made before; torch.compile knows no cached_property.
+    kept: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def where(self) -> Where:
         """Positions as scores get them, broadcastable over heads."""
         return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
 
-    @cached_property
+    @property
     def allowed(self) -> Tensor | None:
         """The mask's answers, broadcastable to the scores; made when first needed."""
-        return None if self.mask is None else self.allows(WHOLE)
+        if self.mask is not None and "allowed" not in self.kept:
+            self.kept["allowed"] = self.allows(WHOLE)
+        return self.kept.get("allowed")
 
     def allows(self, tile: Tile) -> Tensor:
         """The mask's answers for a tile, broadcastable to its scores."""
@@ -49,19 +53,24 @@ class Sight:
             )
         return allowed
 
-    @cached_property
+    @property
     def seen(self) -> Tensor:
         """The keys that some query may see, (…, m)."""
-        return _seen(self.allows, *self.shape[-2:])
+        if "seen" not in self.kept:
+            self.kept["seen"] = _seen(self.allows, self.rows, self.columns)
+        return self.kept["seen"]
 
 
 def seen_of(mask: Mask, rows: Tensor, columns: Tensor) -> Tensor:
     """The keys that a mask lets some query see, (…, m), heads among the axes if it has them."""
-    return _seen(lambda tile: mask.allows(rows, columns, tile), rows.shape[-1], columns.shape[-1])
+    return _seen(lambda tile: mask.allows(rows, columns, tile), rows, columns)
 
 
-def _seen(allows: Callable[[Tile], Tensor], n: int, m: int) -> Tensor:
-    """Asked for a share of the queries at a time."""
+def _seen(allows: Callable[[Tile], Tensor], rows: Tensor, columns: Tensor) -> Tensor:
+    """Asked for a share of the queries at a time, but in a graph, whose sizes may change."""
+    if not readable(columns):
+        return allows(WHOLE).any(-2)
+    n, m = rows.shape[-1], columns.shape[-1]
     step, found = max(1, SEEN // max(m, 1)), None
     for row in range(0, n, step):
         part = allows(Tile(slice(row, row + step), slice(None))).any(-2)

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.tracing import readable
+
 
 def sinusoidal(
     positions: Int[Tensor, "..."], width: int, dtype: torch.dtype = torch.float32
@@ -53,6 +55,8 @@ class Sinusoidal(nn.Module):
         self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
         """x with its positions added: 0 … n − 1, or ``where``."""
+        if where is None and not readable(x):  # a graph keeps no table
+            where = torch.arange(x.shape[-2], device=x.device)
         if where is not None:
             return x + self.scale * sinusoidal(where, self.width, x.dtype)
         n, table = x.shape[-2], self.table  # read once: another thread may put a new one there

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
 from regard.attention.normalizer import Normalizer, without_nothing
+from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 #: Most steps of Newton's method, and how many a compiled function takes at once.
@@ -228,7 +229,7 @@ def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tu
         else:
             step = step_linear if exponent == 1 else step_square
             tau, last = quick(step)(scores, factor, top, tau, times)
-        if float(last) <= small:
+        if readable(last) and float(last) <= small:
             break
     return top, tau
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.score import InnerProduct, Prepared, Score, Where
+from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 
@@ -48,6 +49,8 @@ class Synthesizer(Score):
     def within(self, where: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
         """The same positions, all of them below ``length``."""
         assert self.length is not None
+        if not readable(where):
+            return where
         if where.numel() and bool(((where < 0) | (where >= self.length)).any()):
             raise RegardError(
                 f"{self.name} was made for length={self.length}, positions 0 to "

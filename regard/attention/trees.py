@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.attention.carried import Carried
 from regard.attention.score import Prepared, Where, as_tuple, per_positions
 from regard.attention.sines import sinusoidal
+from regard.attention.tracing import readable, without_numbers
 from regard.attention.wrapper import DistanceKeys, alone, distance, plus
 from regard.errors import RegardError
 
@@ -52,9 +53,27 @@ def nodes(parents: Int[Tensor, "*batch words"]) -> Int[Tensor, "*batch words 3"]
     >>> nodes(torch.tensor([1, -1, 1])).tolist()
     [[1, 1, 2], [0, 0, 3], [1, 2, 3]]
     """
+    if not without_numbers(parents):
+        return _nodes(parents)
+    found: Tensor = _nodes_in_graph(parents)
+    return found
+
+
+def _nodes(parents: Tensor) -> Tensor:
     texts = parents.reshape(parents.shape[:-1].numel(), parents.shape[-1]).tolist()
     found = torch.tensor([_walk(text) for text in texts], dtype=torch.long, device=parents.device)
     return found.reshape(*parents.shape, 3)
+
+
+@torch.library.custom_op("regard::tree_nodes", mutates_args=())
+def _nodes_in_graph(parents: Tensor) -> Tensor:
+    # Not what an eager call takes: an operator's first call has torch load its compiler, a second.
+    return _nodes(parents)
+
+
+@_nodes_in_graph.register_fake
+def _(parents: Tensor) -> Tensor:
+    return parents.new_empty(*parents.shape, 3, dtype=torch.long)
 
 
 def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -100,7 +119,8 @@ def places(where: Int[Tensor, "... n"], axes: int) -> Int[Tensor, "... n 3"]:
     words, trees = given.shape[-2], given.shape[:-2]
     if len(trees) > axes - 2:
         raise RegardError(f"trees of shape {tuple(trees)} were given to texts with fewer axes")
-    if where.numel() and (int(where.min()) < 0 or int(where.max()) >= words):
+    known = readable(where) and where.numel() > 0
+    if known and (int(where.min()) < 0 or int(where.max()) >= words):
         raise RegardError(
             f"the trees have {words} words, and position {int(where.max())} was asked for: give "
             "every position a parent, −1 on padding (a CLS in front is word 0)"

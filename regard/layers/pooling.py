@@ -73,7 +73,7 @@ class AttentionPool(nn.Module):
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
         """The mean of each text's vectors, weighed by how well they answer the query."""
-        query = self.query.expand(len(x), 1, -1)
+        query = self.query.expand(x.shape[0], 1, -1)
         attended: Attended = self.attention(
             query, x, x, up_to(lengths), query_positions=at_the_start(x)
         )

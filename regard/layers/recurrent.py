@@ -54,6 +54,6 @@ def turn(
     >>> turn(torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([2])).flatten().tolist()
     [2.0, 1.0, 3.0]
     """
-    place = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[0], -1)
     place = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
     return x.gather(1, place[..., None].expand(-1, -1, x.shape[2]))

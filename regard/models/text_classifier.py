@@ -98,7 +98,7 @@ class TextClassifier(nn.Module):
             return along
         x = self.embedding(tokens, lengths)
         if self.cls is not None:
-            x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
+            x = torch.cat([self.cls.expand(x.shape[0], 1, -1), x], 1)
             lengths = lengths + 1
         if self.positions is not None:
             x = self.positions(x)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import parsed
+from regard.attention.tracing import readable
 from regard.layers import marks
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside, lose_words
@@ -75,8 +76,8 @@ class TunedGPT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The state of [CLS]."""
-        rows = torch.arange(len(tokens), device=tokens.device)
-        read = tokens.new_zeros(len(tokens), tokens.shape[1] + 1)
+        rows = torch.arange(tokens.shape[0], device=tokens.device)
+        read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
         read[rows, lengths] = self.marks.classify
         return cast(Tensor, self.body(read))[rows, lengths]
@@ -109,14 +110,14 @@ class TunedBERT(Tuned):
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """The mean state of the text's words and symbols."""
-        rows = torch.arange(len(tokens), device=tokens.device)
+        rows = torch.arange(tokens.shape[0], device=tokens.device)
         if self.training:
             tokens = lose_words(tokens, self.word_dropout, self.marks.mask)
-        read = tokens.new_zeros(len(tokens), tokens.shape[1] + 2)
+        read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 2)
         read[:, 0] = self.marks.classify
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
         read[rows, lengths + 1] = self.marks.separator
-        padded = bool((lengths + 2 < read.shape[1]).any())
+        padded = not readable(lengths) or bool((lengths + 2 < read.shape[1]).any())
         states = self.body(read, lengths + 2 if padded else None)
         real = inside(lengths + 2, read.shape[1])[..., None]
         mean: Tensor = (states * real).sum(1) / (lengths + 2)[:, None]

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -46,6 +46,7 @@ class Constants:
 
 
 SHIPPED = Constants()
+SIZES = Sizes()
 #: What a normaliser that searches its rows costs a pair, in numbers.
 SEARCH = 32
 #: Rows of a strip of additive scores, at least: the exponentials of its keys are made for each
@@ -64,7 +65,7 @@ class Plan:
     why: str
     megabytes: float = 0.0
     compiled: bool = False
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: Sizes = SIZES
 
     def __str__(self) -> str:
         how = ", compiled" if self.compiled else ""
@@ -87,14 +88,28 @@ def plan(
     linear: bool = False,
     searches: bool = False,
     asked: Kernel | None = None,
+    graph: bool = False,
+    transformed: str | None = None,
 ) -> Plan:
     """The path of a call with these properties; ``shape`` is that of the scores.
+
+    ``graph``: numbers and sizes are not known yet, as torch.compile does not; ``transformed``: what
+    has rules for the exact path alone. Errors: another path that `use` asks for.
 
     >>> plan(inner_product=True, normalize="softmax", shape=(8, 9, 9)).kernel
     'fused'
     >>> plan(inner_product=False, normalize="softmax", shape=(8, 900, 900)).why
     'the score is no inner product: strips of rows'
     """
+    if transformed is not None:
+        if asked not in (None, "exact"):
+            raise RegardError(
+                f"the {asked} kernel has no rules for {transformed}; compute inside `with "
+                "regard.use('exact'):`, or ask for no kernel"
+            )
+        return Plan("exact", f"{transformed} has no rules for other kernels", 0.0, False, SIZES)
+    if graph:
+        return plan_of_graph(inner_product and normalize == "softmax" and not dropout, asked)
     known, (n, m) = constants(), shape[-2:]
     slices = int(torch.Size(shape[:-2]).numel())
     pairs, size = slices * n * m, dtype.itemsize / 1e6
@@ -144,6 +159,20 @@ def plan(
     if mask == "pairs" and n * m > known.fused_pairs:
         return made("tiled", "torch's kernel would hold the mask whole: strips of rows")
     return made("fused", "an inner product with softmax: torch's kernel, O(n) memory")
+
+
+def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:
+    """The path of a call that becomes part of a graph: torch's kernel, or the literal table.
+
+    By what the score is and no size, so that one graph serves all sizes. Strips are cut by what a
+    mask answers, which a graph does not know.
+    """
+    if not products:
+        why = "a graph is made of what torch's kernels do not serve"
+        return Plan("exact", why, 0.0, False, SIZES)
+    if asked in ("exact", "plain"):
+        return Plan(asked, "use() asks for it", 0.0, False, SIZES)
+    return Plan("fused", "a graph is made of an inner product with softmax", 0.0, False, SIZES)
 
 
 class KernelNotTaken(UserWarning):

@@ -30,8 +30,8 @@ def compiling(wanted: bool) -> Iterator[None]:
 
 
 def wanted() -> bool:
-    """Whether they do."""
-    return _wanted.get()
+    """Whether they do; not in a graph that someone else compiles."""
+    return not torch.compiler.is_compiling() and _wanted.get()
 
 
 def quick(function: F) -> F:

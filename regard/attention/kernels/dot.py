@@ -4,6 +4,8 @@ Both need finite inputs; :func:`regard.attention.attend` sends others to the exa
 """
 
 from contextlib import nullcontext
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +13,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.score import spread
+from regard.attention.tracing import on_cpu, without_numbers
+from regard.errors import RegardError
 
 #: torch's kernel on a CPU is a third faster with zeros up to this width than at one below it.
 NARROWEST = 16
@@ -73,15 +77,45 @@ def fused(
             is_causal=causal,
             scale=scale,
         )
+    if not without_numbers(queries) and torch.is_grad_enabled():
+        refuse_second(output)
     if width != values.shape[-1]:
         output = output[..., : values.shape[-1]]
     if len(batch) != 2:
         output = output.reshape(*batch, *output.shape[-2:])
-    if keys.shape[-2] < FEW and queries.device.type == "cpu":
+    if queries.device.type == "cpu" and (without_numbers(queries) or keys.shape[-2] < FEW):
         output = output + (0 * queries.detach()).sum(-1, keepdim=True)
         if allowed is None and not causal:
             output = output + (0 * keys.detach()).sum((-2, -1)).unsqueeze(-1).unsqueeze(-1)
     return output if empty is None else output.masked_fill(empty, 0)
+
+
+def refuse_second(output: Tensor) -> None:
+    """Let a second derivative name its remedy, where torch's kernel has a first one alone."""
+    node = output.grad_fn
+    if node is not None and node.name().startswith("ScaledDotProduct"):
+        node.register_hook(_once)
+
+
+def _once(gradients: tuple[Tensor | None, ...], _: object) -> tuple[Tensor | None, ...] | None:
+    if not torch.is_grad_enabled():
+        return None
+    return tuple(None if g is None else _Once.apply(g) for g in gradients)  # type: ignore[no-untyped-call]
+
+
+class _Once(torch.autograd.Function):
+    """The same gradient, which has none itself."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> None:
+        raise RegardError(
+            "the fused kernel is differentiable once; for second derivatives compute inside "
+            "`with regard.use('exact'):`"
+        )
 
 
 def four_axes(x: Tensor, width: int, batch: torch.Size) -> Tensor:
@@ -90,7 +124,7 @@ def four_axes(x: Tensor, width: int, batch: torch.Size) -> Tensor:
         x = F.pad(x, (0, width - x.shape[-1]))
     if x.shape[:-2] != batch:
         x = x.expand(*batch, *x.shape[-2:])
-    return x if len(batch) == 2 else x.reshape(batch.numel(), 1, *x.shape[-2:])
+    return x if len(batch) == 2 else x.reshape(prod(batch), 1, *x.shape[-2:])
 
 
 def bias_of(allowed: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
@@ -100,7 +134,7 @@ def bias_of(allowed: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]
     """
     empty: Tensor | None = ~allowed.any(-1, keepdim=True)
     assert empty is not None
-    if allowed.device.type == "cpu" and not bool(empty.any()):
+    if on_cpu(allowed) and not bool(empty.any()):
         empty = None
     hidden = ~(allowed if empty is None else allowed | empty)
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf), empty

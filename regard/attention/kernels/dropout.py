@@ -1,23 +1,32 @@
 """Dropout by counting: whether a weight is kept follows from its place, so no tiling changes it."""
 
+from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.attention.mask import WHOLE, Tile
+from regard.attention.tracing import readable
 
 
 class Dropout(NamedTuple):
     """Each weight of a call is lost with probability ``rate``; ``seed`` belongs to the call."""
 
     rate: float
-    seed: int
+    seed: int | Tensor
 
     @classmethod
-    def drawn(cls, rate: float) -> "Dropout | None":
-        """With a seed from torch's generator; None for a rate of 0."""
-        return cls(rate, int(torch.randint(2**31, ()))) if rate else None
+    def drawn(cls, rate: float, like: Tensor) -> "Dropout | None":
+        """With a seed from torch's generator; None for a rate of 0.
+
+        It stays a tensor where ``like``, which weights are made of, cannot be read.
+        """
+        if not rate:
+            return None
+        if readable(like):
+            return cls(rate, int(torch.randint(2**31, ())))
+        return cls(rate, torch.randint(2**31, (), device=like.device))
 
     def factors(
         self,
@@ -31,7 +40,7 @@ class Dropout(NamedTuple):
 
         ``batch``: slices of the batch's first axes.
         """
-        slices = torch.arange(shape[:-2].numel(), device=device).view(*shape[:-2], 1, 1)[batch]
+        slices = torch.arange(prod(shape[:-2]), device=device).view(*shape[:-2], 1, 1)[batch]
         rows = torch.arange(shape[-2], device=device)[tile.rows, None]
         columns = torch.arange(shape[-1], device=device)[tile.columns]
         across = _mixed(_mixed(slices + self.seed) + rows).int()

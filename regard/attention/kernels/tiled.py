@@ -155,7 +155,7 @@ class _Tiled(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RegardError(
                 "the tiled kernel is differentiable once; for second derivatives compute inside "
-                "`with regard.attention.use('exact'):`"
+                "`with regard.use('exact'):`"
             )
         values, *tensors = ctx.saved_tensors
         enabled, dtype = ctx.cast

@@ -42,8 +42,8 @@ def test_a_tile_is_a_part_of_the_whole():
 
 
 def test_the_seed_is_the_generators():
-    assert Dropout.drawn(0.0) is None
+    assert Dropout.drawn(0.0, torch.zeros(1)) is None
     torch.manual_seed(4)
-    one, two = Dropout.drawn(0.1), Dropout.drawn(0.1)
+    one, two = Dropout.drawn(0.1, torch.zeros(1)), Dropout.drawn(0.1, torch.zeros(1))
     torch.manual_seed(4)
-    assert Dropout.drawn(0.1) == one != two
+    assert Dropout.drawn(0.1, torch.zeros(1)) == one != two
