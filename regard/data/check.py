@@ -1,5 +1,6 @@
 """What is wrong, odd or costly in a set of labelled texts, before a model learns it."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from regard.data import imdb
 from regard.data.balance import ADVICE, imbalance
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
-from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.data.labels import look_over, parse_labels, rename
 from regard.data.near_copies import leak
 from regard.data.sources import (
     BUILT_IN,
@@ -25,7 +26,7 @@ from regard.data.sources import (
     likeness,
     load_corpus,
 )
-from regard.data.titles import OtherFileError
+from regard.data.titles import OtherFileError, listed
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 
@@ -33,6 +34,7 @@ QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest
 LENGTHS = (100, 200, 400, 800)  # words; where truncation is priced, beside the one asked for
 LABELS_SHOWN = 12
 BLOCK, LONG = 1_000, 10_000  # texts between two signs of life; fewer need no sign
+EXAMPLES = 10  # labels that one of the parts lacks
 SHOWN = 20  # places that the text names; the JSON names all
 
 # Control characters, private ones, the mark of a wrong decoding, and UTF-8 that was read as
@@ -197,8 +199,9 @@ def check(
             for character in dict.fromkeys(_odd.findall(example.text)):
                 odd.setdefault(character, []).append(example.source)
     groups = _shared_groups([examples for _, examples, _ in found])
-    problems = _problems(parts, shared, conflicts, odd, groups)
     examples = found[0][1]
+    strange = [_strange_labels(examples, later, part) for part, later, _ in found[1:]]
+    problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
     try:
         problems += look_over(examples)
     except RegardError as several:
@@ -317,6 +320,7 @@ def _cut(lengths: Lengths, length: int) -> Cut:
 
 def _problems(
     parts: Sequence[Part],
+    strange: Iterable[str],
     shared: Sequence[Pair],
     conflicts: Sequence[Pair],
     odd: dict[str, list[str]],
@@ -334,10 +338,7 @@ def _problems(
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
-    for part in parts[1:]:
-        if new := sorted(set(part.labels) - set(parts[0].labels)):
-            hint = next(filter(None, (meant(label, parts[0].labels) for label in new)), "")
-            problems.append(f"labels in {part.name} only: {', '.join(new)}{hint}")
+    problems += strange
     two = "train and " + parts[1].name if len(parts) == 2 else "two parts"
     first = "train" if len(parts) == 2 else "the earlier one"
     if shared:
@@ -352,6 +353,51 @@ def _problems(
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         problems.append(f"{says} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
     return problems
+
+
+def _strange_labels(train: Sequence[Example], later: Sequence[Example], part: str) -> str:
+    """Return a sentence on the labels that a later part alone has: some of them, a likely cause."""
+    known = {example.label for example in train}
+    new = sorted({example.label for example in later} - known)
+    if not new:
+        return ""
+    cause = _cause(known, new, [example.text for example in later], part)
+    return f"labels in {part} only: {listed(new, EXAMPLES)}" + (f"; {cause}" if cause else "")
+
+
+def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str) -> str:
+    """Return why a part may have other labels than train, and what to do; "" where unknown."""
+    if not known:
+        return ""
+    if sum(text in known for text in texts) > len(texts) / 2:
+        return (
+            f"texts and labels look swapped: the texts of {part} are labels of train; put the "
+            "columns into the same order in both files, or name them by --text and --label"
+        )
+    alike = {_folded(label): label for label in sorted(known)}
+    if all(_folded(label) in alike for label in new):
+        return (
+            f"they differ from those of train in case, spaces or form alone ({new[0]!r:.40} is "
+            f"{alike[_folded(new[0])]!r:.40} there): write them alike, or "
+            f"rename them by --labels {new[0]:.40}:{alike[_folded(new[0])]:.40}"
+        )
+    numbers = [all(map(_is_number, labels)) for labels in (new, known)]
+    if numbers[0] != numbers[1]:
+        first, second = ("numbers", "names") if numbers[0] else ("names", "numbers")
+        return f"{part} has {first} where train has {second}; write the same in both files"
+    return ""
+
+
+def _folded(label: str) -> str:
+    """Return what is left of a label without case, outer spaces and the form of a number."""
+    return f"{float(label):g}" if _is_number(label) else " ".join(label.casefold().split())
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -10,7 +10,6 @@ Files with lines may be .gz. What a file leaves open is told in a remark.
 """
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice

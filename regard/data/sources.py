@@ -13,6 +13,7 @@ from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
 from regard.data.files import BadRow, Example, is_folder, path_of, read
 from regard.data.labels import look_over, meant, parse_labels, rename
 from regard.data.near_copies import leak
+from regard.data.titles import listed
 from regard.errors import RegardError, look_up
 
 __all__ = [
@@ -284,10 +285,9 @@ def _corpus(
         for example in parts.get(part, []):
             if example.label not in known:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r} stands in {part} only; train "
-                    f"has {', '.join(labels[:8])}"
-                    + (", …" if len(labels) > 8 else "")
-                    + meant(example.label, labels)
+                    f"{example.source}: the label {example.label!r:.80} stands in {part} only; "
+                    f"train has {listed(labels)}"
+                    + (meant(example.label, labels) or "; regard data check says what may be wrong")
                 )
     held = [] if validation is None else [validation]
     digest = _fingerprint(train, test, *held)

@@ -96,7 +96,7 @@ def numbered(given: str, names: Sequence[str]) -> int | None:
     return int(number) - 1
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first eight names, for an error."""
-    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:8]]
-    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """The first names, for an error."""
+    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -22,6 +22,7 @@ from regard.data.files import Example
 from regard.data.labels import meant
 from regard.data.near_copies import leak
 from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
+from regard.data.titles import listed
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError, look_up
 from regard.tasks.metrics import METRICS, log_loss, scores
@@ -300,8 +301,8 @@ class Classification(Task[Batch]):
         for example in examples:
             if example.label not in numbers:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r} was not among those that the "
-                    f"model learned: {', '.join(self.labels)}{meant(example.label, self.labels)}"
+                    f"{example.source}: the label {example.label!r:.80} was not among those that "
+                    f"the model learned: {listed(self.labels)}{meant(example.label, self.labels)}"
                 )
         ids, trees = self.read(examples)
         labels = np.array([numbers[example.label] for example in examples], dtype=np.int64)

@@ -48,7 +48,7 @@ def test_everything_that_is_wrong_is_found(files):
         "train: 1 row without text or label",
         "train: 1 row cannot be read",
         "train: 2 rows with a text seen before",
-        "labels in test only: mixed",
+        "labels in test only: 'mixed'",
         "1 text in train and test; training drops them from train",
         "1 row with another label than its copy",
         "marks of a wrong decoding in 1 text, first train.csv:9: U+FFFD",
@@ -203,8 +203,8 @@ def test_a_validation_file_is_a_part(files, tmp_path):
     ]
     assert "3 texts in two parts; training drops them from the earlier one" in findings.problems
     assert (
-        "labels in validation only: Pos; is 'pos' meant? labels=Pos:pos renames it (--labels for "
-        "data check and evaluate)"
+        "labels in validation only: 'Pos'; they differ from those of train in case, spaces or form "
+        "alone ('Pos' is 'pos' there): write them alike, or rename them by --labels Pos:pos"
     ) in findings.problems
     renamed = check(files[0], validation=str(dev), labels="Pos:pos")
     assert renamed.parts[1].labels == {"neg": 1, "pos": 1}
@@ -247,3 +247,40 @@ def test_phrases_of_one_sentence_are_a_problem(tmp_path):
     assert "of the validation texts are nearly contained in training texts" in problem
     assert problem.endswith("group=COLUMN, or give validation=FILE")
     assert check(path, validation=str(path)).problems[-1].startswith("360 texts in train and val")
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("Sport,lost the ball\nnews,a vote", "texts and labels look swapped"),
+        ("lost the ball,sport \na vote,NEWS", "in case, spaces or form alone ('NEWS' is 'news'"),
+        ("lost the ball,1\na vote,2", "test has numbers where train has names"),
+        ("lost the ball,weather\na vote,News", "labels in test only: 'weather'"),
+    ],
+)
+def test_the_likely_cause_of_other_labels_is_told(tmp_path, rows, says):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\na goal,Sport\nan election,News\na poll,news\n")
+    test.write_text(f"text,label\n{rows}\n")
+    (problem,) = [p for p in check(str(train), test=str(test)).problems if "in test only" in p]
+    assert says in problem
+    assert problem.endswith("'weather'") == ("weather" in says)
+
+
+def test_numbers_in_another_form_are_told(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\na goal,1\nan election,2\n")
+    test.write_text("text,label\na match,1.0\na vote,2.0\n")
+    assert any("('1.0' is '1' there)" in p for p in check(str(train), test=str(test)).problems)
+
+
+def test_of_many_strange_labels_ten_are_told(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\na goal,sport\nan election,news\n")
+    labels = [f"{'a very long label ' * 9}{i:03}" for i in range(500)]
+    test.write_text("text,label\n" + "".join(f"text {i},{x}\n" for i, x in enumerate(labels)))
+    found = check(str(train), test=str(test))
+    (problem,) = [p for p in found.problems if "in test only" in p]
+    assert len(problem) < 500
+    assert problem.count("'a very long label") == 10
+    assert problem.endswith(" and 490 more")

@@ -97,7 +97,8 @@ def test_label_in_test_only(tmp_path):
     train = table(tmp_path / "train.csv", films(10))
     test = table(tmp_path / "test.csv", [("x", "a"), ("y", "neutral")])
     assert refused(train, test=test) == (
-        "test.csv:3: the label 'neutral' stands in test only; train has a, b"
+        "test.csv:3: the label 'neutral' stands in test only; train has 'a', 'b'; regard data "
+        "check says what may be wrong"
     )
 
 
@@ -212,7 +213,7 @@ def test_bad_validation_files(tmp_path):
     train, test = table(tmp_path / "train.csv", films(10)), table(tmp_path / "t.csv", [("t", "a")])
     held = table(tmp_path / "dev.csv", [("x", "a"), ("y", "B ")])
     assert refused(train, validation=held, test=test) == (
-        "dev.csv:3: the label 'B' stands in validation only; train has a, b; is 'b' meant? "
+        "dev.csv:3: the label 'B' stands in validation only; train has 'a', 'b'; is 'b' meant? "
         "labels=B:b renames it (--labels for data check and evaluate)"
     )
     assert refused(train, validation=tmp_path / "none.csv").endswith("there is no such file")
@@ -241,7 +242,7 @@ def test_labels_that_are_none_or_several(tmp_path):
         assert corpus.labels == ("a", "b")
     path = tmp_path / "r.jsonl"
     path.write_text('{"text": "x", "label": NaN}\n{"text": "y", "label": 1}\n')
-    assert "r.jsonl:1: the label is NaN: there is none; so have 1 of 2 rows" in refused(path)
+    assert "r.jsonl:1: not JSON: NaN is no finite number" in refused(path)
     several = table(tmp_path / "r.csv", [*rows, ("last", '"a, b"')])
     assert refused(several).startswith("r.csv:302: 'a, b' is several labels in one, in 1 row of")
     lists = tmp_path / "l.jsonl"
