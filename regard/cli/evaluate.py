@@ -90,15 +90,21 @@ def show(judged: "Evaluation | Translations", data: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from regard.runs.evaluation import SHOWN, Evaluation
+
     unit = "tokens" if judged.metric == "likelihood" else "texts"
     say(f"{judged.n:,} {unit} of {data}")
     for name, words in judged.words():
         say(f"{name:<18} {words}")
     for heads, *rows in judged.tables():
-        table = Table(escape(heads[0]), box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        table.add_column(escape(heads[0]), overflow="fold")
         for head in heads[1:]:
             table.add_column(escape(head), justify="right")
         for row in rows:
             table.add_row(*map(escape, row))
         say()
         out.print(table)
+    hidden = isinstance(judged, Evaluation) and len(judged.labels) > SHOWN
+    if hidden:
+        say("\nall labels and pairs: --json, or regard report RUN")

@@ -42,6 +42,9 @@ def predict(
         str,
         typer.Option("--text", help="Of such a table: the column of the texts, if not found."),
     ] = "",
+    top: Annotated[
+        int, typer.Option(min=0, help="The N likeliest labels of each text.", show_default=False)
+    ] = 0,
     best: Annotated[
         int, typer.Option(min=0, help="So many texts for each, with ln p.", show_default=False)
     ] = 0,
@@ -81,6 +84,7 @@ def predict(
 
     cat reviews.txt | regard predict runs/sentiment-transformer
 
+    --top 3: on each line the three likeliest labels, each with its probability, tabs between.
     regard predict runs/sentiment-transformer --file reviews.csv --text body > labels.tsv
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
@@ -100,7 +104,7 @@ def predict(
     asked |= {"penalty": penalty} if penalty is not None else {}
     asked |= {"top_p": top_p} if top_p != 1 else {}
     loaded = runs.load(run)
-    answer = _how(loaded, asked, score)
+    answer = _how(loaded, asked, score, top)
     name = str(file) if file else "text" if texts else "stdin"
     source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)
     if file and table:
@@ -124,10 +128,10 @@ def predict(
 
 
 def _how(
-    run: "Run", asked: dict[str, Any], score: bool
+    run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
-    from regard.runs import TextRun, WriterRun
+    from regard.runs import ClassifierRun, TextRun, WriterRun
 
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
@@ -144,6 +148,8 @@ def _how(
         author, search = run, replace(own, **asked)
         if search.longest > (most := run.task.limits.longest):
             say(f"--longest {search.longest}: this run writes {most} tokens at most", quiet=True)
+    if top and not isinstance(run, ClassifierRun):
+        raise RegardError("--top is for runs that label texts; --best N asks a writer for several")
         several = "best" in asked
         return lambda texts, name, done: _written(author, search, several, texts, name, done)
     if asked:
@@ -153,7 +159,11 @@ def _how(
         texts = [x.text if isinstance(x, Example) else x for x in given]
         _warn(run, texts, name, done)
         for text, found in zip(texts, run.predict(list(given)), strict=True):
-            yield [found.line()], {"text": text, **found.json()}
+            if top:
+                several = [{"label": x, "probability": p} for x, p in found.top(top)]
+                yield [found.line(top)], {"text": text, **found.json(), "top": several}
+            else:
+                yield [found.line()], {"text": text, **found.json()}
 
     return told
 

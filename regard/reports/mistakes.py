@@ -1,15 +1,22 @@
-"""Where an arm goes wrong: its confusion, and what it was surest of and wrong about."""
+"""Where a model goes wrong: its confusion, and what it was surest of and wrong about."""
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from regard.reports.evidence import Answer, Arm, confusion_of
-from regard.reports.maps import confusion
+from regard.reports.findings import Cell, Table
+from regard.reports.maps import confusion, heat_map
 from regard.reports.markup import Html, shorten, tag
+from regard.runs.evaluation import confused
 
 SHOWN = 6  # mistakes of the best arm
 LENGTH = 600  # signs of a text; longer ones are cut, with a mark
 LABELS = 12  # a confusion of more has no room for its numbers
+NAMES = 30  # labels that a side of a picture names
+PAIRS = 1_000  # confused pairs in a table
 
 
 def section(arms: Sequence[Arm]) -> list[Html]:
@@ -18,16 +25,46 @@ def section(arms: Sequence[Arm]) -> list[Html]:
     if best is None:
         return []
     parts = [tag("h2", "Where it goes wrong")]
-    labels, counts = confusion_of(best.answers)
-    if 2 <= len(labels) <= LABELS:
-        chart = confusion(f"Confusion of {best.name}", labels, counts)
-        note = f"{best.folders[0].name} of {best.name}, {len(best.answers):,} test texts."
-        parts.append(tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", note)))
+    note = f"{best.folders[0].name} of {best.name}, {len(best.answers):,} test texts."
+    parts += confusion_drawn(f"Confusion of {best.name}", *confusion_of(best.answers), note)
     wrong = confident_mistakes(best.answers)
     if not wrong:
         return [*parts, tag("p", f"{best.name} makes no mistake on these texts.")]
     parts.append(tag("h3", f"What {best.name} is surest of, and wrong about"))
     return parts + [_mistake(answer) for answer in wrong]
+
+
+def confusion_drawn(title: str, labels: Sequence[str], counts: ArrayLike, note: str) -> list[Html]:
+    """Draw a confusion counts[true][said]: every number of few labels, of more a map and a table.
+
+    The map's labels stand by the number of their texts, the largest first. One label has no
+    confusion.
+    """
+    table = np.asarray(counts)
+    if len(labels) < 2:
+        return []
+    if len(labels) <= LABELS:
+        return [_figure(confusion(title, labels, table), note)]
+    order = np.argsort(-table.sum(1), kind="stable")
+    names = [labels[i] for i in order] if len(labels) <= NAMES else None
+    rows = table[np.ix_(order, order)]
+    chart = heat_map(
+        title, rows / np.maximum(rows.sum(1, keepdims=True), 1), rows=names, columns=names,
+        x_label="said", y_label="true",
+    )  # fmt: skip
+    how = "Shares of the texts of each true label; the labels by their number of texts"
+    how += "." if names else ", numbered from 0."
+    pairs = confused(labels, table)
+    body: list[list[Cell]] = [[pair.texts, pair.said, pair.true] for pair in pairs[:PAIRS]]
+    left = len(pairs) - len(body)
+    more = f"{left:,} more pairs are in regard evaluate RUN --json." if left else ""
+    found = Table("What was said in place of what", ["texts", "said", "true"], body, more)
+    summary = tag("summary", f"All pairs that were confused: {len(pairs):,}")
+    return [_figure(chart, f"{note} {how}"), tag("details", summary, found.html())]
+
+
+def _figure(chart: Html, note: str) -> Html:
+    return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", note))
 
 
 def confident_mistakes(answers: Sequence[Answer]) -> list[Answer]:

@@ -9,12 +9,14 @@ from regard.durable import write_bytes
 from regard.errors import RegardError
 from regard.reports.findings import Table, machine
 from regard.reports.markup import Html, tag
+from regard.reports.mistakes import confusion_drawn
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page
 from regard.runs import ClassifierRun, Evaluation, Looked, Run
 from regard.runs.pieces import at_work
 
 TEXTS = 4  # of the test split, where none are given
+FOLDED = 24  # labels; the table of more is folded away
 
 
 def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = None) -> Path:
@@ -71,12 +73,18 @@ def what_it_looks_at() -> list[Html]:
 
 
 def labels(judged: Any) -> list[Html]:
-    """How each label fared, of a run that labels texts."""
+    """How each label fared and what it was taken for, of a run that labels texts."""
     if not isinstance(judged, Evaluation):
         return []
-    heads, *rows = judged.tables()[0]
-    table = Table("Each label", heads, rows, f"Of {judged.n:,} test texts.")
-    return [table.html()]
+    heads, *rows = judged.by_label()
+    note = f"Of {judged.n:,} test texts."
+    table = Table("Each label", heads, rows, note).html()
+    if len(rows) > FOLDED:
+        table = tag("details", tag("summary", f"Each of {len(rows):,} labels"), table)
+    return [
+        table,
+        *confusion_drawn("Confusion", judged.labels, judged.confusion, note),
+    ]
 
 
 def once_more(run: Run) -> str:

@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from regard.data.files import Example
 from regard.data.labels import meant
 from regard.errors import RegardError
 from regard.reading import parse_rows
+from regard.data.titles import listed
 from regard.tasks import metrics
 
 
@@ -23,9 +24,15 @@ class Prediction:
     label: str
     probabilities: Mapping[str, float]
 
-    def line(self) -> str:
-        """The answer on one line, whatever the label holds: label, tab, its probability."""
-        return f"{' '.join(self.label.split())}\t{self.probabilities[self.label]:.3f}"
+    def line(self, top: int = 1) -> str:
+        """The likeliest labels on one line, whatever they hold: label, tab, its probability, …"""
+        cells = ((" ".join(label.split()), f"{chance:.3f}") for label, chance in self.top(top))
+        return "\t".join(cell for pair in cells for cell in pair)
+
+    def top(self, count: int) -> list[tuple[str, float]]:
+        """The likeliest labels with their probabilities, `count` at most, the likeliest first."""
+        ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
+        return ranked[:count]
 
     def told(self) -> str:
         """The answer in words."""
@@ -36,7 +43,38 @@ class Prediction:
         return {"label": self.label, "probabilities": dict(self.probabilities)}
 
 
-MATRIX = 12  # labels; the confusion of more is not shown to people
+MATRIX = 12  # labels; of more the terminal has no room for the confusion
+WIDTH = 80  # columns of a terminal
+SHOWN = 20  # labels in a table of the terminal
+PAIRS = 10  # confused pairs there
+
+
+class Confused(NamedTuple):
+    """How often one label was said where another was true."""
+
+    texts: int
+    said: str
+    true: str
+
+    def told(self) -> str:
+        """The mistake in words."""
+        return f"{self.texts:,} × said {self.said} where {self.true} was true"
+
+
+def confused(labels: Sequence[str], counts: ArrayLike) -> list[Confused]:
+    """Return the mistakes of a confusion counts[true][said], the most frequent first.
+
+    >>> confused(["a", "b"], [[5, 2], [3, 9]])
+    [Confused(texts=3, said='a', true='b'), Confused(texts=2, said='b', true='a')]
+    """
+    wrong = np.array(counts)
+    np.fill_diagonal(wrong, 0)
+    rows, columns = wrong.nonzero()
+    order = np.argsort(-wrong[rows, columns], kind="stable").tolist()
+    return [
+        Confused(int(wrong[rows[i], columns[i]]), labels[columns[i]], labels[rows[i]])
+        for i in order
+    ]
 
 
 class Judging(TypedDict):
@@ -92,7 +130,7 @@ class Evaluation:
             if example.label not in numbers:
                 raise RegardError(
                     f"{example.source}: the label {example.label!r:.80} is none of those that the "
-                    f"model learned: {', '.join(labels)}{meant(example.label, labels)}"
+                    f"model learned: {listed(labels, 10)}{meant(example.label, labels)}"
                 )
         truth = np.array([numbers[example.label] for example in examples], dtype=np.int64)
         low, high = metrics.interval(metric, probabilities, truth)
@@ -163,6 +201,10 @@ class Evaluation:
             ],
             "confusion": self.confusion.tolist(),
         }
+            "confused": [
+                {"true": pair.true, "predicted": pair.said, "count": pair.texts}
+                for pair in self.confused
+            ],
 
     def _rows_by_class(self) -> list[tuple[str, float, float, float, int]]:
         found = self.by_class
@@ -186,8 +228,7 @@ class Evaluation:
         return [
             (
                 self.metric,
-                f"{value}  (95 % interval {low} to {high}; "
-                "it tells of other texts, not of another seed)",
+                f"{value}  (95 % interval {low} to {high}, of texts, not seeds)",
             ),
             *((name, written(self.metric, x, 2)) for name, x in self.trivial.items()),
             *((name, written(name, x, 2)) for name, x in self.also.items()),
@@ -195,25 +236,43 @@ class Evaluation:
         ]
 
     def tables(self) -> list[list[list[str]]]:
-        """Precision, recall and F1 by label; of few labels also the confusion.
+        """Precision, recall and F1 by label, then what was confused: as much as a terminal holds.
 
-        The confusion has the truth in rows. A table's first row names its columns.
+        Labels stand by the number of their texts, `SHOWN` at most. Of few labels with short names
+        there is the whole confusion, the truth in rows; else its largest numbers. A table's first
+        row names its columns.
         """
-        by_class = [
-            ["label", "precision", "recall", "F1", "texts"],
-            *(
-                [label, *(f"{share:.1%}" for share in shares), f"{support:,}"]
-                for label, *shares, support in self._rows_by_class()
-            ),
-        ]
-        if len(self.labels) > MATRIX:
-            return [by_class]
+        by_class = self.by_label()
+        if (left := len(self.labels) - SHOWN) > 0:
+            by_class = [*by_class[: 1 + SHOWN], [f"… and {left:,} more", "", "", "", ""]]
         rows = zip(self.labels, self.confusion.tolist(), strict=True)
         confusion = [
             ["in truth", *(f"said {label}" for label in self.labels)],
             *([label, *(f"{count:,}" for count in counts)] for label, counts in rows),
         ]
-        return [by_class, confusion]
+        widths = (2 + max(map(len, column)) for column in zip(*confusion, strict=True))
+        if len(self.labels) <= MATRIX and sum(widths) <= WIDTH:
+            return [by_class, confusion]
+        pairs = [["most confused"], *([pair.told()] for pair in self.confused)]
+        if (left := len(self.confused) - PAIRS) > 0:
+            pairs = [*pairs[: 1 + PAIRS], [f"… and {left:,} more pairs"]]
+        return [by_class, pairs] if self.confused else [by_class]
+
+    def by_label(self) -> list[list[str]]:
+        """Precision, recall, F1 and texts of every label, the largest first, under a heading."""
+        rows = sorted(self._rows_by_class(), key=lambda row: -row[-1])
+        return [
+            ["label", "precision", "recall", "F1", "texts"],
+            *(
+                [label, *(f"{share:.1%}" for share in shares), f"{support:,}"]
+                for label, *shares, support in rows
+            ),
+        ]
+
+    @cached_property
+    def confused(self) -> list[Confused]:
+        """The pairs of labels of which one was said for the other, the most frequent first."""
+        return confused(self.labels, self.confusion)
 
     def rows(self) -> bytes:
         """The predictions as JSON lines: source, text, label, predicted, probabilities.

@@ -1,7 +1,86 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from regard.cli.evaluate import show
+from regard.data.files import Example
+from regard.errors import RegardError
+from regard.reports.mistakes import confusion_drawn
+from regard.runs import Evaluation
+
 from .conftest import Command
+
+
+def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> Evaluation:
+    """Answers as pairs of the true and the said label's number."""
+    examples = [Example("a text", names[true], f"x.csv:{i}") for i, (true, _) in enumerate(answers)]
+    chances = np.eye(len(names))[[said for _, said in answers]]
+    return Evaluation.judge(names, examples, chances)
+
+
+def many(count: int) -> Evaluation:
+    """Label k has count − k texts; of 0 two are said to be 1, of 3 one to be 2."""
+    right = [(k, k) for k in range(count) for _ in range(count - k)]
+    return judged([f"class {k}" for k in range(count)], [(0, 1), (0, 1), (3, 2), *right])
+
+
+def test_of_many_labels_the_largest_and_the_most_confused_are_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = many(150)
+    by_class, pairs = found.tables()
+    assert [row[0] for row in by_class[1:21]] == [f"class {k}" for k in range(20)]
+    assert by_class[21:] == [["… and 130 more", "", "", "", ""]]
+    assert by_class[1][-1] == "152"
+    assert pairs[1:] == [
+        ["2 × said class 1 where class 0 was true"], ["1 × said class 2 where class 3 was true"]
+    ]  # fmt: skip
+    show(found, "a file")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 45
+    assert max(map(len, lines)) <= 80
+    assert "… and 130 more" in "\n".join(lines)
+    assert lines[-1] == "all labels and pairs: --json, or regard report RUN"
+    assert found.json()["confused"] == [
+        {"true": "class 0", "predicted": "class 1", "count": 2},
+        {"true": "class 3", "predicted": "class 2", "count": 1},
+    ]
+    assert len(found.json()["by_class"]) == len(found.by_label()) - 1 == 150
+
+
+def test_a_confusion_is_printed_where_it_has_room() -> None:
+    wide = ["a label of many words", "another of as many words", "a third that is not short"]
+    assert judged(["no", "yes", "so"], [(0, 1), (1, 1)]).tables()[1][1] == ["no", "0", "1", "0"]
+    (_, pairs) = judged(wide, [(0, 1), (1, 1), (2, 2)]).tables()
+    assert pairs[1:] == [[f"1 × said {wide[1]} where {wide[0]} was true"]]
+    assert len(judged(wide, [(0, 0)]).tables()) == 1  # nothing was confused
+    several = [(k, (k + 1) % 14) for k in range(14)]
+    assert judged([f"label {k}" for k in range(14)], several).tables()[1][-1] == [
+        "… and 4 more pairs"
+    ]
+
+
+def test_the_report_has_the_whole_confusion() -> None:
+    found = many(150)
+    figure, pairs = confusion_drawn("Confusion", found.labels, found.confusion, "of a test")
+    assert "150 by 150 cells" in figure
+    assert "All pairs that were confused: 2" in pairs
+    assert "class 3" in pairs
+    (few,) = confusion_drawn("Confusion", ["a", "b"], [[1, 2], [3, 4]], "of a test")
+    assert "b taken for a: 3" in few
+    assert confusion_drawn("Confusion", ["a"], [[1]], "of a test") == []
+
+
+def test_a_strange_label_is_told_beside_a_few_that_are_known() -> None:
+    names = [f"{'long ' * 20}{k}" for k in range(500)]
+    with pytest.raises(RegardError, match="x:1: the label 'new' is none") as refused:
+        Evaluation.judge(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
+    assert str(refused.value).endswith("and 490 more")
+    assert len(str(refused.value)) < 600
 
 
 def test_figures_of_the_test_split(regard: Command, trained: Path) -> None:

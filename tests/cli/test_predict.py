@@ -26,6 +26,18 @@ def test_arguments(regard: Command, trained: Path) -> None:
 
 def test_stdin_line_by_line(
     regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_likeliest_labels(regard: Command, trained: Path) -> None:
+    line = regard("predict", trained, "a good film", "--top", 3).out.strip().split("\t")
+    assert sorted(line[::2]) == ["negative", "positive"]  # there are two
+    assert float(line[1]) >= float(line[3])
+    assert float(line[1]) + float(line[3]) == pytest.approx(1, abs=0.002)
+    found = json.loads(regard("predict", trained, "a good film", "--top", 1, "--json").out)
+    (answer,) = found["predictions"]
+    best = {"label": line[0], "probability": answer["probabilities"][line[0]]}
+    assert answer["top"] == [best]
+    assert regard("predict", trained, "a good film", "--top", "-1").status == 2
+
+
 ) -> None:
     feed(monkeypatch, "a good film\n\nein schlechter Film ☃\r\nno end".encode())
     piped = regard("predict", trained)
