@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say
-from regard.cli.train import TASKS_IN_WORDS
+from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say, showable
+from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
 from regard.errors import RegardError, look_up
 
 if TYPE_CHECKING:
@@ -257,6 +257,7 @@ def show_comparison(found: "Comparison") -> None:
     from rich.measure import Measurement
 
     from regard.reports.search import best_settings, search_table
+    from regard.runs import below
     from regard.studies.compare import models_of
     from regard.tasks import TASKS
 
@@ -292,9 +293,11 @@ def show_comparison(found: "Comparison") -> None:
     if repeat := found.about.get("repeat"):
         say(f"\nin steps, to repeat it elsewhere: {shlex.join(repeat)}")
     say(f"\nreport: {found.report}")
-    networks = [result.arm.folder for result in found.arms if result.arm.model not in counting]
-    if networks and models:
-        say(f"next:   regard show {found.folder / networks[-1] / 'seed-0'} 'your text'")
+    drawn = showable(below(found.folder))
+    follows = [f"regard show {drawn} {SAMPLES.get(found.task, TEXT)}"] if drawn else []
+    follows += [f"regard serve {found.folder}"] if models else []
+    for head, command in zip(("next:", ""), follows, strict=False):
+        say(f"{head:<8}{command}")
 
 
 def _remedy(result: "ArmResult") -> str:

@@ -3,13 +3,16 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from regard.runs import Run
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")]
@@ -27,6 +30,44 @@ def emit_json(result: Any) -> None:
     """Print one JSON object on stdout: with ``--json`` nothing else goes there."""
     sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+def opened(folder: Path, command: str) -> "Run":
+    """The run in a folder, for a command.
+
+    Errors: those of `runs.load`; a folder above runs, whose names are told.
+    """
+    from regard import runs
+    from regard.data.titles import listed
+    from regard.errors import RegardError
+
+    found = runs.below(folder)
+    if not found:
+        return runs.load(folder)
+    chosen = showable(found) if command == "show" else found[0]
+    names = listed([str(run.relative_to(folder)) for run in found], 10)
+    raise RegardError(
+        f"{folder} is no run but holds {len(found)}: {names}; give one, as in regard {command} "
+        f"{chosen or found[0]}"
+    )
+
+
+def showable(runs: Sequence[Path]) -> Path | None:
+    """The first run that `regard show` can draw: one that attends, else one that counts words.
+
+    A run that cannot be read here, as one of an untrusted file, is none.
+    """
+    from regard.errors import RegardError
+    from regard.runs.config import Config
+
+    configs = {}
+    for run in runs:
+        with suppress(RegardError):
+            configs[run] = Config.read(run)
+    able = [run for run, config in configs.items() if not config.reads_trees]
+    attending = [run for run in able if configs[run].attends]
+    counting = [run for run in able if configs[run].entry.kind == "baseline"]
+    return next(iter([*attending, *counting]), None)
 
 
 class Bar(Protocol):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, out, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, out, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def evaluate(
         raise RegardError("--text and --label name columns of a file: give it as --data FILE")
     if data is None and labels:
         raise RegardError("--labels renames those of a file: give it as --data FILE")
-    model = runs.load(run)
+    model = opened(run, "evaluate")
     if labels and not isinstance(model, ClassifierRun):
         raise RegardError(f"--labels goes with a run that labels texts, not with {run}")
     renamed = {"labels": labels} if labels else {}

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, say
 
 
 def export(
@@ -27,10 +27,9 @@ def export(
 
     regard export runs/translation --to ctranslate2 --quantization int8 --out fast
     """
-    from regard import runs
     from regard.runs.export import export as write
 
-    found = write(runs.load(run), to, out, quantization=quantization)
+    found = write(opened(run, "export"), to, out, quantization=quantization)
     size = sum(path.stat().st_size for path in found.folder.iterdir())
     if json:
         emit_json({"run": str(run), "to": to, "folder": str(out), "bytes": size})

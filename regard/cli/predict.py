@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, say
 from regard.data.conllu import Sentence, is_conllu, sentences
 from regard.data.files import Example, table_kind
 from regard.data.text_rows import text_rows
@@ -103,7 +103,7 @@ def predict(
     asked = {key: value for key, value in given.items() if value}
     asked |= {"penalty": penalty} if penalty is not None else {}
     asked |= {"top_p": top_p} if top_p != 1 else {}
-    loaded = runs.load(run)
+    loaded = opened(run, "predict")
     answer = _how(loaded, asked, score, top)
     name = str(file) if file else "text" if texts else "stdin"
     source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, say
 
 
 def report(
@@ -25,11 +25,10 @@ def report(
 
     regard report runs/sentiment-transformer 'not a bad film' --out film.html
     """
-    from regard import runs
     from regard.cli.predict import as_utf8
     from regard.reports.run import write_run_report
 
-    path = write_run_report(runs.load(run), [as_utf8(text) for text in texts or []], out)
+    path = write_run_report(opened(run, "report"), [as_utf8(text) for text in texts or []], out)
     if json:
         emit_json({"run": str(run), "report": str(path), "bytes": path.stat().st_size})
     else:

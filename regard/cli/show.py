@@ -1,11 +1,12 @@
 """``regard show``: what a model looks at in one text, in the terminal."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, out, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, out, say
 from regard.cli.predict import as_utf8
 from regard.errors import RegardError
 
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from numpy import floating
     from numpy.typing import NDArray
 
-    from regard.runs import Looked, Run
+    from regard.reports.markup import Html
+    from regard.runs import ClassifierRun, Looked, Run
 
 TOP = 6
 FAINT = 0.1  # of the largest weight: below it a word keeps the terminal's own colours
 HUE = (255, 176, 0)  # amber, told apart from the ground by every kind of colour sight
+BLUE = (80, 150, 255)  # of what adds to a score, where amber takes from it
 
 
 def show(
@@ -42,6 +45,9 @@ def show(
     average, and the strongest pairs are listed. Weights of a layer add up to 1 for each word that
     looks; an even share is 1 / words.
 
+    A model that counts words (tfidf, nb-svm) shows what each word adds to the score of the label
+    that it says, or takes from it.
+
     A model that writes shows its alignment: a row for each word written, with the words of the
     text that it looked at; one that goes on with a text, what it looked at in all of it. --out
     draws every layer and head into one page (.html), or the mean of those chosen into one picture
@@ -51,11 +57,15 @@ def show(
 
     regard show runs/translation-transformer 'Ein Hund.' --out map.html
     """
-    from regard import runs
 
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
         raise RegardError(f"--out {picture}: a page ends in .html, a picture in .svg")
-    text, loaded = as_utf8(text), runs.load(run)
+    text, loaded = as_utf8(text), opened(run, "show")
+    if loaded.config.entry.kind == "baseline":
+        if layer is not None or head is not None:
+            raise RegardError(f"{loaded.config.model} has no layers: leave --layer and --head out")
+        show_words(loaded, text, picture, json)
+        return
     answer = loaded.predict(text)
     layers = looks(loaded, text)
     chosen = [
@@ -88,22 +98,70 @@ def show(
         say(f"\ndrawn: {picture}")
 
 
+def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
+    """Show what the words of a text add to the score of its label. Errors: a text without words."""
+    from regard.reports import weighed
+
+    answer = run.predict(text)
+    found = cast("ClassifierRun", run).weigh(text, answer.label)
+    if not found.words:
+        raise RegardError("there is no word to look at in this text")
+    if picture is not None:
+        charts = weighed.section(found, answer.label)
+        write_charts(picture, text, answer.told(), weighed.chart(found, answer.label), charts)
+    if json:
+        words = zip(found.words, found.weights.tolist(), strict=True)
+        emit_json(
+            {
+                "run": str(run.folder.path),
+                "text": text,
+                **answer.json(),
+                "layers": [],
+                "words": [{"word": word, "weight": weight} for word, weight in words],
+                "terms": [{"term": term, "weight": weight} for term, weight in found.terms.items()],
+                "bias": found.bias,
+                "score": found.score,
+            }
+        )
+        return
+    say(f"{run.config.model} says: {answer.told()}")
+    say(f"\nwhat each word, with its share of pairs, adds to the score of {answer.label}:")
+    out.print(coloured(found.words, found.weights.tolist(), signed=True))
+    ranked = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
+    for says, sign in (("for", 1), ("against", -1)):
+        some = [f"{term} {weight:+.3f}" for term, weight in ranked if sign * weight > 0][:TOP]
+        say(f"{says}: {', '.join(some) or 'nothing'}")
+    unknown = "" if found.terms else ": no word of this text was counted in training"
+    say(f"bias {found.bias:+.3f}, score {found.score:+.3f}{unknown}")
+    if picture is not None:
+        say(f"\ndrawn: {picture}")
+
+
 def write_picture(path: Path, text: str, said: str, layers: "list[Looked]") -> None:
     """Draw the layers into a page, or their mean into a picture. Errors: nothing to draw."""
-    from regard.durable import write_bytes
-    from regard.reports.aligned import drawing, maps
+    from regard.reports.aligned import maps
     from regard.reports.markup import shorten, tag
-    from regard.reports.page import page
 
     if not layers:
         raise RegardError(f"--out {path}: this model has no attention, so nothing can be drawn")
+    figures = [tag("figure", tag("div", chart, class_="scroll"))
+               for chart in maps(layers, "weights")]  # fmt: skip
+    mean = maps(layers, shorten(text, 60))[0]
+    write_charts(path, text, said, mean, [tag("div", *figures, class_="maps")])
+
+
+def write_charts(path: Path, text: str, said: str, chart: "Html", parts: "Sequence[Html]") -> None:
+    """Write one chart as a picture, or a page of text, answer and all parts."""
+    from regard.durable import write_bytes
+    from regard.reports.aligned import drawing
+    from regard.reports.markup import shorten, tag
+    from regard.reports.page import page
+
     if path.suffix.lower() == ".svg":
-        whole = drawing(maps(layers, shorten(text, 60))[0])
+        whole = drawing(chart)
     else:
-        figures = [tag("figure", tag("div", chart, class_="scroll"))
-                   for chart in maps(layers, "weights")]  # fmt: skip
         words = [tag("p", "read: ", tag("b", text)), tag("p", "answer: ", tag("b", said))]
-        whole = page(shorten(text, 80), [*words, tag("div", *figures, class_="maps")])
+        whole = page(shorten(text, 80), [*words, *parts])
     write_bytes(path, whole.encode("utf-8", errors="replace"))
 
 
@@ -112,8 +170,6 @@ def looks(run: "Run", text: str) -> "list[Looked]":
 
     Of `mean` the attention that it is: each word the same weight.
     """
-    if run.config.entry.kind == "baseline":
-        return []
     if run.config.model != "mean":
         from regard.runs.pieces import at_work
 
@@ -202,22 +258,25 @@ def align(asking: list[str], tokens: list[str], weights: list[list[float]]) -> N
         out.print(line)
 
 
-def coloured(tokens: list[str], shares: list[float]) -> Any:
+def coloured(tokens: list[str], shares: list[float], *, signed: bool = False) -> Any:
     """Words on a ground that is the brighter the larger their share; black ink where it is bright.
+
+    Of weights that are `signed` those above 0 are blue and those below amber.
 
     Without colour the words stand alone, and the numbers below them tell the same.
     """
     from rich.style import Style
     from rich.text import Text
 
-    most = max(shares, default=0.0) or 1.0
+    most = max(map(abs, shares), default=0.0) or 1.0
     line = Text()
     for token, share in zip(tokens, shares, strict=True):
-        strength = share / most
+        strength = abs(share) / most
         if strength < FAINT:
             line.append(f"{token} ")
             continue
-        red, green, blue = (round(part * strength) for part in HUE)
+        hue = BLUE if signed and share > 0 else HUE
+        red, green, blue = (round(part * strength) for part in hue)
         ink = "black" if strength > 0.5 else "white"
         line.append(f"{token} ", Style(color=ink, bgcolor=f"rgb({red},{green},{blue})"))
     return line

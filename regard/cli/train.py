@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, bar, duration, emit_json, err, out, say
+from regard.cli.console import Json, bar, duration, emit_json, err, out, say, showable
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -21,6 +21,13 @@ TASKS_IN_WORDS = (
     "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
     "birthplace-pretrain, birthplace"
 )
+
+TEXT = "'your text'"  # of a command that is suggested
+SAMPLES = {
+    "masked-modeling": "'your [MASK] text'",
+    "span-corruption": "'your <extra_id_0> text'",
+    "birthplace": "'Where was NAME born?'",
+}
 
 
 def train(
@@ -273,10 +280,11 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     for note in environment.get("data", {}).get("notes", []):
         say(f"data: {note}")
     say(f"run: {folder}")
-    trees = getattr(run, "reads_trees", False)
-    say(f"next: regard predict {folder} {'--file FILE.conllu' if trees else repr('your text')}")
-    if run.config.entry.kind != "baseline" and not trees:
-        say(f"      regard show {folder} 'your text'")
+    text = SAMPLES.get(run.config.task, TEXT)
+    trees = run.config.reads_trees
+    say(f"next: regard predict {folder} {'--file FILE.conllu' if trees else text}")
+    if showable([folder]):
+        say(f"      regard show {folder} {text}")
     say(f"      regard evaluate {folder}")
 
 

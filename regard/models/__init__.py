@@ -67,6 +67,22 @@ class ModelEntry:
             return self.says
         return self.says(settings or self.configure())
 
+    def attends(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a model of these settings, the defaults beside them, has attention to look at.
+
+        >>> MODELS["transformer"].attends({}), MODELS["transformer"].attends({"layers": 0})
+        (True, True)
+        >>> MODELS["rnn"].attends({}), MODELS["rnn"].attends({"pool": "attention"})
+        (False, True)
+        """
+        said = {**self.defaults, **settings}
+        if self.kind == "baseline" or said.get("asks") == "nobody":
+            return False
+        pool, layers = said.get("pool", "mean"), said.get("layers", 1)
+        has_layers = "score" in self.settings.model_fields and layers != 0
+        asks_once = "score" in self.settings.model_fields and pool != "mean"
+        return bool(has_layers or asks_once or pool == "attention")
+
     def build(
         self,
         settings: Settings,

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,24 @@ WORD = (
 )
 SampleWeight = NDArray[np.floating] | None  # of each text; None: all alike
 NEVER = -100.0  # the score of a label that was never seen
+
+
+class Weighed(NamedTuple):
+    """A text's words as they were counted and what each adds to the score of a label.
+
+    ``terms`` are the words and pairs of words that the model knows; what they add and ``bias`` make
+    up the score.
+    """
+
+    words: list[str]
+    weights: NDArray[np.float64]
+    terms: dict[str, float]
+    bias: float
+
+    @property
+    def score(self) -> float:
+        """Log odds of logistic regression, or the margin of an SVM."""
+        return self.bias + sum(self.terms.values())
 
 
 class Baseline(ABC):
@@ -109,6 +127,38 @@ class Baseline(ABC):
         counts = self._counter(vocabulary=self.terms).transform(texts)
         scores = self.features(counts) @ self.arrays["weights"].T + self.arrays["bias"]
         return self.to_probabilities(np.asarray(scores, dtype=np.float64))
+
+    def weigh(self, text: str, label: int) -> "Weighed":
+        """What each word of a text adds to the score of a label.
+
+        A term adds feature · weight; every place where it stands has an equal share of that, and of
+        a pair of words each has half. The words' weights and the bias make up the score. With two
+        labels the score of the first is minus that of the second.
+
+        >>> texts, labels = ["good film", "bad film", "good", "bad"], np.array([1, 0, 1, 0])
+        >>> model = Tfidf(TfidfSettings(minimum=1), 2).fit(texts, labels)
+        >>> found = model.weigh("A GOOD film", 1)
+        >>> found.words, [bool(weight > 0.01) for weight in found.weights]
+        (['a', 'good', 'film'], [False, True, True])
+        """
+        counter = self._counter(vocabulary=self.terms)
+        words = counter.build_tokenizer()(counter.build_preprocessor()(text))
+        row = self.features(counter.transform([text])).tocoo()
+        sign, column = (2 * label - 1, 0) if self.labels == 2 else (1, label)
+        adds = {
+            self.terms[term]: sign * float(value * self.arrays["weights"][column, term])
+            for term, value in zip(row.col, row.data, strict=True)
+        }
+        places: dict[str, list[range]] = {}
+        for size in range(1, self.settings.ngrams + 1):
+            for start in range(len(words) - size + 1):
+                stands = range(start, start + size)
+                places.setdefault(" ".join(words[i] for i in stands), []).append(stands)
+        weights = np.zeros(len(words))
+        for term, weight in adds.items():
+            for stands in places[term]:
+                weights[list(stands)] += weight / len(places[term]) / len(stands)
+        return Weighed(words, weights, adds, sign * float(self.arrays["bias"][column]))
 
     def save(self, folder: Path) -> None:
         """Write baseline.json, terms.txt and baseline.safetensors into a folder that exists."""

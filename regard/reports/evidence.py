@@ -113,12 +113,7 @@ class Arm:
             return "network"
         if entry.kind == "baseline":
             return "baseline"
-        said = {**entry.defaults, **self.config}
-        if said.get("asks") == "nobody":
-            return "network"
-        pool, layers = said.get("pool", "mean"), said.get("layers", 1)
-        attends = "score" in entry.settings.model_fields and (layers != 0 or pool != "mean")
-        return "attention" if attends or pool == "attention" else "network"
+        return "attention" if entry.attends(self.config) else "network"
 
     @property
     def mean(self) -> float:

@@ -12,7 +12,7 @@ from regard.runs.classifying import ClassifierRun
 from regard.runs.config import Config
 from regard.runs.evaluation import Evaluation, Prediction
 from regard.runs.forecast import Forecast, forecast
-from regard.runs.opening import load, model_after, open_or_start, start
+from regard.runs.opening import below, load, model_after, open_or_start, start
 from regard.runs.pretraining import Likelihoods, PretrainedRun
 from regard.runs.run import Looked, Run
 from regard.runs.texts import TextRun
@@ -35,6 +35,7 @@ __all__ = [
     "TextRun",
     "Translations",
     "WriterRun",
+    "below",
     "forecast",
     "load",
     "model_after",

@@ -20,6 +20,7 @@ from regard.data.class_files import is_classes
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example, read_examples
 from regard.data.labels import parse_labels, rename
+from regard.data.titles import listed
 from regard.errors import RegardError
 from regard.models.tuned import Tuned
 from regard.runs.build import prepare, tokenizer_kind
@@ -28,7 +29,7 @@ from regard.runs.fitting import Fitting
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run import Looked, Run, looked
 from regard.tasks.classification import NO_TREES, Classification, truncate
-from regard.tasks.metrics import log_loss
+from regard.tasks.metrics import METRICS, log_loss
 from regard.tasks.settings import ClassificationSettings
 from regard.training.convergence import ONE_LABEL
 from regard.training.loop import Progress
@@ -36,7 +37,7 @@ from regard.training.memory import peak_mb
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from regard.models.baselines import Baseline
+    from regard.models.baselines import Baseline, Weighed
 
 
 class ClassifierRun(Run):
@@ -129,6 +130,22 @@ class ClassifierRun(Run):
             for each in found
         ]
 
+    def weigh(self, text: str, label: str) -> "Weighed":
+        """What each word of a text adds to the score of a label, of a run that counts words.
+
+        Errors: a network; a label that the run does not know.
+        """
+        if self.config.entry.kind != "baseline":
+            raise RegardError(f"{self.config.model} weighs no single words: look at its attention")
+        if label not in self.labels:
+            raise RegardError(f"no label is {label!r:.80}; there are: {listed(self.labels)}")
+        return self.baseline.weigh(text, self.labels.index(label))
+
+    @property
+    def validates(self) -> str:
+        """The name of the metric that validation measures."""
+        return METRICS[self._data_settings.metric]
+
     @property
     def convergence(self) -> str:
         """As `Run.convergence`; a network that says one label to every test text never learned."""
@@ -139,7 +156,7 @@ class ClassifierRun(Run):
     @property
     def reads_trees(self) -> bool:
         """Whether it reads parsed sentences alone: its positions are places in their trees."""
-        return str(getattr(self.config.network, "position", "")).startswith("tree-")
+        return self.config.reads_trees
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -116,6 +116,16 @@ class Config:
         return MODELS_FOR[TASKS[self.task].kind][self.model]
 
     @property
+    def attends(self) -> bool:
+        """Whether the model has attention to look at."""
+        return self.entry.attends(self.network.model_dump())
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether it reads parsed sentences alone: its positions are places in their trees."""
+        return str(getattr(self.network, "position", "")).startswith("tree-")
+
+    @property
     def reads(self) -> Settings:
         """The task's settings as the model has them: a text leaves room for its symbols.
 

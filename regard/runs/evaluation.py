@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from regard.data.files import Example
 from regard.data.labels import meant
+from regard.data.titles import listed
 from regard.errors import RegardError
 from regard.reading import parse_rows
-from regard.data.titles import listed
 from regard.tasks import metrics
 
 
@@ -200,11 +200,11 @@ class Evaluation:
                 for label, p, r, f, s in self._rows_by_class()
             ],
             "confusion": self.confusion.tolist(),
-        }
             "confused": [
                 {"true": pair.true, "predicted": pair.said, "count": pair.texts}
                 for pair in self.confused
             ],
+        }
 
     def _rows_by_class(self) -> list[tuple[str, float, float, float, int]]:
         found = self.by_class

@@ -1,5 +1,7 @@
 """A run by its folder: a new one, one to go on with, one that is complete."""
 
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +79,31 @@ def model_after(init: Path | None, task: str) -> str:
         return ""
     name = Config.read(init).model
     return name if name in MODELS_FOR[look_up(TASKS, task, "task").kind] else ""
+
+
+def below(folder: Path | str) -> list[Path]:
+    """The complete runs in a folder, three folders below at most; a comparison's best arms first.
+
+    Nothing of a folder that is a run itself, or that cannot be read.
+    """
+    home = Path(folder)
+    if (home / CONFIG).exists():
+        return []
+    places = (f"{stars}/{CONFIG}" for stars in ("*", "*/*", "*/*/*"))
+    runs = [path.parent for place in places for path in sorted(home.glob(place))]
+    ranks_of = _ranks(home)
+    complete = [run for run in runs if Folder(run).complete]
+    return sorted(complete, key=lambda run: ranks_of.get(run.parent, math.inf))
+
+
+def _ranks(home: Path) -> dict[Path, float]:
+    """The folder of each arm of a comparison, and its rank; nothing where there is none."""
+    try:
+        found = json.loads((home / "comparison.json").read_bytes())
+        sign = 1 if found["metric"] == "log loss" else -1
+        return {home / str(row["folder"]): sign * float(row["mean"]) for row in found["arms"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _made(path: Path, config: Config) -> Run:

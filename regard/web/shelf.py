@@ -238,7 +238,7 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "kind": "sequences" if TASKS[config.task].kind != "classification" else "classification",
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
-        "attends": config.entry.kind != "baseline" and _attends(config.model, network),
+        "attends": config.attends,
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
@@ -265,11 +265,3 @@ def _own(name: str, kind: str) -> dict[str, Any]:
         "writes": "another" if writes else "",
         "settings": {},
     }
-
-
-def _attends(model: str, network: dict[str, Any]) -> bool:
-    if "asks" in network:
-        return bool(network["asks"] != "nobody")
-    if "pool" in network:
-        return bool(network["layers"] or network["pool"] in ("attention", "query-from-mean"))
-    return model not in ("rnn", "cnn")

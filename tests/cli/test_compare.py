@@ -122,6 +122,8 @@ def test_from_the_command_to_the_report(
     assert lines[4].split() == ["chance", "50.0"]
     assert any("one seed: two models, not two methods" in line for line in lines)
     assert f"report: {out / 'report.html'}" in lines
+    show = f"next:   regard show {out / 'tfidf' / 'seed-0'} 'your text'"  # mean does not attend
+    assert lines[-2:] == [show, f"        regard serve {out}"]
     assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
     assert "mean, seed 0: accuracy " in first.err
 

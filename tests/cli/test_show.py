@@ -1,9 +1,11 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from regard import runs
 from regard.cli.show import coloured
 
 from .conftest import Command
@@ -65,7 +67,7 @@ def test_mistakes(regard: Command, trained: Path) -> None:
         ("mean", "mean of the words, 1 head, an even share is 0.333"),
         ("rnn", "rnn has no attention"),
         ("+cls", "[CLS] looks at: "),
-        ("tfidf", "tfidf has no attention"),
+        ("tfidf", "with its share of pairs, adds to the score of "),
     ],
 )
 def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says: str) -> None:
@@ -80,6 +82,65 @@ def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says:
         assert "there is no token to look at" in regard("show", tmp_path / "run", " ").err
 
 
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that count words, in two folders of one folder."""
+    home = tmp_path_factory.mktemp("home")
+    for model in ("tfidf", "nb-svm"):
+        run = runs.start(home / model / "seed-0", "sentiment", model, ["examples=120", "minimum=1"])
+        for _ in run.train():
+            pass
+    return home
+
+
+@pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
+def test_what_words_add_to_a_score(
+    regard: Command, counted: Path, tmp_path: Path, model: str
+) -> None:
+    run, text = counted / model / "seed-0", "A wonderful film, a truly bad plot"
+    found = json.loads(regard("show", run, text, "--json").out)
+    words = [row["word"] for row in found["words"]]
+    assert words == ["a", "wonderful", "film", ",", "a", "truly", "bad", "plot"]
+    assert sum(row["weight"] for row in found["words"]) + found["bias"] == pytest.approx(
+        found["score"]
+    )
+    assert found["score"] >= 0  # of two labels the one that is said
+    assert found["layers"] == []
+    said = regard("show", run, text, "--out", tmp_path / "w.html").out
+    best = max(found["terms"], key=lambda row: row["weight"])
+    assert f"for: {best['term']} {best['weight']:+.3f}" in said
+    page = (tmp_path / "w.html").read_text()
+    assert "Words and pairs of words" in page
+    assert f"What each word adds to the score of {found['label']}" in page
+    assert regard("show", run, text, "--out", tmp_path / "w.svg").status == 0
+    assert (tmp_path / "w.svg").read_text().startswith("<?xml")
+    assert "no word of this text was counted" in regard("show", run, "zzz").out
+    for given, hint in (([" "], "no word to look at"), ([text, "--layer", 1], "has no layers")):
+        refused = regard("show", run, *given)
+        assert (refused.status, refused.err.count("\n")) == (2, 1)
+        assert hint in refused.err
+
+
+def test_a_folder_above_runs_names_them(regard: Command, counted: Path, trained: Path) -> None:
+    for command in ("predict", "show", "evaluate", "report"):
+        said = regard(command, counted, *(["a film"] if command in ("predict", "show") else []))
+        assert said.status == 2
+        assert said.err.count("\n") == 1
+        assert "is no run but holds 2: 'nb-svm/seed-0', 'tfidf/seed-0'" in said.err
+        assert said.err.endswith(f"as in regard {command} {counted / 'nb-svm' / 'seed-0'}\n")
+    rows = [{"folder": "tfidf", "mean": 0.7}, {"folder": "nb-svm", "mean": 0.6}]
+    record = counted / "comparison.json"
+    for metric, best in (("accuracy", "tfidf"), ("log loss", "nb-svm")):
+        record.write_text(json.dumps({"metric": metric, "arms": rows}))
+        assert runs.below(counted)[0] == counted / best / "seed-0"
+    record.unlink()
+    assert runs.below(trained) == []
+    shutil.copytree(trained, counted / "transformer")
+    said = regard("show", counted, "a film")  # the first that attends
+    assert said.err.endswith(f"regard show {counted / 'transformer'}\n")
+    shutil.rmtree(counted / "transformer")
+
+
 def test_colour_follows_weight() -> None:
     line = coloured(["low", "half", "most"], [0.01, 0.25, 0.5])
     shown = Console(force_terminal=True, color_system="truecolor", width=80)
@@ -89,3 +150,8 @@ def test_colour_follows_weight() -> None:
     assert "48;2;255;176;0mmost" in text.replace("\x1b[30;", "")
     assert "48;2;128;88;0mhalf" in text.replace("\x1b[37;", "")
     assert "\x1b" not in text.split("low")[0]
+    with shown.capture() as captured:
+        shown.print(coloured(["against", "for"], [-0.1, 0.2], signed=True))
+    text = captured.get()
+    assert "48;2;80;150;255mfor" in text.replace("\x1b[30;", "")
+    assert "48;2;128;88;0magainst" in text.replace("\x1b[37;", "")

@@ -10,16 +10,20 @@ def test_trains_and_names_the_run_and_what_comes_next(
     regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = regard("train", "sentiment", "--model", "mean", "examples=120", "--budget", "3 steps")
+    said = regard(
+        "train", "sentiment", "--model", "attention-pool", "examples=120", "--budget", "3 steps"
+    )
     assert said.status == 0
-    folder = Path("runs/sentiment-mean")
+    folder = Path("runs/sentiment-attention-pool")
     assert (folder / "MANIFEST.json").exists()
     assert "test accuracy" in said.out
     assert f"run: {folder}" in said.out
     for command in ("predict", "show", "evaluate"):
         assert f"regard {command} {folder}" in said.out
     assert "3 of 3" in said.err
-    again = regard("train", "sentiment", "--model", "mean", "examples=120", "--budget", "3 steps")
+    again = regard(
+        "train", "sentiment", "--model", "attention-pool", "examples=120", "--budget", "3 steps"
+    )
     assert again.status == 0
     assert "complete already" in again.out
 

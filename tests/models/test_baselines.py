@@ -35,6 +35,26 @@ def make(name: str, labels: int, **settings: object) -> Baseline:
 
 @pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("labels", [2, 3])
+def test_the_weights_of_words_make_up_the_score(name: str, labels: int) -> None:
+    model = make(name, labels, ngrams=2).fit(*texts_of(labels, 97, seed=0))
+    text = "The FILM, the dull film<br />and a zebra"
+    counts = model._counter(vocabulary=model.terms).transform([text])
+    scores = np.asarray(model.features(counts) @ model.arrays["weights"].T + model.arrays["bias"])
+    if labels == 2:
+        scores = np.hstack([-scores, scores])
+    for label in range(labels):
+        found = model.weigh(text, label)
+        assert found.words == ["the", "film", ",", "the", "dull", "film", "and", "a", "zebra"]
+        assert found.score == pytest.approx(scores[0, label], abs=1e-5)
+        assert found.weights.sum() + found.bias == pytest.approx(found.score, abs=1e-5)
+        assert found.weights[8] == 0, "a word that was never counted"
+    alone = model.weigh("film film", 1)
+    pair = alone.terms.get("film film", 0.0)
+    assert alone.weights == pytest.approx(np.full(2, (alone.terms["film"] + pair) / 2))
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("labels", [2, 3])
 def test_learns_and_says_probabilities(name: str, labels: int) -> None:
     model = make(name, labels, inverse_penalty=30).fit(*texts_of(labels, 97, seed=0))
     texts, numbers = texts_of(labels, 31, seed=1)
