@@ -18,6 +18,7 @@ from regard.reports.looks import stored_looks
 from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
+from regard.reports.training import training_table
 from regard.runs import Likelihoods
 from regard.studies.result import Unit, unit_of
 from regard.tasks.metrics import METRICS
@@ -436,7 +437,10 @@ def _data(story: Story) -> list[Html]:
         notes.append(f"BLEU by sacreBLEU, {comparison['signature']}")
     if comparison.get("fingerprint"):
         notes.append(f"fingerprint of the data: {comparison['fingerprint']}")
-    parts = [tag("h2", "Data"), tag("ul", *(tag("li", note) for note in notes))] if notes else []
+    trained = training_table([(arm.name, arm.folders) for arm in story.arms])
+    parts = [tag("h2", "Data")] if notes or trained else []
+    parts += [tag("ul", *(tag("li", note) for note in notes))] if notes else []
+    parts += [trained.html()] if trained else []
     command = comparison.get("command")
     if command:
         line = command if isinstance(command, str) else shlex.join(map(str, command))

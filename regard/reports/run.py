@@ -12,6 +12,7 @@ from regard.reports.markup import Html, tag
 from regard.reports.mistakes import confusion_drawn
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page
+from regard.reports.training import training_table
 from regard.runs import ClassifierRun, Evaluation, Looked, Run
 from regard.runs.pieces import at_work
 
@@ -45,6 +46,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     config = run.config
     judged = run.evaluate()
     parts = [
+    trained = training_table([(config.model, [run.folder.path])])
         tag("p", f"regard · {config.task}", class_="over"),
         tag("h1", f"{config.model} on {config.task}"),
         tag("p", config.entry.describe(config.network), class_="lead"),
@@ -52,6 +54,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         *(tag("p", f"{note.capitalize()}.") for note in run.notes),
         *labels(judged),
         *(what_it_looks_at() if looks else ()),
+        *([trained.html()] if trained else ()),
         tag("h2", "To see it again"),
         tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
         tag("p", "And to train it once more, or with one setting changed:"),

@@ -337,6 +337,8 @@ class Run(ABC):
             yield progress
         return model, environment
 
+        lengths = task.lengths("train", config.training.seed, 0)
+        environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
     def _work(self, task: Any, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its answers on the test split."""
         config, folder = self.config, self.folder
