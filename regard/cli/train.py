@@ -223,18 +223,20 @@ def follow(run: "Run", what: str, *, end: bool = False) -> None:
             for progress in run.train(end=end):
                 if progress.note:
                     say(progress.note, quiet=True)
-                show(*advance(progress), progress.seconds_left)
+                show(*advance(progress, run.validates), progress.seconds_left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():
                 say("with --end the same command makes a run of its last checkpoint", quiet=True)
             raise
 
 
-def advance(progress: "Progress") -> tuple[float, float, str]:
+def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
     """Done, total, and words for the bar; done follows the budget, whatever it is counted in."""
+    from regard.runs.evaluation import validated
+
     words = [f"loss {progress.loss:.3f}"]
     if progress.best is not None:
-        words.append(f"validation {progress.best:.1%} at best")
+        words.append(f"{validated(metric, progress.best)} at best")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
     words += [] if progress.seconds_left else ["answering the test split"]
     return progress.step, progress.steps, ", ".join(words)
@@ -255,6 +257,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
                 "ended": run.ended,
                 **judged.json(),
                 "validation": last.get("best"),
+                "validates": run.validates,
                 "convergence": run.convergence,
                 "steps": last.get("step"),
                 "repeat": run.repeat,

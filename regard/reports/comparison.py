@@ -366,21 +366,23 @@ def _pair(pair: Mapping[str, Any]) -> Html:
 
 def _curves(story: Story) -> list[Html]:
     """A small chart per arm: each seed's validation, the other arms' first seeds faint behind."""
+    # Of what the loss decides validation holds exp(−loss); people read the loss.
+    by_loss = story.metric in BY_LOSS
+    key, times = ("validation_loss", 1) if by_loss else ("validation", 100)
     curves = {
         arm.name: found
         for arm in story.arms
         if arm.family != "baseline"
-        and (found := [c for f in arm.folders if (c := arm.curve(f, "validation")) and c.x])
+        and (found := [c for f in arm.folders if (c := arm.curve(f, key)) and c.x])
     }
     if not curves:
         return []
-    firsts = [Series("", c[0].x, [100 * v for v in c[0].y], faint=True) for c in curves.values()]
-    every = [Series("", c.x, [100 * v for v in c.y]) for found in curves.values() for c in found]
-    # Validation says exp(−loss) where the loss decides, and language models are watched by it too.
-    metric = "100 · exp(−loss)" if story.metric in BY_LOSS else story.heading
+    firsts = [Series("", c[0].x, [times * v for v in c[0].y], faint=True) for c in curves.values()]
+    every = [Series("", c.x, [times * v for v in c.y]) for found in curves.values() for c in found]
+    metric = "loss in nats" if by_loss else story.heading
     charts = []
     for name, found in curves.items():
-        seeds = [Series("", c.x, [100 * v for v in c.y], look=i) for i, c in enumerate(found)]
+        seeds = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(found)]
         charts.append(
             line_chart(name, [*firsts, *seeds], x_label="passes through the data", width=320,
                        height=230, y_label=f"validation, {metric}", like=every)

@@ -187,6 +187,11 @@ class AnswererRun(TextRun):
         pairs = read_answers(data, answered=False)
         return Answered.judge(pairs, self.predict([pair.source for pair in pairs]), commonest)
 
+    @property
+    def validates(self) -> str:
+        """The name of the metric that validation measures."""
+        return Answered.metric
+
     def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
         """The probability that the model gives each of some answers to one question."""
         self.must_be_complete()

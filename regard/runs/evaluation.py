@@ -1,6 +1,7 @@
 """What a run answers: predictions of single texts, and what they are worth together."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -329,6 +330,25 @@ class Evaluation:
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         return cls.judge(labels, examples, said, metric=metric, trained=trained)
+
+
+LIKELIHOOD = "likelihood"  # exp(−loss) of the tokens asked: what pretraining is validated by
+
+
+def validated(metric: str, value: float) -> str:
+    """A score on the validation split in words, under the name of its metric.
+
+    >>> validated("accuracy", 0.914), validated("BLEU", 0.331)
+    ('validation accuracy 91.4%', 'validation BLEU 33.1')
+    >>> validated("likelihood", 0.125), validated("log loss", 0.5)
+    ('validation loss 2.079 nats, perplexity 8.00', 'validation log loss 0.693 nats')
+    """
+    nats = -math.log(max(value, 1e-300))
+    if metric == LIKELIHOOD:
+        return f"validation loss {nats:.3f} nats, perplexity {math.exp(nats):.2f}"
+    if metric == metrics.METRICS["log-loss"]:
+        return f"validation {metric} {nats:.3f} nats"
+    return f"validation {metric} " + (f"{100 * value:.1f}" if metric == "BLEU" else f"{value:.1%}")
 
 
 def written(metric: str, value: float, digits: int) -> str:

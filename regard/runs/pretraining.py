@@ -16,6 +16,7 @@ from regard.analysis.record import record
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reading import parse_rows
+from regard.runs.evaluation import LIKELIHOOD
 from regard.runs.run import Looked, looked
 from regard.runs.texts import TextRun
 from regard.runs.translations import Text
@@ -40,7 +41,7 @@ class Likelihoods:
     nats: tuple[NDArray[np.float64], ...] = field(repr=False)
     right: tuple[NDArray[np.bool_], ...] = field(repr=False)
 
-    metric = "likelihood"
+    metric = LIKELIHOOD
     #: What two runs are compared by, token by token: no corpus, and nothing beside it.
     compared, corpus = "tokens said right", None
 
@@ -76,8 +77,13 @@ class Likelihoods:
 
     @property
     def also(self) -> dict[str, float]:
-        """What else a comparison tells of a run: nothing."""
-        return {}
+        """What else a comparison tells of a run: nats a token and perplexity."""
+        return {"loss": self.loss, "perplexity": self.perplexity}
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): among how many tokens the model wavered on average."""
+        return float(np.exp(self.loss))
+
 
     @property
     def trivial(self) -> dict[str, float]:
@@ -105,8 +111,8 @@ class Likelihoods:
     def line(self) -> str:
         """The summary on one line."""
         return (
-            f"loss {self.loss:.4f} nats a token, {self.correct.mean():.1%} said right "
-            f"({self.n:,} tokens)"
+            f"loss {self.loss:.4f} nats a token, perplexity {self.perplexity:.2f}, "
+            f"{self.correct.mean():.1%} said right ({self.n:,} tokens)"
         )
 
     def words(self) -> list[tuple[str, str]]:
@@ -115,7 +121,7 @@ class Likelihoods:
         return [
             ("loss", f"{self.loss:.4f} nats a token  (95 % interval {low:.4f} to {high:.4f})"),
             ("bits a token", f"{self.loss / np.log(2):.4f}"),
-            ("perplexity", f"{np.exp(self.loss):.3f}"),
+            ("perplexity", f"{self.perplexity:.3f}"),
             ("said right", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
         ]
 
@@ -127,6 +133,7 @@ class Likelihoods:
         """The pieces as JSON lines: text, nats of each token asked, right as hexadecimal bits."""
         lines = (
             json.dumps(
+            "perplexity": self.perplexity,
                 {
                     "source": f"piece:{i}",
                     "text": text,
@@ -214,6 +221,11 @@ class PretrainedRun(TextRun):
         """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
         if isinstance(texts, str):
             return self.predict([texts])[0]
+    @property
+    def validates(self) -> str:
+        """The name of the metric that validation measures."""
+        return Likelihoods.metric
+
         if not isinstance(self.task, MaskedModeling):
             return super().predict(texts)
         self.must_be_complete()

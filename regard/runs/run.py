@@ -209,6 +209,14 @@ class Run(ABC):
         return str(getattr(self.config.data, "truncate", "head"))
 
     @property
+    @abstractmethod
+    def validates(self) -> str:
+        """The name of the metric that validation measures; `Progress` has it as a share.
+
+        Of "likelihood" and "log loss" that share is exp(−loss).
+        """
+
+    @property
     def held_out(self) -> bool:
         """Whether the run has not read what it is judged by."""
         return True
@@ -329,6 +337,8 @@ class Run(ABC):
         remember(config.network.model_dump())
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         ranks().wait()
+        lengths = task.lengths("train", config.training.seed, 0)
+        environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
         log = MetricsLog(folder.metrics)
         for progress in self._steps(task, model, end):
             log.add(progress)
@@ -337,8 +347,6 @@ class Run(ABC):
             yield progress
         return model, environment
 
-        lengths = task.lengths("train", config.training.seed, 0)
-        environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
     def _work(self, task: Any, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its answers on the test split."""
         config, folder = self.config, self.folder

@@ -209,11 +209,17 @@ class Translations:
 
     def line(self) -> str:
         """The summary on one line."""
-        interval = f"95 % interval {100 * self.low:.1f} to {100 * self.high:.1f}"
-        rest = f"{100 * self.bleu:.1f} BLEU" if self.metric != "BLEU" else f"{self.exact:.1%} exact"
+        sign = "" if self.metric == "BLEU" else "%"
+        value, low, high = (f"{100 * x:.1f}{sign}" for x in (self.value, self.low, self.high))
+        rest = (
+            f"exact match {self.exact:.1%}"
+            if self.metric == "BLEU"
+            else f"BLEU {100 * self.bleu:.1f}"
+        )
         looked = self.alignment
         rest += "" if looked is None else f", alignment error {looked.error:.1%}"
-        return f"{self.metric} {100 * self.value:.1f} ({interval}, {self.n:,} texts), {rest}"
+        told = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
+        return f"{told}, {rest}"
 
     def words(self) -> list[tuple[str, str]]:
         """The summary for people: what is told, and how much it is."""

@@ -16,7 +16,7 @@ from regard.runs.run import Looked
 from regard.runs.texts import TextRun, written
 from regard.runs.translations import Scored, Translations
 from regard.tasks.sequence_metrics import Aligned, alignment_error
-from regard.tasks.sequences import Sequences
+from regard.tasks.sequences import METRICS, Sequences
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import beside
 
@@ -54,6 +54,11 @@ class WriterRun(TextRun):
         return Translations.judge(
             self.task.metric, pairs, said, language=label or settings.target_name
         )
+
+    @property
+    def validates(self) -> str:
+        """The name of the metric that validation measures."""
+        return METRICS[self._data_settings.metric]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """How likely the run thinks each target, given its source.

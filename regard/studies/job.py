@@ -190,7 +190,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     peak = 0.0
     for progress in run.train():
         peak = peak_mb()
-        report(_share(progress), _says(progress))
+        report(_share(progress), _says(progress, run.validates))
     judged = _judge(run, peak)
     write_json(judged_path(folder), asdict(judged))
     return f"{judged.metric} {judged.unit.write(judged.value)}{judged.unit.sign}"
@@ -282,7 +282,9 @@ def _share(progress: "Progress") -> float:
     return 0.98 * progress.seconds / whole if whole > 0 else 0.98
 
 
-def _says(progress: "Progress") -> str:
-    best = "" if progress.best is None else f", validation {100 * progress.best:.1f} %"
+def _says(progress: "Progress", metric: str) -> str:
+    from regard.runs.evaluation import validated
+
+    best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     then = "" if progress.seconds_left else ", answering the test split"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}{then}"

@@ -60,6 +60,8 @@ UNITS = {
     "BLEU": Unit("", "BLEU"),  # people say 33.1 BLEU, not per cent
     "chrF": Unit("", "chrF"),
     "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True),
+    "loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True),
+    "perplexity": Unit("", "", times=1.0, digits=2, lower=True),
 }
 
 

@@ -75,6 +75,7 @@ def train_and_validate(asked: RunTask, report: Report) -> str:
     import torch
 
     from regard import runs
+    from regard.runs.evaluation import validated
     from regard.training.memory import keep_freed_memory
 
     torch.set_num_threads(1)
@@ -85,14 +86,14 @@ def train_and_validate(asked: RunTask, report: Report) -> str:
     keep_trial(folder, trial)
     if trial.validation is None:
         return f"failed: {trial.says}"
-    return f"validation {100 * trial.validation:.1f}"
+    return validated(run.validates, trial.validation)
 
 
 def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
     failed = ""
     try:
         for progress in run.try_out():
-            report(_share(progress), _says(progress))
+            report(_share(progress), _says(progress, run.validates))
     except UntrainableError as error:
         failed = str(error)
     environment, rows = run.folder.environment(), run.metrics()
@@ -120,6 +121,8 @@ def _share(progress: "Progress") -> float:
     return progress.seconds / whole if whole > 0 else 1.0
 
 
-def _says(progress: "Progress") -> str:
-    best = "" if progress.best is None else f", validation {100 * progress.best:.1f}"
+def _says(progress: "Progress", metric: str) -> str:
+    from regard.runs.evaluation import validated
+
+    best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"
