@@ -13,11 +13,12 @@ from regard.reports.mistakes import confusion_drawn
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.training import training_table
-from regard.runs import ClassifierRun, Evaluation, Looked, Run
+from regard.runs import ClassifierRun, Evaluation, Looked, PretrainedRun, Run
 from regard.runs.pieces import at_work
+from regard.runs.pretraining import HIDDEN, beginning
 
-TEXTS = 4  # of the test split, where none are given
 FOLDED = 24  # labels; the table of more is folded away
+TEXTS = 4  # of the test split, where none are given
 
 
 def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = None) -> Path:
@@ -45,16 +46,16 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     """The report as HTML."""
     config = run.config
     judged = run.evaluate()
-    parts = [
     trained = training_table([(config.model, [run.folder.path])])
+    parts = [
         tag("p", f"regard · {config.task}", class_="over"),
         tag("h1", f"{config.model} on {config.task}"),
         tag("p", config.entry.describe(config.network), class_="lead"),
         tag("p", judged.line(), class_="answer"),
         *(tag("p", f"{note.capitalize()}.") for note in run.notes),
         *labels(judged),
-        *(what_it_looks_at() if looks else ()),
         *([trained.html()] if trained else ()),
+        *(what_it_looks_at() if looks else ()),
         tag("h2", "To see it again"),
         tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
         tag("p", "And to train it once more, or with one setting changed:"),
@@ -121,8 +122,11 @@ def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """A few short texts of the test split. Errors: it has none."""
+    """A few short texts of the test split, of long pieces their beginnings. Errors: it has none."""
     texts = [example.text for example in run.evaluate().examples]
+    if isinstance(run, PretrainedRun):
+        hidden = HIDDEN.get(run.config.task, "")
+        texts = [beginning(text, hidden) for text in texts]
     short = sorted((text for text in texts if text.strip()), key=len)
     if not short:
         raise RegardError(f"{run.folder.path} answered no text; give some")

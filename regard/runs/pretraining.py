@@ -28,6 +28,35 @@ RESAMPLES = 1_000
 SEED = 12_345
 
 
+BEGINNING = 30  # signs of a text that is to be gone on with
+#: What a task's models are asked to fill in.
+HIDDEN = {"masked-modeling": "[MASK]", "span-corruption": "<extra_id_0>"}
+
+
+def beginning(text: str, hidden: str = "") -> str:
+    """Return the first words of a piece of text, to go on from, or with one of them hidden.
+
+    A piece may begin inside a word: its first word is left out unless a space or a capital shows
+    that it is whole, and so are signs before the next.
+
+    >>> beginning("orge was born in Rome and lived there to the end of his life.")
+    'was born in Rome and'
+    >>> beginning("'t - Maria was born in Rome and lived there.", "[MASK]")
+    'Maria was [MASK] in Rome'
+    >>> beginning("Maria was"), beginning(" was born"), beginning("你好")
+    ('Maria was', 'was born', '你好')
+    """
+    words = text[:BEGINNING].split()
+    words = words[:-1] if len(text) > BEGINNING and len(words) > 1 else words
+    if not (text[:1].isspace() or text[:1].isupper()):
+        words = words[1:] or words
+    while len(words) > 1 and not any(map(str.isalnum, words[0])):
+        words = words[1:]
+    if hidden and words:
+        words[len(words) // 2] = hidden
+    return " ".join(words)
+
+
 @dataclass(frozen=True)
 class Likelihoods:
     """What a model said at every place that was asked: nats of the truth, whether it came first.
@@ -49,6 +78,11 @@ class Likelihoods:
     def loss(self) -> float:
         """Mean nats for each token that is asked."""
         return float(self._sums.sum() / self._counts.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): among how many tokens the model wavered on average."""
+        return float(np.exp(self.loss))
 
     @property
     def value(self) -> float:
@@ -79,11 +113,6 @@ class Likelihoods:
     def also(self) -> dict[str, float]:
         """What else a comparison tells of a run: nats a token and perplexity."""
         return {"loss": self.loss, "perplexity": self.perplexity}
-    @property
-    def perplexity(self) -> float:
-        """exp(loss): among how many tokens the model wavered on average."""
-        return float(np.exp(self.loss))
-
 
     @property
     def trivial(self) -> dict[str, float]:
@@ -104,6 +133,7 @@ class Likelihoods:
             "high": self.high,
             "n": self.n,
             "loss": self.loss,
+            "perplexity": self.perplexity,
             "bits": self.loss / np.log(2),
             "said_right": float(self.correct.mean()),
         }
@@ -133,7 +163,6 @@ class Likelihoods:
         """The pieces as JSON lines: text, nats of each token asked, right as hexadecimal bits."""
         lines = (
             json.dumps(
-            "perplexity": self.perplexity,
                 {
                     "source": f"piece:{i}",
                     "text": text,
@@ -192,6 +221,11 @@ class PretrainedRun(TextRun):
         """Whether texts were held out for judging; with ``validation=0`` none are."""
         return bool(cast(PretrainingSettings, self.config.data).validation)
 
+    @property
+    def validates(self) -> str:
+        """The name of the metric that validation measures."""
+        return Likelihoods.metric
+
     def evaluate(
         self, data: Path | None = None, *, text: str | None = None, label: str | None = None
     ) -> Likelihoods:
@@ -221,11 +255,6 @@ class PretrainedRun(TextRun):
         """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
         if isinstance(texts, str):
             return self.predict([texts])[0]
-    @property
-    def validates(self) -> str:
-        """The name of the metric that validation measures."""
-        return Likelihoods.metric
-
         if not isinstance(self.task, MaskedModeling):
             return super().predict(texts)
         self.must_be_complete()

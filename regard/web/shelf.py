@@ -13,6 +13,7 @@ from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.reading import parse_json
 from regard.runs.config import CONFIG
+from regard.runs.pretraining import HIDDEN, beginning
 from regard.studies.result import read_comparison, unit_of
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained
@@ -24,9 +25,6 @@ COMPARISON = "comparison.json"
 LOOKED = 2_000  # rows of predictions that are read for examples
 SHORT = 280  # signs of an example
 EXAMPLES = 4
-BEGINNING = 30  # signs of a text that is to be gone on with
-#: What a task's models are asked to fill in.
-HIDDEN = {"masked-modeling": "[MASK]", "span-corruption": "<extra_id_0>"}
 #: Tasks whose models write token by token: on from the text, or another text.
 WRITES = {
     "language-modeling": "on",
@@ -164,24 +162,6 @@ def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
         {_name(path, base): path for path in dict.fromkeys(comparisons)},
         keep,
     )
-
-
-def beginning(text: str, hidden: str = "") -> str:
-    """The first words of a piece of text, to go on from, or with one of them hidden.
-
-    A piece may begin inside a word: one that begins small is left out.
-
-    >>> beginning("Maria was born in Rome and lived there to the end of her life.")
-    'Maria was born in Rome and'
-    >>> beginning("Maria was born in Rome and lived there to the end of her life.", "[MASK]")
-    'Maria was born [MASK] Rome and'
-    """
-    words = text[:BEGINNING].split()
-    words = words[:-1] if len(text) > BEGINNING else words
-    words = words[1:] if words and words[0][0].islower() else words
-    if hidden and words:
-        words[len(words) // 2] = hidden
-    return " ".join(words)
 
 
 def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int) -> None:

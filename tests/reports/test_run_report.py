@@ -14,6 +14,7 @@ from regard.reports.packed import pack, pack_below, with_rollout
 from regard.reports.page import LIMIT, bundle, page, static
 from regard.reports.run import sandboxed, stored, write_run_report
 from regard.runs import Looked
+from regard.runs.pretraining import beginning
 from tests.reports.hostile import HOSTILE
 
 
@@ -79,6 +80,20 @@ def test_a_bundle_needs_nothing_else() -> None:
     assert "<!--" not in whole
     for name in ("dom.js", "packed.js", "tokens.js", "heads.js"):
         assert whole.count(f"modules['{name}'] =") == 1
+
+
+def test_prompts_begin_at_a_word() -> None:
+    for text, prompt in (
+        ("orge was born in Rome and lived there long", "was born in Rome and"),
+        (" was born in Rome", "was born in Rome"),
+        ("Maria was", "Maria was"),
+        ("'t be - (far) away", "be - (far) away"),
+        (", and then", "and then"),
+        ("word", "word"),
+        ("", ""),
+    ):
+        assert beginning(text) == prompt
+    assert beginning("ria was born in Rome", "[MASK]") == "was born [MASK] Rome"
 
 
 def test_the_command_to_see_it_again_finds_the_run(
