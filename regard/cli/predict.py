@@ -57,12 +57,20 @@ def predict(
     longest: Annotated[
         int,
         typer.Option(
-            min=0, help="Most tokens of a text, if fewer than the run's.", show_default="the run's"
+            min=0,
+            help="Most tokens of a text; of a model that goes on with texts even more than it "
+            "reads at once.",
+            show_default="the run's",
         ),
     ] = 0,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Draw each word: 1 as the model thinks, less: bolder.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Draw each word: 1 as the model thinks, less: bolder; 0: take the likeliest.",
+            show_default="0.8 of a model that goes on with texts, else 0",
+        ),
+    ] = None,
     top_k: Annotated[int, typer.Option(min=0, help="Draw of so many words; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Draw of the words of this share.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Of drawing.")] = 0,
@@ -76,20 +84,24 @@ def predict(
 
     A line is a label and its probability, or a text.
 
+    --top 3: on each line the three likeliest labels, each with its probability, tabs between.
     --best 5: up to five lines for each text, each with the text's number, ln p and what was
     written, tabs between them, best first. --score: ln p, tokens and perplexity of each given
     pair. A text longer than the run reads is answered from a part of it, and told on stderr.
+
+    A model that goes on with texts draws their words: --seed 1 draws others, --temperature 0 takes
+    the likeliest. With --longest it writes past what it reads at once: when that is full, its last
+    half is read anew.
 
     regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
 
     cat reviews.txt | regard predict runs/sentiment-transformer
 
-    --top 3: on each line the three likeliest labels, each with its probability, tabs between.
     regard predict runs/sentiment-transformer --file reviews.csv --text body > labels.tsv
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
-    regard predict runs/language-modeling-gpt --temperature 0.8 'Once'
+    regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
     from regard import runs
 
@@ -99,9 +111,10 @@ def predict(
     if column and not table:
         raise RegardError("--text names a column of --file FILE.csv, .tsv or .jsonl")
     given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
-    given |= {"temperature": temperature, "top_k": top_k, "seed": seed}
+    given |= {"top_k": top_k, "seed": seed}
     asked = {key: value for key, value in given.items() if value}
     asked |= {"penalty": penalty} if penalty is not None else {}
+    asked |= {"temperature": temperature} if temperature is not None else {}
     asked |= {"top_p": top_p} if top_p != 1 else {}
     loaded = opened(run, "predict")
     answer = _how(loaded, asked, score, top)
@@ -135,6 +148,8 @@ def _how(
 
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
+    if top and not isinstance(run, ClassifierRun):
+        raise RegardError("--top is for runs that label texts; --best N asks a writer for several")
     if score:
         if not isinstance(run, WriterRun):
             raise RegardError("--score is for runs that write one text for another; this is none")
@@ -142,14 +157,15 @@ def _how(
             raise RegardError(f"--score judges texts that are given; --{option} is for writing")
         writer = run
         return lambda texts, name, done: _scored(writer, texts, name, done)
-    if "temperature" in asked and (unused := {"beam", "penalty"} & asked.keys()):
-        raise RegardError(f"--{min(unused)} is for a beam, and --temperature draws; give one")
+    if unused := {"beam", "penalty"} & asked.keys():
+        if asked.get("temperature"):
+            raise RegardError(f"--{min(unused)} is for a beam, and --temperature draws; give one")
+        asked = {**asked, "temperature": 0.0}
     if isinstance(run, TextRun) and (own := run.search) is not None:
         author, search = run, replace(own, **asked)
-        if search.longest > (most := run.task.limits.longest):
+        slides = search.slides(run.task.context)
+        if search.longest > (most := run.task.limits.longest) and not slides:
             say(f"--longest {search.longest}: this run writes {most} tokens at most", quiet=True)
-    if top and not isinstance(run, ClassifierRun):
-        raise RegardError("--top is for runs that label texts; --best N asks a writer for several")
         several = "best" in asked
         return lambda texts, name, done: _written(author, search, several, texts, name, done)
     if asked:

@@ -1,5 +1,7 @@
 """Drawing words: temperature, the k likeliest, the likeliest that make up a share p."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -22,12 +24,14 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
+    texts: Sequence[int] | None = None,
 ) -> list[Written]:
     """Draw each word from p^(1/temperature), kept to the likeliest (Holtzman et al. 2020).
 
     ``top_k`` words at most (0: all), and of those the fewest whose shares make up ``top_p``. The
-    number drawn for a word is a function of (seed, text's place in the batch, step). What is
-    written reports its probability under the model itself.
+    number drawn for a word is a function of (seed, number of the text, step); the numbers of the
+    ``texts`` are their places in the batch unless others are given. What is written reports its
+    probability under the model itself.
 
     Errors: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
     """
@@ -39,9 +43,9 @@ def sample(
     if top_k < 0:
         raise RegardError(f"top_k counts words, or is 0 for all; not {top_k}")
     drawn = np.empty((len(source), limits.longest))
-    for text in range(len(source)):
-        generator = np.random.Generator(np.random.Philox(key=[seed, text]))
-        drawn[text] = generator.random(limits.longest)
+    for row, number in enumerate(range(len(source)) if texts is None else texts):
+        generator = np.random.Generator(np.random.Philox(key=[seed, number]))
+        drawn[row] = generator.random(limits.longest)
 
     def draw(chances: Tensor, texts: Tensor, step: int) -> Tensor:
         shares, words = nucleus(chances, temperature, top_k, top_p)

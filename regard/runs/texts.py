@@ -34,6 +34,11 @@ class TextRun(Run):
         """How it looks for texts if nothing else is said; None where it writes none."""
         return self.task.search if isinstance(self.task, Writes) else None
 
+    @property
+    def draws(self) -> bool:
+        """Whether it draws what it writes, by a seed, if nothing else is said."""
+        return self.search is not None and self.search.temperature > 0
+
     def best(self, texts: Sequence[str], search: int | Search) -> list[list[Text]]:
         """The best texts for each, best first: so many by the run's own search, or by another.
 

@@ -15,9 +15,11 @@ from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.decoding import Limits
 from regard.tasks.corruption import generator
 from regard.tasks.pretraining import Asking, Documents, Pretraining, Rows
-from regard.tasks.searching import Writes
+from regard.tasks.searching import Search, Writes
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import Split
+
+TEMPERATURE = 0.8  # by which a text is gone on with, if nothing else is said
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,19 @@ class LanguageModeling(NextToken):
     So no row has padding. In training the cuts move from epoch to epoch, and with them what stands
     at a piece's beginning.
     """
+
+    @property
+    def context(self) -> int:
+        """`length`: past it a text goes on by a window that slides."""
+        return self.settings.length
+
+    @property
+    def search(self) -> Search:
+        """Words are drawn, of seed 0: the likeliest alone soon repeat themselves.
+
+        Holtzman et al. 2020.
+        """
+        return Search(temperature=TEMPERATURE)
 
     def read(self, text: str) -> NDArray[np.int32]:
         """The last tokens of a text; of one without tokens the symbol behind which one begins."""

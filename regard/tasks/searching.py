@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.data.batches import pad
-from regard.decoding import Limits, Writer, Written, beam, forced, greedy, sample, side_by_side
+from regard.decoding import (
+    Limits,
+    Sliding,
+    Writer,
+    Written,
+    beam,
+    forced,
+    greedy,
+    sample,
+    side_by_side,
+)
 from regard.errors import RegardError
 from regard.tasks.task import device_of, judging
 
@@ -28,9 +38,10 @@ class Search:
 
     With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
     that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
-    ``longest``: the most tokens of a text, where that is less than the task's own limit (0: that).
-    ``behind``: how many texts were written before these, so that parts of a long file are not drawn
-    alike.
+    ``longest``: the most tokens of a text (0: the task's own limit). More than that limit are
+    written by a model alone that goes on with a text and by no beam: past its context by a window
+    (`regard.decoding.Sliding`). ``behind``: how many texts were written before these, so that parts
+    of a long file are not drawn alike.
 
     Errors: fewer than one text or token; a penalty or temperature that is no finite number of 0 or
     more, a share of nothing; a setting of drawing without a temperature.
@@ -58,12 +69,23 @@ class Search:
         if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
             raise RegardError("top_k, top_p and seed go with a temperature: temperature=1 draws")
 
+    def slides(self, context: int) -> bool:
+        """Whether it may go past a context of so many tokens: not by a beam, nor past none."""
+        return bool(context > 1 and self.longest) and (
+            self.temperature > 0 or self.beam == self.best == 1
+        )
+
 
 class Writes(ABC):
     """What a task has whose model writes texts: a part of it, beside what it is trained by."""
 
     #: Whether what is written stands behind what is read, in one text; else it is another text.
     behind: ClassVar[bool] = False
+
+    @property
+    def context(self) -> int:
+        """Tokens that are read at once of a text that can be gone on with without end; else 0."""
+        return 0
 
     @property
     @abstractmethod
@@ -111,31 +133,44 @@ class Writes(ABC):
     ) -> list[list[Written]]:
         """What the model writes for each text, best first; nothing for one without tokens."""
         found = self.prompts(texts)
-        return write(model, found, search or self.search, end=self.end, limits=self.limits)
+        plan, limits = search or self.search, self.limits
+        return write(model, found, plan, end=self.end, limits=limits, context=self.context)
 
 
 @torch.no_grad()
 def write(
-    model: nn.Module, sources: Sequence[Ids], search: Search, *, end: int, limits: Limits
+    model: nn.Module,
+    sources: Sequence[Ids],
+    search: Search,
+    *,
+    end: int,
+    limits: Limits,
+    context: int = 0,
 ) -> list[list[Written]]:
     """The ``best`` texts of each source, best first: batches of like length, longest first.
 
-    Answers come in the order of the sources; of one without tokens the model is not asked. A search
-    by beam gives the same texts alone or among others; what is drawn depends on the sources beside
-    it.
+    Answers come in the order of the sources; of one without tokens the model is not asked. A source
+    has the same texts alone or among others; what is drawn depends on its place. With a ``context``
+    of so many tokens ``search.longest`` may go past it: see `Search`.
     """
+    slides = search.slides(context)
     if search.longest:
-        limits = replace(limits, longest=min(search.longest, limits.longest))
+        most = search.longest if slides else min(search.longest, limits.longest)
+        limits = replace(limits, longest=most)
+        limits = replace(limits, ratio=0.0, more=most) if slides else limits
     sizes = np.array([len(ids) for ids in sources])
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
     found = [[Written((), 0.0, 0.0, True)] for _ in sources]
     writer, device = cast(Writer, model), device_of(model)
+    if slides:
+        writer = cast(Writer, Sliding(writer, context))
 
     def batch(start: int) -> list[list[Written]]:
         tokens, lengths = pad([sources[i] for i in order[start : start + ROWS]])
         asked = (tokens.to(device), lengths.to(device))
         if search.temperature:
-            return _drawn(writer, asked, search, end, limits, start)
+            numbers = order[start : start + ROWS] + search.behind
+            return _drawn(writer, asked, search, end, limits, numbers.tolist())
         if search.beam == search.best == 1:
             return [[x] for x in greedy(writer, *asked, end=end, limits=limits)]
         return beam(
@@ -162,11 +197,10 @@ def _drawn(
     search: Search,
     end: int,
     limits: Limits,
-    start: int,
+    numbers: Sequence[int],
 ) -> list[list[Written]]:
     """So many draws of each text, the likeliest first; each draw has a seed of its own."""
-    source = np.random.SeedSequence([search.seed, search.behind + start])
-    seeds = source.generate_state(search.best, np.uint32)
+    seeds = np.random.SeedSequence(search.seed).generate_state(search.best, np.uint32)
     draws = [
         sample(
             writer,
@@ -177,6 +211,7 @@ def _drawn(
             top_k=search.top_k,
             top_p=search.top_p,
             seed=int(seed),
+            texts=numbers,
         )
         for seed in seeds
     ]

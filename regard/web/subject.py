@@ -74,6 +74,9 @@ class RunSubject:
         return answers
 
     def _answers(self, texts: list[str], best: int) -> list[dict[str, Any]]:
+        if best == 1 and isinstance(self.run, TextRun) and self.run.draws:
+            # each by itself, so that who else asks changes no answer
+            return [self.run.predict(text).json() for text in texts]
         if best == 1:
             return [answer.json() for answer in self.run.predict(texts)]
         if not isinstance(self.run, TextRun) or self.run.search is None:

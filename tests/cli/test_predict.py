@@ -1,6 +1,8 @@
 import csv
 import io
 import json
+import math
+import re
 import sys
 from pathlib import Path
 
@@ -24,8 +26,6 @@ def test_arguments(regard: Command, trained: Path) -> None:
         assert 0.5 <= float(chance) <= 1
 
 
-def test_stdin_line_by_line(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_likeliest_labels(regard: Command, trained: Path) -> None:
     line = regard("predict", trained, "a good film", "--top", 3).out.strip().split("\t")
     assert sorted(line[::2]) == ["negative", "positive"]  # there are two
@@ -38,6 +38,8 @@ def test_the_likeliest_labels(regard: Command, trained: Path) -> None:
     assert regard("predict", trained, "a good film", "--top", "-1").status == 2
 
 
+def test_stdin_line_by_line(
+    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed(monkeypatch, "a good film\n\nein schlechter Film ☃\r\nno end".encode())
     piped = regard("predict", trained)
@@ -97,6 +99,44 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     assert "--score is for runs that write one text for another" in said.err
 
 
+def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
+    regard: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "goes"
+    said = regard("train", "language-modeling", "--data", "biographies", "--out", run, "steps=2",
+                  "width=8", "heads=2", "layers=1", "feedforward=8", "length=16", "threads=1",
+                  "examples=60", "tokenizer=characters")  # fmt: skip
+    last = said.err.splitlines()[-1]
+    nats, perplexity = re.findall(r"validation loss ([\d.]+) nats, perplexity ([\d.]+) at", last)[0]
+    assert math.exp(float(nats)) == pytest.approx(float(perplexity), rel=0.01)
+    assert "%" not in last
+    judged = json.loads(regard("evaluate", run, "--json").out)
+    assert judged["perplexity"] == pytest.approx(math.exp(judged["loss"]))
+    assert f"perplexity {judged['perplexity']:.2f}" in said.out
+
+    def wrote(*options: object) -> str:
+        return regard("predict", run, *options, "Ada").out.replace("[UNK]", "?")
+
+    once = wrote()
+    assert once == wrote() == wrote("--temperature", 0.8, "--seed", 0) != wrote("--seed", 1)
+    assert wrote("--temperature", 0) == wrote("--beam", 1) != once
+    assert len(once) <= 16 - 3 + 1
+    several = regard("predict", run, "Bo", "Ada").out.splitlines()
+    assert regard("predict", run, "Bo", "Cy").out.splitlines()[0] == several[0], (
+        "alone or among others"
+    )
+    far = json.loads(regard("predict", run, "--longest", 100, "Ada", "--json").out)
+    (answer,) = far["predictions"]
+    letters = len(answer["written"].replace("[UNK]", "?"))
+    assert 16 < letters <= 100
+    assert letters >= 90 or answer["ended"]  # symbols that no text holds are not shown
+    held = regard("predict", run, "--longest", 100, "--beam", 2, "Ada")
+    assert held.err == "--longest 100: this run writes 15 tokens at most\n"
+    assert len(held.out.replace("[UNK]", "?")) <= 16 - 3 + 1
+    refused = regard("predict", run, "--temperature", 1, "--beam", 2, "Ada")
+    assert "--beam is for a beam, and --temperature draws" in refused.err
+
+
 def test_nothing_in_nothing_out(regard: Command, trained: Path, monkeypatch) -> None:
     feed(monkeypatch, b"")
     said = regard("predict", trained)
@@ -112,6 +152,7 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
         (["predict", trained, "--file", tmp_path], "Is a directory"),
         (["predict", trained, "--file", bad], "bad.txt:2: is not UTF-8"),
         (["predict", tmp_path, "x"], "holds no run"),
+        (["predict", trained, "--temperature", 0, "x"], "--temperature is for runs that write"),
     ):
         said = regard(*words)
         assert said.status == 2

@@ -1,0 +1,90 @@
+"""Going on with a text past what a model can read at once: by a window that slides over it."""
+
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.stepwise import Writer, Writing, begun
+from regard.errors import RegardError
+
+
+class Sliding:
+    """A writer that goes on with texts past its ``context``, the most tokens that it reads at once.
+
+    Up to there it writes as the writer does. When a text fills the context, its last half is read
+    anew, at the first positions, and the text goes on from it: every token is said by what the
+    last ``context / 2`` to ``context`` tokens say, whatever else stands in the batch. That costs
+    one more reading of half a context for every half context written; a window that slides at every
+    step would cost one for every token.
+
+    A text to begin with may be longer too: its last ``context`` tokens are read.
+
+    Errors: a context below 2; more than one row a text, as a beam has.
+    """
+
+    def __init__(self, writer: Writer, context: int) -> None:
+        if context < 2:
+            raise RegardError(f"a window slides over 2 tokens or more, not {context}")
+        self.writer, self.context = writer, context
+
+    @property
+    def training(self) -> bool:
+        """Whether the writer is in training mode."""
+        return self.writer.training
+
+    def eval(self) -> object:
+        """Go into evaluation mode."""
+        return self.writer.eval()
+
+    def train(self, mode: bool = True) -> object:
+        """Go into training mode, or out of it."""
+        return self.writer.train(mode)
+
+    def start(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> Writing:
+        """Read the beginnings of texts."""
+        sizes = zip(source, source_lengths.tolist(), strict=True)
+        texts = [ids[:size][-self.context :] for ids, size in sizes]
+        return cast(Writing, _SlidingWriting(self, texts, source.device))
+
+
+class _SlidingWriting:
+    """A batch of texts, and the writing of those tokens of theirs that are in the window."""
+
+    def __init__(self, sliding: Sliding, texts: list[Tensor], device: torch.device) -> None:
+        self.sliding, self.device = sliding, device
+        self.texts, self.said = texts, False
+        self.inner = self._read()
+
+    def step(
+        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
+    ) -> Float[Tensor, "batch rows vocabulary"]:
+        """Logits after these words, one row a text."""
+        if tokens.shape[1] != 1:
+            raise RegardError("a beam writes within the context: take beam=1 to go past it")
+        if not self.said:  # the first symbol stands for the beginning, which was read
+            self.said = True
+            return self.inner.step(tokens, parents)
+        self.texts = [torch.cat([text, new]) for text, new in zip(self.texts, tokens, strict=True)]
+        full = self.sliding.context
+        if max(map(len, self.texts), default=0) <= full:
+            return self.inner.step(tokens, parents)
+        half = full // 2
+        self.texts = [text if len(text) <= full else text[-half:] for text in self.texts]
+        self.inner = self._read()
+        return self.inner.step(begun(len(self.texts), self.device))
+
+    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these texts alone."""
+        self.texts = [self.texts[row] for row in rows.tolist()]
+        self.inner.keep(rows)
+
+    def _read(self) -> Writing:
+        lengths = torch.tensor([len(text) for text in self.texts], device=self.device)
+        source = lengths.new_zeros(len(self.texts), max(map(len, self.texts), default=0))
+        for row, text in enumerate(self.texts):
+            source[row, : len(text)] = text
+        return self.sliding.writer.start(source, lengths)
