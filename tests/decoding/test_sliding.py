@@ -15,9 +15,9 @@ MORE = Limits(ratio=0, more=25, longest=25)
 @pytest.fixture(scope="module")
 def model() -> GPT:
     """With positions that are learned, so that there is none past the context."""
-    torch.manual_seed(0)
+    torch.manual_seed(4)
     settings = GPTSettings(width=8, heads=2, layers=2, feedforward=12, length=CONTEXT,
-                           position="learned", dropout=0)  # fmt: skip
+                           position="learned", dropout=0, tie=False)  # fmt: skip
     made = GPT(settings, 11).double().eval()
     with torch.no_grad():
         for x in made.parameters():
@@ -25,7 +25,7 @@ def model() -> GPT:
     return made
 
 
-def written(model: GPT, text: list[int], count: int) -> list[int]:
+def written(model: GPT, text: list[int], count: int, half: int = CONTEXT // 2) -> list[int]:
     """What the window says, read as a whole for every token."""
     found: list[int] = []
     window = text[-CONTEXT:]
@@ -36,7 +36,7 @@ def written(model: GPT, text: list[int], count: int) -> list[int]:
         if found[-1] == END:
             return found[:-1]
         window = [*window, found[-1]]
-        window = window if len(window) <= CONTEXT else window[-(CONTEXT // 2) :]
+        window = window if len(window) <= CONTEXT else window[-half:]
     return found
 
 
@@ -50,6 +50,7 @@ def test_past_the_context_the_last_half_is_read_anew(model: GPT) -> None:
     longest = 0
     for text, own in zip(texts, found, strict=True):
         assert list(own.tokens) == written(model, text, 25)
+        assert list(own.tokens) != written(model, text, 25, 2), "else any window would do"
         longest = max(longest, len(text) + len(own.tokens))
     assert longest > 3 * CONTEXT, "else nothing slid"
 
