@@ -1,8 +1,9 @@
 """What a caller can fix, said in one line."""
 
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
+
+from regard.usual import nearest
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class UntrainableError(RegardError):
 
 
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
-    """The row of a table by its name, or an error that offers the nearest spellings.
+    """The row of a table by its name, or an error that offers what is probably meant.
 
     >>> look_up({"dot": 1, "additive": 2}, "dot", "score")
     1
@@ -32,6 +33,12 @@ def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     """
     if name in table:
         return table[name]
-    near = get_close_matches(name, table, n=3, cutoff=0.5)
+    raise RegardError(no_such(name, table, what))
+
+
+def no_such(name: str, known: Iterable[str], what: str) -> str:
+    """Return the sentence for a name that does not exist."""
+    names = list(known)
+    near = nearest(name, names)
     hint = f"did you mean {' or '.join(near)}? There" if near else "there"
-    raise RegardError(f"no {what} is called {name!r}; {hint} are: {', '.join(table)}")
+    return f"no {what} is called {name!r}; {hint} are: {', '.join(names)}"

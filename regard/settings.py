@@ -1,24 +1,15 @@
 """Settings: flat, frozen, checked; from Python, TOML files and ``key=value`` of a command."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from regard.errors import RegardError
+from regard.errors import RegardError, no_such
 from regard.ranges import Range
+from regard.usual import nearest
 
 S = TypeVar("S", bound="Settings")
-#: What people coming from other libraries call a setting, and what it is called here.
-USUAL = {
-    "lr": "learning_rate",
-    "wd": "weight_decay",
-    **dict.fromkeys(("bs", "batch"), "batch_size"),
-    **dict.fromkeys(("dim", "d_model", "hidden_size", "n_embd"), "width"),
-    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "depth"), "layers"),
-    **dict.fromkeys(("num_heads", "n_heads", "n_head", "nhead"), "heads"),
-}
 
 
 class Settings(BaseModel):
@@ -50,7 +41,9 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
         key = ".".join(map(str, first["loc"])) or cls.__name__
         if first["type"] == "extra_forbidden":
             raise RegardError(unknown_key(key, list(cls.model_fields))) from None
-        raise RegardError(f"{key}={first['input']!r}: {first['msg'].lower()}") from None
+        near = nearest(str(first["input"]), words(cls, key))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise RegardError(f"{key}={first['input']!r}: {first['msg'].lower()}{hint}") from None
 
 
 def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, str]]:
@@ -89,9 +82,12 @@ def choices(annotation: Any) -> str:
     return f"{', '.join(first)} or {last}: "
 
 
+def words(cls: type[Settings], key: str) -> tuple[str, ...]:
+    """Return the words that a setting may be; none of one that is a number or a free text."""
+    annotation = cls.model_fields[key].annotation if key in cls.model_fields else None
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """The sentence for a setting that does not exist."""
-    usual = USUAL.get(key.lower(), "")
-    near = [usual] if usual in known else get_close_matches(key, sorted(set(known)), 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}? There" if near else "there"
-    return f"no setting is called {key!r}; {hint} are: {', '.join(sorted(set(known)))}"
+    return no_such(key, sorted(set(known)), "setting")

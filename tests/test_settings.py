@@ -3,17 +3,20 @@ import re
 import pytest
 
 from regard.attention.normalizers import NORMALIZERS
+from regard.attention.patterns import PATTERNS
 from regard.attention.positions import POSITIONS
 from regard.attention.scores import SCORES
 from regard.data.tokenizers import TOKENIZERS
+from regard.errors import RegardError
 from regard.layers.feedforward import ACTIVATIONS
 from regard.models import MODELS_FOR, ModelEntry
 from regard.runs.config import Config
-from regard.settings import USUAL, Settings, build
+from regard.settings import Settings, build, words
 from regard.tasks import TASKS
 from regard.training.convergence import LEAST
 from regard.training.schedules import SCHEDULES
 from regard.training.settings import MOST_EPOCHS, TrainingSettings
+from regard.usual import USUAL
 
 ALL = {
     TrainingSettings,
@@ -54,8 +57,58 @@ def test_every_model_is_searched_and_its_defaults_are_in_its_ranges(entry: Model
 
 def test_usual_names_mean_settings_that_there_are() -> None:
     known = {key for kind in ALL for key in kind.model_fields}
-    assert set(USUAL.values()) <= known
-    assert not USUAL.keys() & known
+    known |= {*TASKS, *(name for models in MODELS_FOR.values() for name in models), *PATTERNS}
+    known |= {word for kind in ALL for key in kind.model_fields for word in words(kind, key)}
+    known |= {name for table in TABLES.values() for name in table}
+    assert {name for names in USUAL.values() for name in names} <= known
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "pair", "meant"),
+    [
+        ("sentiment", "lstm", "", "rnn"),
+        ("sentiment", "gru", "", "rnn"),
+        ("sentiment", "Logistic-Regression", "", "tfidf"),
+        ("sentiment", "logreg", "", "tfidf"),
+        ("sentiment", "tf-idf", "", "tfidf"),
+        ("sentiment", "svm", "", "nb-svm"),
+        ("sentiment", "roberta", "", "bert"),
+        ("dates", "lstm", "", "gru"),
+        ("dates", "seq2seq", "", "gru or bahdanau"),
+        ("classification", "transformer", "", "sentiment"),
+        ("nmt", "transformer", "", "translation"),
+        ("sentiment", "transformer", "lr=1", "learning_rate"),
+        ("sentiment", "transformer", "batch=8", "batch_size"),
+        ("sentiment", "transformer", "hidden-size=8", "width"),
+        ("sentiment", "rnn", "hidden_size=8", "width or hidden"),
+        ("sentiment", "transformer", "d_model=8", "width"),
+        ("sentiment", "transformer", "dim=8", "width"),
+        ("sentiment", "transformer", "n_layers=2", "layers"),
+        ("sentiment", "transformer", "num_layers=2", "layers"),
+        ("sentiment", "transformer", "num_heads=2", "heads"),
+        ("sentiment", "transformer", "learningRate=2", "learning_rate"),
+        ("sentiment", "transformer", "lerning_rate=2", "learning_rate"),
+        ("sentiment", "transformer", "device=gpu", "cuda"),
+        ("sentiment", "transformer", "device=cuda:0", "cuda"),
+        ("sentiment", "transformer", "precision=fp16", "bf16"),
+        ("sentiment", "transformer", "metric=f1", "macro-f1"),
+        ("translation", "transformer", "metric=sacrebleu", "bleu"),
+        ("sentiment", "transformer", "schedule=flat", "constant"),
+    ],
+)
+def test_what_is_meant_is_offered(task: str, model: str, pair: str, meant: str) -> None:
+    with pytest.raises(RegardError) as error:
+        Config.make(task, model, [pair] if pair else [])
+    assert f"did you mean {meant}" in str(error.value)
+
+
+def test_a_word_far_from_every_choice_offers_none() -> None:
+    with pytest.raises(RegardError, match=r"device='moon': input should be 'cpu' or 'cuda'$"):
+        build(TrainingSettings, {"device": "moon"})
+    with pytest.raises(
+        RegardError, match="no setting is called 'qqq'; there are: attention_dropout"
+    ):
+        Config.make("sentiment", "transformer", ["qqq=1"])
 
 
 @pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))

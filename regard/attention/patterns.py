@@ -1,7 +1,6 @@
 """Masks by name, for settings: ``window-64+global-4``."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from regard.attention.mask import Mask
 from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.errors import RegardError
+from regard.usual import nearest
 
 
 class Pattern(NamedTuple):
@@ -74,7 +74,7 @@ def _part(name: str, length: int | None) -> Mask:
     if known and all(number.isdecimal() for number in numbers) and known.takes(len(numbers)):
         return known.make(length, *map(int, numbers))
     examples = [example for kind in PATTERNS.values() for example in kind.examples]
-    near = [base] if known else get_close_matches(base, PATTERNS, n=1, cutoff=0.5)
+    near = [base] if known else nearest(base, PATTERNS)
     hint = f"did you mean {PATTERNS[near[0]].examples[-1]}? There" if near else "there"
     raise RegardError(
         f"no pattern is called {name!r}; {hint} are, with numbers of your own: none, "

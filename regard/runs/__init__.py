@@ -4,20 +4,27 @@ run = open_or_start("runs/first", "sentiment", "transformer", ["epochs=3"])
 for progress in run.train(): ...
 run.evaluate().value
 load("runs/first").predict("not a bad film")
+
+The names below are loaded when they are first used, so that `Config` tells a misspelt name before
+torch is loaded.
 """
 
-from regard.runs.answering import Answered, AnswererRun
-from regard.runs.before import pretraining_for, way_of
-from regard.runs.classifying import ClassifierRun
-from regard.runs.config import Config
-from regard.runs.evaluation import Evaluation, Prediction
-from regard.runs.forecast import Forecast, forecast
-from regard.runs.opening import below, load, model_after, open_or_start, start
-from regard.runs.pretraining import Likelihoods, PretrainedRun
-from regard.runs.run import Looked, Run
-from regard.runs.texts import TextRun
-from regard.runs.translations import Text, Translations
-from regard.runs.writing import WriterRun
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.runs.answering import Answered, AnswererRun
+    from regard.runs.before import pretraining_for, way_of
+    from regard.runs.classifying import ClassifierRun
+    from regard.runs.config import Config
+    from regard.runs.evaluation import Evaluation, Prediction
+    from regard.runs.forecast import Forecast, forecast
+    from regard.runs.opening import below, load, model_after, open_or_start, start
+    from regard.runs.pretraining import Likelihoods, PretrainedRun
+    from regard.runs.run import Looked, Run
+    from regard.runs.texts import TextRun
+    from regard.runs.translations import Text, Translations
+    from regard.runs.writing import WriterRun
 
 __all__ = [
     "Answered",
@@ -44,3 +51,34 @@ __all__ = [
     "start",
     "way_of",
 ]
+
+_HOMES = {
+    "Answered": "answering",
+    "AnswererRun": "answering",
+    "ClassifierRun": "classifying",
+    "Config": "config",
+    "Evaluation": "evaluation",
+    "Forecast": "forecast",
+    "Likelihoods": "pretraining",
+    "Looked": "run",
+    "Prediction": "evaluation",
+    "PretrainedRun": "pretraining",
+    "Run": "run",
+    "Text": "translations",
+    "TextRun": "texts",
+    "Translations": "translations",
+    "WriterRun": "writing",
+    "forecast": "forecast",
+    "load": "opening",
+    "model_after": "opening",
+    "open_or_start": "opening",
+    "pretraining_for": "before",
+    "start": "opening",
+    "way_of": "before",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard.runs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"regard.runs.{_HOMES[name]}"), name)
