@@ -134,8 +134,6 @@ def train(
     from regard import runs
     from regard.errors import RegardError, look_up
     from regard.tasks import TASKS
-    from regard.training.memory import keep_freed_memory
-    from regard.training.ranks import ranks
 
     if init and pretrain_on:
         raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
@@ -149,8 +147,9 @@ def train(
     if config:
         after, overrides = as_there(runs.Config.read(config), task, model, overrides)
     model = model or after or look_up(TASKS, task, "task").model
+    asked_for = runs.Config.make(task, model, overrides)  # a misspelt name is told without torch
     if list_settings:
-        show_settings(runs.Config.make(task, model, overrides), json)
+        show_settings(asked_for, json)
         return
     given = as_pairs(pretrain_budget)
     if dry_run:
@@ -158,6 +157,9 @@ def train(
         asked.append((task, overrides))
         show_forecasts([runs.forecast(what, model, own) for what, own in asked], json)
         return
+    from regard.training.memory import keep_freed_memory
+    from regard.training.ranks import ranks
+
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # of several processes one speaks
     place = folder or Path("runs") / f"{task}-{model}"
@@ -166,8 +168,8 @@ def train(
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
         if not pretrained(first, pretrain_on, end, json):
             return
-        overrides.append(f"init={before}")
-    run = runs.open_or_start(place, task, model, overrides)
+        asked_for = runs.Config.make(task, model, [*overrides, f"init={before}"])
+    run = runs.go_on(place, asked_for)
     complete = run.complete
     follow(run, f"{model} on {task}", end=end)
     if ranks().first:

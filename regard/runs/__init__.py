@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from regard.runs.answering import Answered, AnswererRun
     from regard.runs.before import pretraining_for, way_of
     from regard.runs.classifying import ClassifierRun
-    from regard.runs.config import Config
+    from regard.runs.config import Config, model_after
     from regard.runs.evaluation import Evaluation, Prediction
-    from regard.runs.forecast import Forecast, forecast
-    from regard.runs.opening import below, load, model_after, open_or_start, start
+    from regard.runs.forecasting import Forecast, forecast
+    from regard.runs.opening import below, go_on, load, open_or_start, start
     from regard.runs.pretraining import Likelihoods, PretrainedRun
     from regard.runs.run import Looked, Run
     from regard.runs.texts import TextRun
@@ -44,6 +44,7 @@ __all__ = [
     "WriterRun",
     "below",
     "forecast",
+    "go_on",
     "load",
     "model_after",
     "open_or_start",
@@ -58,7 +59,7 @@ _HOMES = {
     "ClassifierRun": "classifying",
     "Config": "config",
     "Evaluation": "evaluation",
-    "Forecast": "forecast",
+    "Forecast": "forecasting",
     "Likelihoods": "pretraining",
     "Looked": "run",
     "Prediction": "evaluation",
@@ -68,9 +69,11 @@ _HOMES = {
     "TextRun": "texts",
     "Translations": "translations",
     "WriterRun": "writing",
-    "forecast": "forecast",
+    "below": "opening",
+    "forecast": "forecasting",
+    "go_on": "opening",
     "load": "opening",
-    "model_after": "opening",
+    "model_after": "config",
     "open_or_start": "opening",
     "pretraining_for": "before",
     "start": "opening",

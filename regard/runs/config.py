@@ -177,6 +177,14 @@ class Config:
         ]
 
 
+def model_after(init: Path | None, task: str) -> str:
+    """The name of the model of the run that a task begins from, if the task has such a model."""
+    if init is None:
+        return ""
+    name = Config.read(init).model
+    return name if name in MODELS_FOR[look_up(TASKS, task, "task").kind] else ""
+
+
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
     """Refuse positions along trees where data give none: each word would hang on the one before."""
     files = [str(data[key]) for key in ("data", "test") if data.get(key)]

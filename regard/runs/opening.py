@@ -1,13 +1,12 @@
 """A run by its folder: a new one, one to go on with, one that is complete."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from regard import durable
-from regard.errors import RegardError, look_up
-from regard.models import MODELS_FOR
+from regard.errors import RegardError
+from regard.reading import read_json
 from regard.runs.answering import AnswererRun
 from regard.runs.classifying import ClassifierRun
 from regard.runs.config import CONFIG, Config
@@ -52,7 +51,12 @@ def open_or_start(
     `overrides` are ``key=value`` settings of task, model and training. Errors: a folder of
     something else; a run of other settings, each named.
     """
-    config, place = Config.make(task, model, overrides), Folder(Path(folder))
+    return go_on(folder, Config.make(task, model, overrides))
+
+
+def go_on(folder: Path | str, config: Config) -> Run:
+    """Return the run of a config in its folder, new or begun. Errors: as `open_or_start`."""
+    place = Folder(Path(folder))
     path = place.path
     if place.holds_something_else():
         raise RegardError(f"{path} holds something else than a run; give another --out")
@@ -73,14 +77,6 @@ def open_or_start(
     return _made(path, config)
 
 
-def model_after(init: Path | None, task: str) -> str:
-    """The name of the model of the run that a task begins from, if the task has such a model."""
-    if init is None:
-        return ""
-    name = Config.read(init).model
-    return name if name in MODELS_FOR[look_up(TASKS, task, "task").kind] else ""
-
-
 def below(folder: Path | str) -> list[Path]:
     """The complete runs in a folder, three folders below at most; a comparison's best arms first.
 
@@ -99,10 +95,10 @@ def below(folder: Path | str) -> list[Path]:
 def _ranks(home: Path) -> dict[Path, float]:
     """The folder of each arm of a comparison, and its rank; nothing where there is none."""
     try:
-        found = json.loads((home / "comparison.json").read_bytes())
+        found = read_json(home / "comparison.json")
         sign = 1 if found["metric"] == "log loss" else -1
         return {home / str(row["folder"]): sign * float(row["mean"]) for row in found["arms"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RegardError, ValueError, KeyError, TypeError):
         return {}
 
 

@@ -1,7 +1,8 @@
 """Arms × seeds under one budget, on all cores; then which arm is better, and how sure that is."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,6 @@ class Study:
     def check(self) -> None:
         """Every arm's settings are good, and no folder holds another run, or another search."""
         from regard.runs import Config
-        from regard.runs.build import build_once
 
         known = {key for arm in self.arms for key in self._keys(arm)}
         for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
@@ -155,16 +155,16 @@ class Study:
                 raise RegardError(f"{pair}: a comparison numbers its seeds itself; give --seeds")
             if _key(pair) not in known:
                 raise RegardError(unknown_key(_key(pair), sorted(known)))
-        configs, built = {}, set[str]()
+        configs = {}
         for arm in self.arms:
-            for run in (self._run(arm, seed) for seed in self._seeds(arm)):
-                try:
+            with _named(arm):
+                for run in (self._run(arm, seed) for seed in self._seeds(arm)):
                     configs[arm.name] = Config.make(run.task, run.model, run.overrides)
-                    if arm.name not in built:
-                        build_once(configs[arm.name])
-                        built.add(arm.name)
-                except RegardError as error:
-                    raise RegardError(f"arm {arm.name}: {error}") from None
+        from regard.runs.build import build_once  # loads torch, which no misspelt name waits for
+
+        for arm in self.arms:
+            with _named(arm):
+                build_once(configs[arm.name])
         check_same_test(configs)
         if self.search:
             check_search(self, self.search)
@@ -391,6 +391,15 @@ def _arms(arms: str | Sequence[str | Arm], models: Mapping[str, ModelEntry]) -> 
     found = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in given]
     check_arms(found, models)
     return found
+
+
+@contextmanager
+def _named(arm: Arm) -> Iterator[None]:
+    """Say of a mistake whose it is."""
+    try:
+        yield
+    except RegardError as error:
+        raise RegardError(f"arm {arm.name}: {error}") from None
 
 
 def _key(pair: str) -> str:

@@ -52,6 +52,40 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("train sentiment --model trasformer", "did you mean transformer?"),
+        ("train sentimnt", "did you mean sentiment?"),
+        ("train sentiment lerning_rate=1", "did you mean learning_rate"),
+        ("train sentiment device=gpu", "did you mean cuda?"),
+        ("train sentiment heads=few", "input should be a valid integer"),
+        ("train sentiment --budget 3x", "a budget is 10m"),
+        ("train sentiment --modle rnn", "--model"),
+        ("train sentiment --pretrain-on a.txt widht=8", "did you mean width"),
+        ("compare sentiment --arms lstm,cnn", "did you mean rnn?"),
+        ("compare sentiment --arms mean,cnn epoch=1", "did you mean epochs?"),
+        ("compare sentiment --arms mean,cnn:filter=3", "did you mean filters"),
+        ("compare sentiment --arms mean,cnn device=gpu", "arm mean: device='gpu'"),
+        ("lab sentimnet", "did you mean sentiment?"),
+    ],
+)
+def test_a_misspelt_name_is_told_before_torch_is_loaded(words: str, says: str) -> None:
+    code = (
+        "import sys; from regard.cli import main; sys.argv = ['regard', *sys.argv[1:]]\n"
+        "try: main.main()\n"
+        "except SystemExit as end: assert end.code == 2, end.code\n"
+        "else: raise AssertionError('no mistake was found')\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+        "assert len(sys.modules) < 900, len(sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    assert says in found.stderr
+
+
 def test_version() -> None:
     assert run("--version").stdout.startswith("regard 0.")
 
