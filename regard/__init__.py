@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         use,
     )
     from regard.attention.attend import attend
+    from regard.cli.calls import compare, train
     from regard.interop.sklearn import KernelRegression
     from regard.reports.notebook import html, look
     from regard.runs import load
-    from regard.studies.compare import compare
     from regard.trusted import trust
 
 __version__ = "0.1.0"
@@ -44,16 +44,18 @@ __all__ = [
     "html",
     "load",
     "look",
+    "train",
     "trust",
     "use",
 ]
 
 _HOMES = {
     "KernelRegression": "regard.interop.sklearn",
-    "compare": "regard.studies.compare",
+    "compare": "regard.cli.calls",
     "html": "regard.reports.notebook",
     "load": "regard.runs",
     "look": "regard.reports.notebook",
+    "train": "regard.cli.calls",
     "trust": "regard.trusted",
 }
 

@@ -69,11 +69,10 @@ class Call:
         cache: KeyValueCache | None,
     ) -> "Call":
         """Check, place, clean, prepare, plan."""
-        for what, x in (("queries", queries), ("keys", keys), ("values", values)):
-            if not isinstance(x, Tensor):
-                raise RegardError(
-                    f"{what} are a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
-                )
+        must_be_tensors(queries=queries, keys=keys, values=values)
+        if query_positions is not None or key_positions is not None:
+            given = {"query_positions": query_positions, "key_positions": key_positions}
+            must_be_tensors(**{name: x for name, x in given.items() if x is not None})
         score = score_named(score, queries, keys, heads)
         heads, mask = heads or score.heads, as_mask(mask)
         normalizer = named(normalize, heads)
@@ -276,6 +275,15 @@ def remembered(
     if on_cpu(queries) and not (cache.fixed and len(cache)):
         cache.finite = cache.finite and is_finite(*as_tuple(ready_keys), values)
     return queries, ready, ready_keys, values
+
+
+def must_be_tensors(**given: object) -> None:
+    """Errors: a list, an array or anything else where a tensor is asked for, by its name."""
+    for what, x in given.items():
+        if not isinstance(x, Tensor):
+            raise RegardError(
+                f"{what} are a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
+            )
 
 
 def _as_computed(weights: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import places
+from regard.attention.call import must_be_tensors, places
 from regard.attention.clean import is_finite
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
@@ -79,14 +79,7 @@ class MultiHeadAttention(nn.Module):
             self.project_queries = nn.Linear(width, inner[0], bias)
             self.project_keys = nn.Linear(key_width, inner[1], bias)
             self.project_values = nn.Linear(value_width, inner[2], bias)
-        if not isinstance(score, Score):
-            score = make_score(
-                score, position, self.head_width, self.head_width, heads=heads, length=length
-            )
-        elif position != "none":
-            raise RegardError("a Score is taken as it is: wrap it in its position yourself")
-        elif score.heads not in (None, heads):
-            raise RegardError(f"the score was made for {score.heads} heads, the layer for {heads}")
+        score = score_of(score, position, self.head_width, heads, length)
         mixing = named_compress(compress, length) if isinstance(compress, str) else compress
         self.attention = Attention(score, normalize, dropout, heads=heads, compress=mixing)
         self.output = nn.Linear(inner[0], width, bias) if output_projection else None
@@ -125,6 +118,8 @@ class MultiHeadAttention(nn.Module):
         out; mask and positions are still those of the padded table. ``key_packing`` says the same
         of the keys, where they are given; the mask must hide padding from every real query.
         """
+        given = {"queries": queries, "keys": keys, "values": values}
+        must_be_tensors(**{k: x for k, x in given.items() if x is not None or k == "queries"})
         mask = as_mask(mask)
         if mask is not None and cache is None and packing is None:
             queries, keys, values = without_hidden(
@@ -197,6 +192,22 @@ class MultiHeadAttention(nn.Module):
         # Split by heads and not by columns: the gradients then meet in one copy, not in two.
         parts = heads.split([size // self.head_width for size in sizes], -2)
         return [part.transpose(-3, -2) for part in parts]
+
+
+def score_of(
+    score: str | type[Score] | Score, position: str, width: int, heads: int, length: int | None
+) -> Score:
+    """Return a layer's score: made for heads of this width, or as it is.
+
+    Errors: a Score with positions beside it, or for another number of heads.
+    """
+    if not isinstance(score, Score):
+        return make_score(score, position, width, width, heads=heads, length=length)
+    if position != "none":
+        raise RegardError("a Score is taken as it is: wrap it in its position yourself")
+    if score.heads not in (None, heads):
+        raise RegardError(f"the score was made for {score.heads} heads, the layer for {heads}")
+    return score
 
 
 def is_plain(linear: nn.Module) -> bool:

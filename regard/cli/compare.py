@@ -165,8 +165,7 @@ def compare(
         raise RegardError(f"--metric goes with --predictions; a training takes metric={metric}")
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
     search = search_of(tune, sampler, tune_seed, tune_space or [])
-    kind = "tune" if search else "compare"
-    place = folder or Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"
+    place = folder or usual_folder(task, data, tunes=search is not None)
     asked: dict[str, Any] = {
         "search": search,
         "seeds": seeds,
@@ -187,6 +186,16 @@ def compare(
         show_comparison(found)
     if found.failures:
         raise typer.Exit(2)
+
+
+def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
+    """Return where a comparison goes that names no folder.
+
+    >>> usual_folder("sentiment", "a/reviews.csv", tunes=False).name
+    'compare-sentiment-reviews'
+    """
+    kind = "tune" if tunes else "compare"
+    return Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"
 
 
 def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":

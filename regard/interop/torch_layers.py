@@ -1,13 +1,19 @@
 """torch's attention layer and its masks, in regard's own terms.
 
-The same numbers from `MultiHeadAttention`: then another score, recorded weights, any mask.
+The same numbers from `MultiHeadAttention`: then another score, recorded weights, any mask. Or
+`MultiheadAttention`, which stands in the place of torch's layer and is called as it is.
 """
 
+from typing import Any, Self
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention, dense
+from regard.attention import Attention, Mask, MultiHeadAttention, Normalizer, Score, dense
+from regard.attention.multihead import score_of, without_hidden
 from regard.errors import RegardError
+from regard.interop.attention_interface import Given
 
 
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -97,3 +103,224 @@ def hidden(mask: Tensor, name: str) -> Tensor:
             "hides; a score with a bias is position=alibi or t5-bias, or one of your own"
         )
     return below
+
+
+class MultiheadAttention(nn.MultiheadAttention):
+    """``torch.nn.MultiheadAttention`` with regard's attention: softmax(q·k / √width) by default.
+
+    Constructor, ``forward``, first weights and ``state_dict`` are torch's; ``score``, ``position``,
+    ``normalize`` and ``length`` are `MultiHeadAttention`'s. It takes the place of ``self_attn`` and
+    ``multihead_attn`` in ``nn.TransformerEncoderLayer`` and ``nn.TransformerDecoderLayer``, whose
+    fused path for evaluation never goes round it. `regard.analysis.record` sees it.
+
+    Otherwise than torch's: a query that may see no key gets zeros and not NaN; weights are those
+    before dropout. Errors: ``add_bias_kv`` and ``add_zero_attn``; a width that heads do not divide;
+    masks of another shape; ``is_causal`` without an ``attn_mask``.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> layer.self_attn = MultiheadAttention.like(layer.self_attn, normalize="sparsemax")
+    >>> layer(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        score: str | type[Score] | Score = "scaled-dot",
+        position: str = "none",
+        normalize: str | Normalizer = "softmax",
+        length: int | None = None,
+    ) -> None:
+        if add_bias_kv or add_zero_attn:
+            given = "add_bias_kv" if add_bias_kv else "add_zero_attn"
+            raise RegardError(f"{given}=True adds a key of no text: leave it out")
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise RegardError(
+                f"embed_dim={embed_dim} does not divide into num_heads={num_heads}: take a multiple"
+            )
+        super().__init__(
+            embed_dim, num_heads, dropout, bias, False, False, kdim, vdim, batch_first, device,
+            dtype,
+        )  # fmt: skip
+        compared = Given(score_of(score, position, self.head_dim, num_heads, length))
+        self.attention = Attention(compared, normalize, dropout, heads=num_heads)
+        self.attention.to(self.out_proj.weight)
+
+    @classmethod
+    def like(cls, layer: nn.MultiheadAttention, **parts: Any) -> Self:
+        """Return a layer with a copy of the weights, the settings and the mode of torch's.
+
+        ``parts``: score, position, normalize and length. Errors: as of the constructor.
+        """
+        packed, weight = layer.in_proj_weight is not None, layer.out_proj.weight
+        found = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            layer.dropout,
+            layer.in_proj_bias is not None,
+            layer.bias_k is not None,
+            layer.add_zero_attn,
+            None if packed else layer.kdim,
+            None if packed else layer.vdim,
+            layer.batch_first,
+            weight.device,
+            weight.dtype,
+            **parts,
+        )
+        mine = dict(found.named_parameters())
+        with torch.no_grad():
+            for name, theirs in layer.named_parameters():
+                mine[name].copy_(theirs).requires_grad_(theirs.requires_grad)
+        return found.train(layer.training)
+
+    def _reset_parameters(self) -> None:
+        self._qkv_same_embed_dim = self.in_proj_weight is not None
+        super()._reset_parameters()
+        # Where it is true, torch's encoder layer computes softmax itself, by a kernel of its own.
+        self._qkv_same_embed_dim = False
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output and, if ``need_weights``, the weights, as torch's layer does.
+
+        ``is_causal`` is a hint of what ``attn_mask`` holds, and changes nothing. Numbers in masks
+        are added to the scores, and −inf hides.
+        """
+        if query.is_nested:
+            return self._nested(query, key, value, need_weights, average_attn_weights)
+        if is_causal and attn_mask is None:
+            raise RegardError(
+                "is_causal is a hint of what attn_mask holds: give attn_mask="
+                "nn.Transformer.generate_square_subsequent_mask(n) too"
+            )
+        batched = query.ndim == 3
+        if not batched:
+            query, key, value = (x[None] for x in (query, key, value))
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        elif not self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        mask, bias = seen_and_added(key_padding_mask, attn_mask, query, key, self.num_heads)
+        output, weights = self._attend(query, key, value, mask, bias, need_weights)
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            return output[0], None if weights is None else weights[0]
+        return output if self.batch_first else output.transpose(0, 1), weights
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask | None,
+        bias: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Outputs (batch, n, embed_dim), and the weights (batch, heads, n, m) if they are read."""
+        if mask is not None:
+            query, keys, values = without_hidden(mask, query, key, value, None, None)
+            key, value = query if keys is None else keys, value if values is None else values
+        given = self.attention.score
+        assert isinstance(given, Given)
+        given.give(bias)
+        self.attention.dropout = self.dropout
+        try:
+            attended = self.attention(*self._heads(query, key, value), mask)
+            weights = attended.weights if need_weights else None
+        finally:
+            given.give(None)
+        output: Tensor = self.out_proj(attended.output.transpose(1, 2).flatten(2))
+        return output, weights
+
+    def _heads(self, *inputs: Tensor) -> list[Tensor]:
+        """Project queries, keys and values to (batch, heads, n, head_dim)."""
+        if self.in_proj_weight is not None:
+            matrices = self.in_proj_weight.chunk(3)
+        else:
+            matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        projected = [F.linear(*part) for part in zip(inputs, matrices, biases, strict=True)]
+        return [x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected]
+
+    def _nested(
+        self, query: Tensor, key: Tensor, value: Tensor, need_weights: bool, average: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend within texts that ``nn.TransformerEncoder`` has put into a nested tensor."""
+        if not query is key is value:
+            raise RegardError(
+                "nested tensors are taken where queries, keys and values are one; pad them first"
+            )
+        sizes = torch.tensor([len(text) for text in query.unbind()], device=query.device)
+        padded = query.to_padded_tensor(0.0)
+        hidden = torch.arange(padded.shape[1], device=query.device) >= sizes[:, None]
+        mask, _ = seen_and_added(hidden, None, padded, padded, self.num_heads)
+        output, weights = self._attend(padded, padded, padded, mask, None, need_weights)
+        if weights is not None and average:
+            weights = weights.mean(1)
+        return torch._nested_tensor_from_mask(output, ~hidden, mask_check=False), weights
+
+
+Shapes = dict[tuple[int, ...], tuple[int, ...]]  # of masks that fit, and as what they are read
+
+
+def seen_and_added(
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    queries: Tensor,
+    keys: Tensor,
+    heads: int,
+) -> tuple[Mask | None, Tensor | None]:
+    """Split torch's masks into what hides, a mask, and what is added to the scores, a bias.
+
+    Queries are (batch, n, …), keys (batch, m, …). Errors: a mask of another shape, or of whole
+    numbers.
+    """
+    batch, n, m = len(queries), queries.shape[1], keys.shape[1]
+    padding: Shapes = {(batch, m): (batch, 1, 1, m)}
+    pairs: Shapes = {(n, m): (n, m), (batch * heads, n, m): (batch, heads, n, m)}
+    mask: Mask | None = None
+    bias: Tensor | None = None
+    for name, given, known in (
+        ("key_padding_mask", key_padding_mask, padding),
+        ("attn_mask", attn_mask, pairs),
+    ):
+        if given is None:
+            continue
+        if tuple(given.shape) not in known:
+            wanted = " or ".join(map(str, known))
+            raise RegardError(f"{name} is {wanted} here, not {tuple(given.shape)}")
+        table = given.reshape(known[tuple(given.shape)])
+        if not (table.dtype == torch.bool or table.is_floating_point()):
+            raise RegardError(f"{name} is of bools or floats, not of {table.dtype}")
+        below = table if table.dtype == torch.bool else table == -torch.inf
+        if table.dtype != torch.bool and (table.requires_grad or bool((table != 0)[~below].any())):
+            rest = table.masked_fill(below, 0)
+            bias = rest if bias is None else bias + rest
+        if not bool(below.any()):
+            continue
+        over_heads = below.ndim == 4 and below.shape[1] > 1
+        if below.ndim == 4 and not over_heads:
+            below = below[:, 0]
+        seen = dense(~below, over_heads=over_heads)
+        mask = seen if mask is None else mask & seen
+    return mask, bias

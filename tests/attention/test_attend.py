@@ -471,12 +471,27 @@ for given in ((x.tolist(), x, x), (x, x, x.numpy()), (x, x, x, None)):
         regard.attend(*given)
     except regard.RegardError as error:
         print(error)
+layer = regard.MultiHeadAttention(4, 2)
+for call in (
+    lambda: regard.attend(x, x, x, query_positions=[0, 1, 2]),
+    lambda: layer(x.tolist()),
+    lambda: layer(x, x.numpy()),
+    lambda: layer(None),
+):
+    try:
+        call()
+    except regard.RegardError as error:
+        print(error)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines() == [
         "queries are a tensor, not a list: give torch.as_tensor(queries)",
         "values are a tensor, not a ndarray: give torch.as_tensor(values)",
         "a score is a Score, as make_score('dot') makes one, not None",
+        "query_positions are a tensor, not a list: give torch.as_tensor(query_positions)",
+        "queries are a tensor, not a list: give torch.as_tensor(queries)",
+        "keys are a tensor, not a ndarray: give torch.as_tensor(keys)",
+        "queries are a tensor, not a NoneType: give torch.as_tensor(queries)",
     ]
 
 

@@ -1,0 +1,124 @@
+"""The commands as functions of Python: the same run, the same comparison, the same mistakes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+from regard.errors import RegardError
+
+from .conftest import call
+
+TINY = {
+    "examples": 120, "width": 8, "heads": 2, "layers": 1, "feedforward": 12, "steps": 3,
+    "batch_tokens": 300, "threads": 1, "precision": "fp32",
+}  # fmt: skip
+
+
+def test_train_makes_the_run_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = regard.train("sentiment", model="transformer", **TINY)
+    assert run.complete
+    assert run.folder.path == Path("runs/sentiment-transformer")
+    assert 0 <= run.evaluate().value <= 1
+    assert len(run.predict(["good", "bad"])) == 2
+    status = call(
+        *("train", "sentiment", "--model", "transformer", "--out", "again"),
+        *(f"{key}={value}" for key, value in TINY.items()),
+    )
+    assert status == 0
+    there, here = (
+        Path(folder, "model.safetensors").read_bytes()
+        for folder in ("again", "runs/sentiment-transformer")
+    )
+    assert there == here
+
+
+def test_train_says_its_folder_and_shows_progress_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = np.int64(2)
+    regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
+    told = capsys.readouterr()
+    assert told.err == "run: runs/sentiment-mean\n"  # no terminal: no bar
+    assert told.out == ""
+    regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
+    assert capsys.readouterr().err == "run: runs/sentiment-mean (complete already)\n"
+    regard.train(
+        "sentiment", model="mean", out=tmp_path / "b", progress=True, examples=120,
+        budget="2 steps", threads=1,
+    )  # fmt: skip
+    told = capsys.readouterr()
+    assert "mean on sentiment: 2 of 2" in told.err
+    assert "run: " not in told.err
+    begun = regard.train("sentiment", init="b", out="c", examples=120, steps=1, threads=1)
+    assert begun.config.model == "mean"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"task": "sentimnt"}, "did you mean sentiment"),
+        ({"model": "lstm"}, "did you mean rnn"),
+        ({"lerning_rate": 1}, "did you mean learning_rate"),
+        ({"budget": "3 moons"}, "a budget is 10m"),
+        ({"score": object}, "score is type <class 'object'>: a setting of a run is a word"),
+        ({"heads": None}, "heads is NoneType None"),
+        ({"data": "none.csv"}, "none.csv"),
+        ({"init": "nowhere"}, "nowhere does not exist"),
+        ({"steps": 3, "epochs": 2}, "one budget at a time"),
+    ],
+)
+def test_mistakes_of_a_call(
+    given: dict[str, object], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RegardError, match=says):
+        regard.train(**{"task": "sentiment", **given})  # type: ignore[arg-type]
+
+
+def test_a_folder_with_another_run_is_kept(tmp_path: Path) -> None:
+    regard.train("sentiment", model="tfidf", out=tmp_path / "a", examples=120)
+    with pytest.raises(RegardError, match="holds another run: examples is 120 there and 130 here"):
+        regard.train("sentiment", model="tfidf", out=tmp_path / "a", examples=130)
+
+
+def test_compare_makes_the_comparison_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text(
+        "text,label\n" + "".join(f"{'good' if i % 2 else 'bad'} {i},{i % 2}\n" for i in range(60))
+    )
+    found = regard.compare("sentiment", "tfidf,nb-svm", data=Path("mine.csv"), seeds=1, workers=1)
+    assert capsys.readouterr().err == "runs: runs/compare-sentiment-mine\n"
+    assert [result.arm.name for result in found.arms] == ["tfidf", "nb-svm"]
+    written = json.loads(Path("runs/compare-sentiment-mine/comparison.json").read_text())
+    assert written["report"] == "runs/compare-sentiment-mine/report.html"
+    assert Path(written["report"]).exists()
+    with pytest.raises(RegardError, match="did you mean rnn"):
+        regard.compare("sentiment", ["mean", "lstm"])
+    with pytest.raises(RegardError, match="no setting is called 'epoch'; did you mean epochs"):
+        regard.compare("sentiment", ["mean", "cnn"], epoch=3)
+
+
+def test_a_misspelt_name_loads_no_torch() -> None:
+    code = """
+import sys, regard
+try:
+    regard.train("sentiment", model="trasformer")
+except regard.RegardError as error:
+    assert "did you mean transformer?" in str(error), error
+else:
+    raise AssertionError("no mistake was found")
+assert "torch" not in sys.modules
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
