@@ -291,3 +291,17 @@ def test_what_was_pretrained_with_sentinels_goes_on_to_write(tmp_path, model):
         assert torch.allclose(value, wanted, atol=1e-6), name
     assert run.folder.environment()["init"]["new"] == []
     assert isinstance(run.predict("ab").text, str)
+
+
+def test_a_budget_in_minutes_is_repeated_with_the_batch_that_it_chose(tmp_path):
+    given = ["data=pydoc", "width=8", "heads=2", "layers=1", "feedforward=8", "threads=1"]
+    run = runs.start(
+        tmp_path / "a", "language-modeling", "gpt", [*given, "precision=fp32", "minutes=0.01"]
+    )
+    finish(run)
+    last = run.metrics()[-1]
+    assert last["batch_tokens"] == 256
+    assert run.repeat == f"steps={last['steps']} batch_tokens=256"
+    assert run.notes[-1].endswith(f": {run.repeat} repeats it elsewhere")
+    again = Config.make("language-modeling", "gpt", [*given, *run.repeat.split()]).training
+    assert (again.budget.unit, again.batch_tokens) == ("steps", 256)

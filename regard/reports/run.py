@@ -95,7 +95,7 @@ def once_more(run: Run) -> str:
     """The command that trains a run like this one."""
     here = place(run.folder.path)
     words = ["regard", "train", run.config.task, "--config", here, "--out", f"{here}-again"]
-    return shlex.join([*words, *([run.repeat] if run.repeat else [])])
+    return shlex.join([*words, *(run.repeat or "").split()])
 
 
 def place(folder: Path) -> str:

@@ -14,6 +14,7 @@ from regard.runs.config import Config
 from regard.runs.fitting import Fitting
 from regard.tasks.classification import Classification
 from regard.tasks.task import SPLITS, beside
+from regard.training.clock import follow_the_clock, warning
 from regard.training.loop import Training, seeded, using_threads, validations
 from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
@@ -73,6 +74,8 @@ def _of_network(config: Config, task: Any) -> Forecast:
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
     training = Training(network, task, settings, precision)
+    with using_threads(settings.threads):
+        follow_the_clock(training)
     plan = training.plan()
     with using_threads(settings.threads):
         # Pays for what every process pays once.
@@ -92,6 +95,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
     between = settings.evaluate_every or max(len(plan) * epochs / parts, 1)
     judged = (1 + steps / between) * tokens["validation"] + tokens["test"]
     parameters = sum(parameter.numel() for parameter in network.parameters())
+    few = warning(settings, steps, training.batch_tokens)
     return Forecast(
         task=config.task,
         model=config.model,
@@ -105,7 +109,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
         memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
-        notes=tuple(task.notes),
+        notes=(*task.notes, *filter(None, (few,))),
         at_most=settings.patience > 0,
     )
 

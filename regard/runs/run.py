@@ -165,21 +165,23 @@ class Run(ABC):
         if self.ended is None and self.complete and (how := self.convergence) != CONVERGED:
             found.append(f"{how}: {MEANINGS[how]}")
         if self.repeat:
-            steps = int(self.repeat.removeprefix("steps="))
+            steps = self.metrics()[-1]["steps"]
             found.append(TIMED.format(self.config.training.minutes, steps, self.repeat))
         return found if self.held_out else [*found, READ]
 
     @property
     def repeat(self) -> str | None:
-        """The budget in steps of a run whose budget was minutes, as a setting; None of others.
+        """The budget in steps of a run whose budget was minutes, as settings; None of others.
 
+        With the batch, ``steps=900 batch_tokens=512``, where that was chosen by the time as well.
         What a minute holds depends on the machine and on what else it does; steps do not. Of a
         training that stopped early, by ``patience`` or by hand, these are the steps foreseen.
         """
         training, rows = self.config.training, self.metrics()
         if training.budget.unit != "minutes" or self.config.entry.kind == "baseline" or not rows:
             return None
-        return f"steps={rows[-1]['steps']}"
+        batch = rows[-1].get("batch_tokens")
+        return f"steps={rows[-1]['steps']}{f' batch_tokens={batch}' if batch else ''}"
 
     @abstractmethod
     def evaluate(

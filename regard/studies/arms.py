@@ -77,14 +77,19 @@ def _pairs(text: str) -> list[str]:
     return found
 
 
-def spelled(arm: Arm, steps: int = 0) -> str:
+def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     """Return an arm as the command line takes it, with this many steps for its minutes, if any.
+
+    And with the batch that the minutes chose, if they did.
 
     >>> spelled(parse_arm("transformer:heads=2,minutes=1"), 120)
     'transformer:heads=2,steps=120'
+    >>> spelled(parse_arm("gpt"), 120, 256)
+    'gpt:steps=120,batch_tokens=256'
     """
     kept = [p for p in arm.overrides if not steps or p.partition("=")[0].strip() != "minutes"]
-    settings = ",".join([*kept, *([f"steps={steps}"] if steps else [])])
+    given = {"steps": steps, "batch_tokens": batch_tokens if steps else 0}
+    settings = ",".join([*kept, *(f"{key}={value}" for key, value in given.items() if value)])
     return f"{arm.model}:{settings}" if settings else arm.model
 
 

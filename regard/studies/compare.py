@@ -256,7 +256,9 @@ class Study:
         for arm in self.arms:
             runs = done.get(arm.name, {}).values()
             steps = [run.steps for run in runs if run.timed and run.steps]
-            names[arm.name] = spelled(arm, round(sum(steps) / len(steps)) if steps else 0)
+            batches = Counter(run.batch_tokens for run in runs).most_common(1)
+            mean = round(sum(steps) / len(steps)) if steps else 0
+            names[arm.name] = spelled(arm, mean, batches[0][0] if batches else 0)
             timed = timed or bool(steps)
         if not timed:
             return {}

@@ -60,7 +60,7 @@ class Judged:
     reading a text.
 
     `steps` is the length of the training; `timed` tells that it came of a budget in minutes, so
-    that another machine takes other steps.
+    that another machine takes other steps, and `batch_tokens` is its batch where the time chose it.
     """
 
     metric: str
@@ -85,6 +85,7 @@ class Judged:
     nats: str = ""
     clusters: str = ""
     trivial: Mapping[str, float] = field(default_factory=dict)
+    batch_tokens: int = 0
 
     @cached_property
     def groups(self) -> NDArray[np.int64] | None:
@@ -227,6 +228,7 @@ def _judge(run: "Run", peak: float) -> Judged:
         **answers,
         steps=int(rows[-1]["steps"]) if rows and run.config.entry.kind == "network" else None,
         timed=run.repeat is not None,
+        batch_tokens=int(rows[-1].get("batch_tokens", 0)) if rows else 0,
     )
 
 

@@ -29,6 +29,7 @@ from regard.training.checkpoints import (
     must_fit,
     weights,
 )
+from regard.training.clock import FewUpdates, follow_the_clock
 from regard.training.memory import peak_mb, trim
 from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
@@ -58,7 +59,8 @@ class Progress:
     a running mean over some 50 steps; `tokens` are those read so far, padding not counted;
     `seconds` are those of the whole training, earlier processes included; `validation` is the
     task's metric where this step was followed by a validation; `ended` says after the last step
-    what ended the training: the "budget", or "patience", before it; `note` a word on a resume.
+    what ended the training: the "budget", or "patience", before it; `note` a word on a resume or
+    on a budget of few steps; `batch_tokens` is the batch that minutes chose, 0 where none did.
     """
 
     step: int
@@ -76,6 +78,7 @@ class Progress:
     peak_mb: float
     ended: str = ""
     note: str = ""
+    batch_tokens: int = 0
 
 
 Count = Annotated[int, Field(ge=0)]
@@ -97,6 +100,7 @@ class State:
     best_step: int = 0
     least_loss: float = math.inf  # of those by which patience counts
     worse: int = 0  # validations since one had a new best metric or loss
+    batch_tokens: int = 0  # of a batch that was chosen by the clock
 
 
 def train(
@@ -140,6 +144,7 @@ class Training:
         self.mean: Tensors = weights(model) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task, settings.batch_size)
         self.begun = time.monotonic()
+        self.few = FewUpdates()
         self.ranks = ranks()
 
     def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
@@ -147,6 +152,8 @@ class Training:
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
         self.begun = saved = trimmed = time.monotonic()
+        if not end and not self.state.step:
+            follow_the_clock(self)
         if end:
             yield self.judged_once_more(tokens_before, note)
         while not (end or self.finished()):
@@ -156,6 +163,7 @@ class Training:
                 self.tell_time(earlier)
                 measured = self.validate() if self.validation_due() else (None, None)
                 self.tell_time(earlier)
+                note = note or self.few.says(self)
                 yield self.progress(rate, measured, tokens_before, note)
                 note = ""
                 if checkpoints and self.ranks.first and self.save_due(saved):
@@ -353,6 +361,7 @@ class Training:
         load_weights(self.model, there["model"])
         self.optimizer.load(there.get("optimizer", {}))
         self.state, self.best = state, there.get("best", {})
+        self.batch_tokens = state.batch_tokens or self.batch_tokens
         mean = there.get("mean", {})
         self.mean = {name: value.to(self.device) for name, value in mean.items()}
         return f"{says} Resumed from step {found.step}.".strip()
@@ -382,6 +391,7 @@ class Training:
             peak_mb=peak_mb(),
             ended=self.ended(),
             note=note,
+            batch_tokens=state.batch_tokens,
         )
 
 

@@ -86,7 +86,8 @@ class TrainingSettings(Settings):
         0,
         ge=0,
         description=f"tokens of a batch, padding counted; 0: {MOST_TOKENS:,}, or fewer where the "
-        f"data are so small that an epoch would not have {LEAST_STEPS} steps",
+        f"data are so small that an epoch would not have {LEAST_STEPS} steps, or a budget in "
+        "minutes so short that few would fit",
     )
     evaluate_every: int = Field(
         0,

@@ -9,6 +9,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
+from regard.training.clock import follow_the_clock
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
 from regard.training.precision import Precision
 from regard.training.settings import (
@@ -367,3 +368,71 @@ def test_small_data_are_learned_for_as_many_steps_and_validated_as_seldom() -> N
     apart = -(-LEAST_BETWEEN // steps) * steps
     seen = [p.step for p in told if p.validation is not None]
     assert seen == list(range(apart, told[-1].step + 1, apart))
+
+
+@pytest.fixture(scope="module")
+def large() -> Toy:
+    """So many texts that a batch is not cut short for them."""
+    task = Toy(train=120_000)
+    answers = {split: task.answers(split) for split in task.texts}
+    task.answers = answers.__getitem__  # type: ignore[method-assign, assignment]
+    return task
+
+
+class Slow(Bag):
+    """Takes as long as its batch is large, by a clock of its own."""
+
+    def __init__(self, clock: list[float], each: float) -> None:
+        super().__init__()
+        self.clock, self.each = clock, each
+
+    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        self.clock[0] += self.each * tokens.numel()
+        return super().forward(tokens, lengths)
+
+
+@pytest.mark.parametrize(
+    ("each", "changes", "batch", "says"),
+    [
+        (1e-6, {}, 8192, ""),  # all fits
+        (4e-5, {}, 1024, ""),  # 60 s / (1,024 · 40 µs): some 1,500
+        (1e-3, {}, 256, "updates fit into 1 minutes, which is few; take a smaller network"),
+        (4e-5, {"batch_tokens": 8192}, 8192, "which is few; batch_tokens="),
+        (2e-3, {"batch_size": 40}, 8192, "which is few; batch_size="),
+    ],
+)
+def test_a_budget_in_minutes_chooses_the_batch_or_warns_of_few_updates(
+    each: float, changes: dict[str, int], batch: int, says: str, large: Toy,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    model, asked = Slow(clock, each), TrainingSettings(minutes=1, **changes)
+    training = Training(model, large, asked, Precision("fp32", "asked for"))
+    assert training.batch_tokens == 8192
+    checkpoints = Checkpoints(tmp_path)
+    steps = list(islice(training.run(checkpoints), 6))
+    assert training.batch_tokens == batch
+    notes = [step.note for step in steps if step.note]
+    assert len(notes) == bool(says)
+    assert says in "".join(notes)
+    chosen = 0 if changes else batch
+    assert steps[-1].batch_tokens == chosen
+    checkpoints.save(training.checkpoint())
+    again = Training(Bag(), training.task, asked, training.precision)
+    again.resume(checkpoints)
+    assert again.batch_tokens == batch
+
+
+def test_a_batch_that_the_clock_chose_changes_no_weight(large: Toy) -> None:
+    model, before = Bag(), Bag()
+    training = Training(
+        model, large, TrainingSettings(minutes=1e-6), Precision("fp32", "asked for")
+    )
+    follow_the_clock(training)
+    assert training.batch_tokens == 256
+    assert same(model, before)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    steps = Training(Bag(), large, TrainingSettings(steps=1), Precision("fp32", "asked for"))
+    follow_the_clock(steps)
+    assert steps.batch_tokens == 8192

@@ -1,0 +1,111 @@
+"""A budget in minutes and the batch: how many updates fit, and what batch lets more of them fit."""
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.tasks.task import beside
+from regard.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from regard.training.loop import Training
+
+FEW = 500  # updates: of fewer a network learns little
+WANTED = 1_000  # updates that a batch is chosen for
+FEWEST_TOKENS = 256  # of a batch: smaller ones cost nearly as much
+LOOKED = 5  # the update after which the first are counted up
+
+
+def batch_for(settings: TrainingSettings, seconds: float, tokens: int, usual: int) -> int:
+    """Return the tokens of a batch of which `WANTED` fit into a budget in minutes, or nearly.
+
+    `seconds`: what an update on a batch of so many ``tokens`` takes. A power of two times these
+    ``tokens``, so that runs on one machine get the same, and never more than ``usual``.
+
+    >>> batch_for(TrainingSettings(minutes=3), 0.15, 256, 8192)
+    256
+    >>> batch_for(TrainingSettings(minutes=30), 0.15, 256, 8192)
+    2048
+    >>> batch_for(TrainingSettings(minutes=300), 0.15, 256, 8192)
+    8192
+    """
+    times = settings.minutes * 60 / max(seconds, 1e-9) / WANTED
+    return min(usual, tokens << math.floor(math.log2(max(times, 1))))
+
+
+def warning(settings: TrainingSettings, updates: float, batch_tokens: int) -> str:
+    """Return a sentence if fewer than `FEW` updates fit into a budget in minutes, else "".
+
+    >>> warning(TrainingSettings(minutes=3), 39.2, 8192)
+    'about 39 updates fit into 3 minutes, which is few; batch_tokens=642 would make about 500'
+    >>> warning(TrainingSettings(minutes=3, batch_size=64), 250, 8192)
+    'about 250 updates fit into 3 minutes, which is few; batch_size=32 would make about 500'
+    >>> warning(TrainingSettings(minutes=3), 900, 8192), warning(TrainingSettings(steps=9), 9, 8192)
+    ('', '')
+    """
+    if settings.budget.unit != "minutes" or updates >= FEW:
+        return ""
+    said = f"about {updates:.0f} updates fit into {settings.minutes:g} minutes, which is few; "
+    examples, tokens = (int(n * updates / FEW) for n in (settings.batch_size, batch_tokens))
+    if examples:
+        return f"{said}batch_size={examples} would make about {FEW}"
+    if not settings.batch_size and tokens >= FEWEST_TOKENS:
+        return f"{said}batch_tokens={tokens} would make about {FEW}"
+    return f"{said}take a smaller network or more time"
+
+
+def follow_the_clock(training: "Training") -> None:
+    """Choose a batch of which enough fit into a budget in minutes, where none is given.
+
+    By the time of forward and backward passes on small batches, which change no weight.
+    """
+    settings, usual = training.settings, training.batch_tokens
+    small = max(FEWEST_TOKENS, training.task.most_tokens("train"))
+    given = settings.batch_size or settings.batch_tokens
+    if settings.budget.unit != "minutes" or given or small >= usual:
+        return
+    training.batch_tokens = small
+    plan = training.plan()
+    # The first pays for what every process pays once.
+    seconds = min(passes(training, indexes) for indexes in (plan[0], *plan[:2]))
+    (seconds,) = training.ranks.told(seconds)
+    training.batch_tokens = batch_for(settings, seconds, small, usual)
+    training.state.batch_tokens = training.batch_tokens
+
+
+def passes(training: "Training", indexes: NDArray[np.integer]) -> float:
+    """Return the seconds of a forward and a backward pass on a batch; nothing is learned."""
+    from regard.training.loop import seeded
+
+    begun = time.monotonic()
+    training.model.train()
+    batch = beside(training.model, training.task.batch("train", indexes))
+    kind = training.device.type
+    with seeded(0, training.device), training.precision.autocast(kind):
+        loss = training.task.loss(training.model, batch)
+    loss.backward()
+    loss.item()  # waits for a GPU
+    training.optimizer.zero()
+    return time.monotonic() - begun
+
+
+class FewUpdates:
+    """Warns once of a budget in minutes into which few updates fit, as the first of them tell."""
+
+    def __init__(self) -> None:
+        self.first = 0.0  # seconds of the training at its first update
+
+    def says(self, training: "Training") -> str:
+        """Return the warning after the update that is `LOOKED`, if there is one to give."""
+        state, settings = training.state, training.settings
+        if state.step == 1:
+            self.first = state.seconds
+        if settings.budget.unit != "minutes" or state.step != LOOKED or not self.first:
+            return ""
+        pace = (state.seconds - self.first) / (LOOKED - 1)
+        left = settings.minutes * 60 - state.seconds
+        updates = LOOKED + left / max(pace, 1e-9)
+        return warning(settings, updates, training.batch_tokens) if left > 0 else ""
