@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from regard.models.tuned import Tuned, TunedBERT
 from regard.runs.config import Config
 from regard.runs.folder import Folder, TokenizerKind
 from regard.runs.leak import must_not_look_ahead
+from regard.runs.room import shape_of
 from regard.tasks import TASKS
 from regard.training.loop import seeded
 from regard.training.optimizer import OPTIMIZERS
@@ -76,10 +78,13 @@ def tokenizer_kind(config: Config) -> TokenizerKind:
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """The network of a training at its first step, and in facts what it begins with.
 
-    Errors: those of `build_network`, `begin_from` and `Encoder.put`; an optimizer that finds
-    nothing to do in it; a network that looks at what it is to foretell.
+    Errors: those of `build_network`, `begin_from` and `Encoder.put`; more memory than is free; an
+    optimizer that finds nothing to do in it; a network that looks at what it is to foretell.
     """
     vectors = pretrained(config, task.tokenizer.vocabulary)
+    needed = shape_of(config, lambda: build_network(config, **task.sizes, vectors=vectors))
+    if needed is not None:
+        needed.check()
     network = build_network(config, **task.sizes, vectors=vectors)
     OPTIMIZERS[config.training.optimizer].suits(network)
     longest = getattr(config.network, "length", None)
@@ -164,7 +169,10 @@ def build_once(config: Config) -> None:
         given = config.network.model_dump()
         # The width of pretrained vectors is known when they are read: any that heads divide.
         width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
-        network = build_network(config, vocabulary=8, labels=2, width=width)
+        make = partial(build_network, config, vocabulary=8, labels=2, width=width)
+        if (needed := shape_of(config, make)) is not None:
+            needed.check()
+        network = make()
         OPTIMIZERS[config.training.optimizer].suits(network)
 
 

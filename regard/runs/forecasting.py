@@ -12,6 +12,7 @@ from regard.models.tuned import Tuned
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.fitting import Fitting
+from regard.runs.room import need
 from regard.tasks.classification import Classification
 from regard.tasks.task import SPLITS, beside
 from regard.training.clock import follow_the_clock, warning
@@ -73,6 +74,8 @@ def _of_network(config: Config, task: Any) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
+    length = int(getattr(config.network, "length", 0))
+    tight = need(network, settings, config.entry.kind, length).warning
     training = Training(network, task, settings, precision)
     with using_threads(settings.threads):
         follow_the_clock(training)
@@ -109,7 +112,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
         memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
-        notes=(*task.notes, *filter(None, (few,))),
+        notes=(*task.notes, *filter(None, (tight, few))),
         at_most=settings.patience > 0,
     )
 

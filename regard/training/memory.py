@@ -6,6 +6,8 @@ import platform
 import sys
 from pathlib import Path
 
+FREE = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")  # of a container: what it may hold, and holds
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEGABYTE = 1e6
 M_TRIM_THRESHOLD = -1  # glibc's malloc.h
@@ -71,10 +73,43 @@ def forget_peak() -> bool:
     return _of_status("VmHWM") > 0
 
 
+def free_mb(device: str = "cpu") -> float:
+    """Memory that is free for this process, swap included, in MB; 0 where nobody tells.
+
+    Of the container, where that has less. Of "cuda" the GPU's.
+    """
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.mem_get_info()[0] / MEGABYTE if torch.cuda.is_available() else 0.0
+    found = [_of(FREE, "MemAvailable") + _of(FREE, "SwapFree")]
+    try:
+        most, now = (
+            (GROUP / f"memory.{what}").read_text(encoding="ascii").strip()
+            for what in ("max", "current")
+        )
+        cached = _plain(GROUP / "memory.stat", "inactive_file")
+        found.append((int(most) - int(now) + cached) / MEGABYTE)
+    except (OSError, ValueError):  # no container, or one without a bound
+        pass
+    return max(min(found), 0.0) if found[0] else 0.0
+
+
+def _plain(path: Path, name: str) -> int:
+    """Return the number of a line ``name number``; 0 where there is none."""
+    lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+    return next((int(line[1]) for line in lines if line[:1] == [name]), 0)
+
+
 def _of_status(name: str) -> float:
     """A line of /proc/self/status in MB; 0 where there is none."""
+    return _of(STATUS, name)
+
+
+def _of(path: Path, name: str) -> float:
+    """A line ``name: number kB`` of a file in MB; 0 where there is none."""
     try:
-        text = STATUS.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError:
         return 0.0
     found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]

@@ -2,11 +2,13 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from regard.errors import RegardError
+from regard.training import memory
 from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
 
@@ -91,3 +93,22 @@ def test_memory_is_kept_in_a_process_of_its_own() -> None:
         "assert len(bytearray(50_000_000)) == 50_000_000\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_free_memory_is_the_least_that_machine_and_container_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert memory.free_mb() > 100
+    lines = "MemTotal: 9000 kB\nMemAvailable:  4000 kB\nSwapFree:   1000 kB\n"
+    (tmp_path / "meminfo").write_text(lines)
+    monkeypatch.setattr(memory, "FREE", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    assert memory.free_mb() == pytest.approx(5000 * 1024 / 1e6)
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("2500000\n")
+    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
+    assert memory.free_mb() == pytest.approx(0.6)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free_mb() == pytest.approx(5000 * 1024 / 1e6)
+    monkeypatch.setattr(memory, "FREE", tmp_path / "none")
+    assert memory.free_mb() == 0.0  # nobody tells
