@@ -139,6 +139,17 @@ for _name, _others in _ALSO.items():
         USUAL[_other] = (*USUAL.get(_other, ()), _name)
 
 
+def meant(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are this one, but for case and hyphens, or that mean the same.
+
+    >>> meant("--lr", ["learning_rate"]), meant("learning-rates", ["learning_rate"])
+    (['learning_rate'], [])
+    """
+    names, bare = list(dict.fromkeys(known)), _bare(name)
+    found = [other for other in names if _bare(other) == bare]
+    return found + [x for x in USUAL.get(bare, ()) if x in names and x not in found]
+
+
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return what of the known names is probably meant: by meaning first, else by spelling.
 
@@ -147,7 +158,5 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     >>> nearest("TF-IDF", ["tfidf"]), nearest("hidden_size", ["width", "hidden"])
     (['tfidf'], ['width', 'hidden'])
     """
-    names, bare = list(dict.fromkeys(known)), _bare(name)
-    meant = [other for other in names if _bare(other) == bare]
-    meant += [other for other in USUAL.get(bare, ()) if other in names and other not in meant]
-    return meant or get_close_matches(name, names, n=3, cutoff=0.5)
+    names = list(dict.fromkeys(known))
+    return meant(name, names) or get_close_matches(name, names, n=3, cutoff=0.5)

@@ -26,6 +26,7 @@ from regard.cli import (
     train,
 )
 from regard.cli.console import err
+from regard.cli.options import TakesSettings
 from regard.errors import RegardError
 from regard.trusted import trust
 
@@ -54,7 +55,8 @@ COMMANDS: list[Callable[..., None]] = [
     doctor.doctor,
 ]
 for command in COMMANDS:
-    app.command()(command)
+    takes_settings = command in (train.train, compare.compare)
+    app.command(cls=TakesSettings if takes_settings else None)(command)
 app.add_typer(data.app, name="data")
 
 

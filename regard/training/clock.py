@@ -43,18 +43,21 @@ def warning(settings: TrainingSettings, updates: float, batch_tokens: int) -> st
     'about 39 updates fit into 3 minutes, which is few; batch_tokens=642 would make about 500'
     >>> warning(TrainingSettings(minutes=3, batch_size=64), 250, 8192)
     'about 250 updates fit into 3 minutes, which is few; batch_size=32 would make about 500'
+    >>> warning(TrainingSettings(minutes=3), 11, 8192)
+    'about 11 updates fit into 3 minutes, which is few; batch_tokens=256 would make about 352'
     >>> warning(TrainingSettings(minutes=3), 900, 8192), warning(TrainingSettings(steps=9), 9, 8192)
     ('', '')
     """
     if settings.budget.unit != "minutes" or updates >= FEW:
         return ""
     said = f"about {updates:.0f} updates fit into {settings.minutes:g} minutes, which is few; "
-    examples, tokens = (int(n * updates / FEW) for n in (settings.batch_size, batch_tokens))
-    if examples:
-        return f"{said}batch_size={examples} would make about {FEW}"
-    if not settings.batch_size and tokens >= FEWEST_TOKENS:
-        return f"{said}batch_tokens={tokens} would make about {FEW}"
-    return f"{said}take a smaller network or more time"
+    name, batch, least = "batch_tokens", batch_tokens, FEWEST_TOKENS
+    if settings.batch_size:
+        name, batch, least = "batch_size", settings.batch_size, 1
+    smaller = max(int(batch * updates / FEW), least)
+    if smaller >= batch:
+        return f"{said}take a smaller network or more time"
+    return f"{said}{name}={smaller} would make about {min(updates * batch / smaller, FEW):.0f}"
 
 
 def follow_the_clock(training: "Training") -> None:
