@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.data.texts import NAMES
 from regard.errors import RegardError
 from regard.models import MODELS_FOR
-from regard.runs.config import CUTTING, Config
+from regard.runs.config import CUTTING, Config, shared
 from regard.runs.opening import open_or_start
 from regard.runs.run import Run
 from regard.settings import Settings, unknown_key
@@ -66,8 +66,8 @@ def way_of(
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
     judging = judged_by(wanted.data, texts)
-    fields = MODELS_FOR[TASKS[way].kind][model].settings.model_fields
-    network = {k: v for k, v in wanted.network.model_dump().items() if k in fields and k not in cut}
+    theirs = MODELS_FOR[TASKS[way].kind][model].settings
+    network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
     for key in (pair.partition("=")[0].strip() for pair in budget):
