@@ -102,13 +102,13 @@ class FewUpdates:
         self.first = 0.0  # seconds of the training at its first update
 
     def says(self, training: "Training") -> str:
-        """Return the warning after the update that is `LOOKED`, if there is one to give."""
+        """Return the warning after the update that is `LOOKED`, or after an earlier last one."""
         state, settings = training.state, training.settings
         if state.step == 1:
             self.first = state.seconds
-        if settings.budget.unit != "minutes" or state.step != LOOKED or not self.first:
+        seen = state.step == LOOKED or (state.step < LOOKED and training.finished())
+        if settings.budget.unit != "minutes" or not seen or not self.first:
             return ""
-        pace = (state.seconds - self.first) / (LOOKED - 1)
-        left = settings.minutes * 60 - state.seconds
-        updates = LOOKED + left / max(pace, 1e-9)
-        return warning(settings, updates, training.batch_tokens) if left > 0 else ""
+        pace = (state.seconds - self.first) / max(state.step - 1, 1)
+        left = max(settings.minutes * 60 - state.seconds, 0)
+        return warning(settings, state.step + left / max(pace, 1e-9), training.batch_tokens)
