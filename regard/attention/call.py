@@ -280,6 +280,8 @@ def remembered(
 def must_be_tensors(**given: object) -> None:
     """Errors: a list, an array or anything else where a tensor is asked for, by its name."""
     for what, x in given.items():
+        if x is None:
+            raise RegardError(f"{what} are a tensor, not None")
         if not isinstance(x, Tensor):
             raise RegardError(
                 f"{what} are a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"

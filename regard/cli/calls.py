@@ -1,15 +1,14 @@
 """The commands as functions of Python: `regard.train` and `regard.compare`."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import compare as command
-from regard.cli.console import bar, err, say
-from regard.cli.train import as_pairs, follow, in_words
-from regard.errors import RegardError, look_up
+from regard.cli.console import bar, err, hidden, say
+from regard.cli.train import as_pairs, follow, in_words, wanted
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.runs import Run
@@ -26,17 +25,21 @@ def train(
     data: Place = "",
     budget: str = "",
     init: Place = "",
+    config: Place = "",
+    pretrain_on: Place = "",
+    pretrain_budget: str = "",
     out: Place | None = None,
+    end: bool = False,
     progress: bool | None = None,
     **settings: Any,
 ) -> "Run":
     """Train a model on a task as ``regard train`` does, and return its complete run.
 
-    ``settings`` are those that ``regard train TASK --settings`` lists; ``budget`` is "10m",
-    "500 steps", "3 epochs" or "2M tokens"; ``init`` is a run to begin from. Without ``out`` the
-    folder is ``runs/TASK-MODEL``, and is said. The same call goes on after a stop, and returns a
-    complete run as it is; other settings need another ``out``. ``progress`` shows a bar; by default
-    where there is a terminal.
+    ``settings`` are those that ``regard train TASK --settings`` lists, the other arguments its
+    options: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a run to begin
+    from. Without ``out`` the folder is ``runs/TASK-MODEL``, and is said. The same call goes on
+    after a stop, with ``end`` to its end there, and returns a complete run as it is; other settings
+    need another ``out``. ``progress`` shows a bar; by default where there is a terminal.
 
     Errors, of names and settings before torch is loaded: no such task, model or setting; a folder
     that holds another run; data that cannot be read.
@@ -46,18 +49,29 @@ def train(
     regard.errors.RegardError: no model is called 'trasformer'; did you mean transformer? ...
     """
     from regard import runs
-    from regard.tasks import TASKS
 
-    overrides = [*pairs({"data": data, "init": init}), *pairs(settings), *as_pairs(budget)]
-    before = Path(init) if init else None
-    model = model or runs.model_after(before, task) or look_up(TASKS, task, "task").model
-    config = runs.Config.make(task, model, overrides)
+    model, overrides, asked = wanted(
+        task,
+        model,
+        [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)],
+        init=Path(init) if init else None,
+        config=Path(config) if config else None,
+        texts=os.fspath(pretrain_on),
+        budget=pretrain_budget,
+    )
     place = Path(out or Path("runs") / f"{task}-{model}")
-    run = runs.go_on(place, config)
+    if pretrain_on:
+        before, texts = place.with_name(f"{place.name}-pretrained"), os.fspath(pretrain_on)
+        given = as_pairs(pretrain_budget)
+        first = runs.pretraining_for(before, task, model, texts, overrides, given)
+        ends = end and not first.complete
+        follow(first, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
+        asked = runs.Config.make(task, model, [*overrides, f"init={before}"])
+    run = runs.go_on(place, asked)
+    done = " (complete already)" if run.complete else ""
+    follow(run, f"{model} on {task}", end=end, shown=shows(progress))
     if out is None:
-        say(f"run: {place}{' (complete already)' if run.complete else ''}", quiet=True)
-    with shown(progress):
-        follow(run, f"{model} on {task}")
+        say(f"run: {place}{done}", quiet=True)
     return run
 
 
@@ -71,6 +85,9 @@ def compare(
     reference: str = "",
     ladder: bool = False,
     tune: int | None = None,
+    tune_space: Sequence[str] = (),
+    sampler: str = "random",
+    tune_seed: int = 0,
     out: Place | None = None,
     workers: int | None = None,
     progress: bool | None = None,
@@ -79,9 +96,10 @@ def compare(
     """Train every arm with every seed as ``regard compare`` does, and return what came of it.
 
     ``arms`` are "mean,transformer:heads=2" or a list of such; ``settings`` go to every arm whose
-    model has them. Without ``out`` the folder is ``runs/compare-TASK-DATA``, and is said; it holds
-    the runs, ``comparison.json`` and ``report.html``. The same call goes on where it was. A script
-    calls it below ``if __name__ == "__main__":``, since every worker imports the script.
+    model has them, and the other arguments are the command's options. Without ``out`` the folder is
+    ``runs/compare-TASK-DATA``, and is said; it holds the runs, ``comparison.json`` and
+    ``report.html``. The same call goes on where it was. A script calls it below
+    ``if __name__ == "__main__":``, since every worker imports the script.
 
     Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
 
@@ -91,10 +109,11 @@ def compare(
     """
     from regard.studies.compare import compare as run
 
+    search = command.search_of(tune, sampler, tune_seed, tune_space)
     place = Path(out or command.usual_folder(task, os.fspath(data), tunes=tune is not None))
     if out is None:
         say(f"runs: {place}", quiet=True)
-    with shown(progress), bar("runs") as show:
+    with bar("runs") if shows(progress) else hidden() as show:
         found = run(
             task,
             arms,
@@ -103,10 +122,10 @@ def compare(
             reference=reference or None,
             out=place,
             overrides=[*pairs({"data": data}), *pairs(settings)],
-            search=command.search_of(tune, "random", 0, ()),
+            search=search,
             workers=workers,
             ladder=ladder,
-            on_event=command.Watch(show),
+            on_event=command.Watch(show) if shows(progress) else None,
         )
     return command.with_report(found)
 
@@ -137,12 +156,6 @@ def _word(key: str, value: Any) -> str:
     return in_words(value)
 
 
-@contextmanager
-def shown(progress: bool | None) -> Iterator[None]:
-    """Inside, progress is shown or not; None: where there is a terminal."""
-    before = err.quiet
-    err.quiet = before or not (err.is_terminal if progress is None else progress)
-    try:
-        yield
-    finally:
-        err.quiet = before
+def shows(progress: bool | None) -> bool:
+    """Return whether progress is shown; None: where there is a terminal."""
+    return err.is_terminal if progress is None else progress

@@ -109,6 +109,15 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
         yield show
 
 
+@contextmanager
+def hidden() -> Iterator[Bar]:
+    """A bar that nobody sees."""
+
+    def show(done: float, total: float, says: str, left: float | None = None) -> None: ...
+
+    yield show
+
+
 class _Pace:
     """How long a piece of work goes on, and how long it will yet: as fast as it went here."""
 

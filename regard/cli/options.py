@@ -5,6 +5,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from regard.errors import RegardError
+from regard.settings import Settings
 from regard.usual import meant
 
 
@@ -32,6 +33,6 @@ def settings() -> list[str]:
     from regard.tasks import TASKS
     from regard.training.settings import TrainingSettings
 
-    kinds = [TrainingSettings, *(task.settings for task in TASKS.values())]
+    kinds: list[type[Settings]] = [TrainingSettings, *(task.settings for task in TASKS.values())]
     kinds += [entry.settings for models in MODELS_FOR.values() for entry in models.values()]
     return sorted({key for kind in kinds for key in kind.model_fields})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, bar, duration, emit_json, err, out, say, showable
+from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -132,22 +132,14 @@ def train(
     regard train sentiment --config runs/mine --out runs/again seed=1
     """
     from regard import runs
-    from regard.errors import RegardError, look_up
-    from regard.tasks import TASKS
+    from regard.errors import RegardError
 
-    if init and pretrain_on:
-        raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
     if end and dry_run:
         raise RegardError("--dry-run forecasts a training, --end ends one: give one of them")
-    if pretrain_budget and not pretrain_on:
-        raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
-    after = "bert" if pretrain_on else runs.model_after(init, task)
-    overrides = [*(settings or []), *([f"init={init}"] if init else []), *as_pairs(budget)]
-    overrides += [f"data={data}"] if data else []
-    if config:
-        after, overrides = as_there(runs.Config.read(config), task, model, overrides)
-    model = model or after or look_up(TASKS, task, "task").model
-    asked_for = runs.Config.make(task, model, overrides)  # a misspelt name is told without torch
+    pairs = [*(settings or []), *([f"data={data}"] if data else []), *as_pairs(budget)]
+    model, overrides, asked_for = wanted(
+        task, model, pairs, init=init, config=config, texts=pretrain_on, budget=pretrain_budget
+    )
     if list_settings:
         show_settings(asked_for, json)
         return
@@ -174,6 +166,37 @@ def train(
     follow(run, f"{model} on {task}", end=end)
     if ranks().first:
         report(run, complete, json)
+
+
+def wanted(
+    task: str,
+    model: str,
+    pairs: Sequence[str],
+    *,
+    init: Path | None,
+    config: Path | None,
+    texts: str,
+    budget: str,
+) -> "tuple[str, list[str], Config]":
+    """Return the model, the settings as pairs and the config that a training asks for.
+
+    Errors: options that forbid each other; names and settings that there are not, told before
+    torch is loaded.
+    """
+    from regard import runs
+    from regard.errors import RegardError, look_up
+    from regard.tasks import TASKS
+
+    if init and texts:
+        raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
+    if budget and not texts:
+        raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
+    after = "bert" if texts else runs.model_after(init, task)
+    overrides = [*pairs, *([f"init={init}"] if init else [])]
+    if config:
+        after, overrides = as_there(runs.Config.read(config), task, model, overrides)
+    model = model or after or look_up(TASKS, task, "task").model
+    return model, overrides, runs.Config.make(task, model, overrides)
 
 
 def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[str, list[str]]:
@@ -218,9 +241,9 @@ def pretrained(run: "Run", texts: str, end: bool, json: bool) -> bool:
     return not ends
 
 
-def follow(run: "Run", what: str, *, end: bool = False) -> None:
-    """Train a run to its end, or end it here, and show how far it is."""
-    with bar(what) as show:
+def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> None:
+    """Train a run to its end, or end it here, and show how far it is; notes are said anyway."""
+    with bar(what) if shown else hidden() as show:
         try:
             for progress in run.train(end=end):
                 if progress.note:

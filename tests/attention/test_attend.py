@@ -491,7 +491,7 @@ for call in (
         "query_positions are a tensor, not a list: give torch.as_tensor(query_positions)",
         "queries are a tensor, not a list: give torch.as_tensor(queries)",
         "keys are a tensor, not a ndarray: give torch.as_tensor(keys)",
-        "queries are a tensor, not a NoneType: give torch.as_tensor(queries)",
+        "queries are a tensor, not None",
     ]
 
 

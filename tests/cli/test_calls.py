@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.data.sources import load_corpus
 from regard.errors import RegardError
 
 from .conftest import call
@@ -47,7 +48,7 @@ def test_train_says_its_folder_and_shows_progress_on_request(
     steps = np.int64(2)
     regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
     told = capsys.readouterr()
-    assert told.err == "run: runs/sentiment-mean\n"  # no terminal: no bar
+    assert told.err == "run: runs/sentiment-mean\n"  # no terminal, no bar
     assert told.out == ""
     regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
     assert capsys.readouterr().err == "run: runs/sentiment-mean (complete already)\n"
@@ -58,6 +59,9 @@ def test_train_says_its_folder_and_shows_progress_on_request(
     told = capsys.readouterr()
     assert "mean on sentiment: 2 of 2" in told.err
     assert "run: " not in told.err
+    slow = {"examples": 120, "batch_tokens": 8192, "patience": 0, "threads": 1}
+    regard.train("sentiment", model="transformer", out="d", budget="1s", **slow)
+    assert "updates fit into 0.0166667 minutes, which is few" in capsys.readouterr().err
     begun = regard.train("sentiment", init="b", out="c", examples=120, steps=1, threads=1)
     assert begun.config.model == "mean"
 
@@ -74,6 +78,9 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"data": "none.csv"}, "none.csv"),
         ({"init": "nowhere"}, "nowhere does not exist"),
         ({"steps": 3, "epochs": 2}, "one budget at a time"),
+        ({"pretrain_budget": "3 steps"}, "--pretrain-budget goes with --pretrain-on"),
+        ({"pretrain_on": "a.txt", "init": "b"}, "give one of them"),
+        ({"config": "nowhere"}, "nowhere does not exist"),
     ],
 )
 def test_mistakes_of_a_call(
@@ -82,6 +89,24 @@ def test_mistakes_of_a_call(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RegardError, match=says):
         regard.train(**{"task": "sentiment", **given})  # type: ignore[arg-type]
+
+
+def test_pretraining_goes_before_and_settings_come_from_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = [example.text for example in load_corpus("reviews").train[:200]]
+    Path("many.txt").write_text("\n".join(texts) + "\n")
+    run = regard.train(
+        "sentiment", pretrain_on="many.txt", pretrain_budget="2 steps", out="a", **TINY
+    )
+    assert run.config.model == "bert"
+    assert run.config.training.init == "a-pretrained"
+    before = regard.load("a-pretrained")
+    assert before.metrics()[-1]["step"] == 2
+    again = regard.train("sentiment", config="a", out="b", steps=1)
+    assert again.config.network == run.config.network
+    assert again.metrics()[-1]["step"] == 1
 
 
 def test_a_folder_with_another_run_is_kept(tmp_path: Path) -> None:
@@ -105,6 +130,8 @@ def test_compare_makes_the_comparison_of_the_command(
     assert Path(written["report"]).exists()
     with pytest.raises(RegardError, match="did you mean rnn"):
         regard.compare("sentiment", ["mean", "lstm"])
+    with pytest.raises(RegardError, match="--sampler is of a search"):
+        regard.compare("sentiment", ["mean", "cnn"], sampler="tpe")
     with pytest.raises(RegardError, match="no setting is called 'epoch'; did you mean epochs"):
         regard.compare("sentiment", ["mean", "cnn"], epoch=3)
 
