@@ -405,6 +405,8 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
             f"{row['name']:<{wide}}  {_times(row)} × {row['seconds']:,.1f} s, "
             f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
         )
+    for name, warning in ((row["name"], text) for row in rows for text in row["warnings"]):
+        say(f"{name}: {warning}")
     some = any(row["at_most"] for row in rows)
     say(
         f"{'at most' if some else 'about'} {duration(seconds)} with {many} side by side"

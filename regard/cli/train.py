@@ -371,7 +371,7 @@ def show_forecasts(forecasts: Sequence["Forecast"], json: bool) -> None:
 
 def show_forecast(forecast: "Forecast") -> None:
     """Say what one training would cost."""
-    for note in forecast.notes:
+    for note in (*forecast.notes, *forecast.warnings):
         say(note)
     say(
         f"{forecast.model} on {forecast.task}: {forecast.train:,} texts to learn from, "

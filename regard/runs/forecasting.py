@@ -32,7 +32,8 @@ class Forecast:
     """The cost of a training on this machine, about: it rests on a step or two.
 
     `disk_mb` while training (three checkpoints of weights, best weights and optimizer); a
-    complete run keeps its weights alone. `at_most`: patience may end it before.
+    complete run keeps its weights alone. `at_most`: patience may end it before. `warnings`: of few
+    updates in a budget of minutes, and of memory that may not do.
     """
 
     task: str
@@ -49,6 +50,7 @@ class Forecast:
     precision: str
     notes: tuple[str, ...]
     at_most: bool = False
+    warnings: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -112,8 +114,9 @@ def _of_network(config: Config, task: Any) -> Forecast:
         memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
-        notes=(*task.notes, *filter(None, (tight, few))),
+        notes=tuple(task.notes),
         at_most=settings.patience > 0,
+        warnings=tuple(filter(None, (tight, few))),
     )
 
 

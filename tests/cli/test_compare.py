@@ -195,6 +195,10 @@ def test_a_dry_run_forecasts_and_writes_nothing(
         " with 2 side by side; runs end where validation stops improving; nothing was written"
     )
     assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("regard.runs.room.Need.warning", property(lambda need: "it is tight"))
+    assert run(monkeypatch, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "tight" in line] == ["mean: it is tight"]
 
 
 @pytest.mark.parametrize(

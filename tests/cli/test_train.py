@@ -136,7 +136,11 @@ def test_dry_run_forecasts_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
     assert "tokens/s" in said.out
     assert "MB of memory" in said.out
+    short = [pair for pair in TINY if not pair.startswith("epochs")]
+    said = regard("train", "sentiment", "--dry-run", "--budget", "0.5s", *short)
+    assert "updates fit into 0.00833333 minutes, which is few" in said.out
     found = json.loads(regard("train", "sentiment", "--dry-run", "--json", *TINY).out)
+    assert found["warnings"] == []
     assert found["test"] == 1_000
     assert found["seconds"] > 0
     assert found["memory_mb"] > 50

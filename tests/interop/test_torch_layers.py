@@ -1,5 +1,7 @@
 """torch's layer and masks, and the same numbers from regard's."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -158,6 +160,20 @@ def masks_of(kind: str) -> dict[str, torch.Tensor]:
         name: mask.double() if mask.is_floating_point() else mask
         for name, mask in masks(kind).items()
     }
+
+
+def test_the_signatures_are_torchs() -> None:
+    ours, theirs = (
+        [(p.name, p.default, p.kind) for p in inspect.signature(call).parameters.values()]
+        for call in (MultiheadAttention.forward, nn.MultiheadAttention.forward)
+    )
+    assert ours == theirs
+    made, known = (
+        {p.name: p.default for p in inspect.signature(call).parameters.values()}
+        for call in (MultiheadAttention.__init__, nn.MultiheadAttention.__init__)
+    )
+    assert list(made)[: len(known)] == list(known)
+    assert {name: made[name] for name in known} == known
 
 
 @pytest.mark.parametrize("bias", [True, False])
