@@ -110,6 +110,7 @@ def compare(
     from regard.studies.compare import compare as run
 
     search = command.search_of(tune, sampler, tune_seed, tune_space)
+    overrides = [*pairs({"data": data}), *pairs(settings)]
     place = Path(out or command.usual_folder(task, os.fspath(data), tunes=tune is not None))
     if out is None:
         say(f"runs: {place}", quiet=True)
@@ -121,7 +122,7 @@ def compare(
             budget=budget or None,
             reference=reference or None,
             out=place,
-            overrides=[*pairs({"data": data}), *pairs(settings)],
+            overrides=overrides,
             search=search,
             workers=workers,
             ladder=ladder,
@@ -138,7 +139,8 @@ def pairs(settings: Mapping[str, Any]) -> list[str]:
     >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": ""})
     ['heads=2', 'tie=1', 'widths=3,4']
     """
-    return [f"{key}={_word(key, value)}" for key, value in settings.items() if value != ""]
+    words = {key: _word(key, value) for key, value in settings.items()}
+    return [f"{key}={word}" for key, word in words.items() if word]
 
 
 def _word(key: str, value: Any) -> str:
@@ -150,7 +152,7 @@ def _word(key: str, value: Any) -> str:
         value = value.item()
     if not isinstance(value, str | int | float):
         raise RegardError(
-            f"{key} is {type(value).__name__} {value!r:.60}: a setting of a run is a word or a "
+            f"{key} is of the type {type(value).__name__}: a setting of a run is a word or a "
             "number; a class of yours is named FILE.py:Name, and data are a file"
         )
     return in_words(value)

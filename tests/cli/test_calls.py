@@ -73,8 +73,9 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"model": "lstm"}, "did you mean rnn"),
         ({"lerning_rate": 1}, "did you mean learning_rate"),
         ({"budget": "3 moons"}, "a budget is 10m"),
-        ({"score": object}, "score is type <class 'object'>: a setting of a run is a word"),
-        ({"heads": None}, "heads is NoneType None"),
+        ({"score": object}, "score is of the type type: a setting of a run is a word"),
+        ({"data": np.zeros(3)}, "data is of the type ndarray: .* data are a file"),
+        ({"heads": None}, "heads is of the type NoneType"),
         ({"data": "none.csv"}, "none.csv"),
         ({"init": "nowhere"}, "nowhere does not exist"),
         ({"steps": 3, "epochs": 2}, "one budget at a time"),
@@ -130,6 +131,8 @@ def test_compare_makes_the_comparison_of_the_command(
     assert Path(written["report"]).exists()
     with pytest.raises(RegardError, match="did you mean rnn"):
         regard.compare("sentiment", ["mean", "lstm"])
+    with pytest.raises(RegardError, match="data is of the type dict"):
+        regard.compare("sentiment", ["mean", "cnn"], data={})  # type: ignore[arg-type]
     with pytest.raises(RegardError, match="--sampler is of a search"):
         regard.compare("sentiment", ["mean", "cnn"], sampler="tpe")
     with pytest.raises(RegardError, match="no setting is called 'epoch'; did you mean epochs"):
