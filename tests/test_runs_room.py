@@ -76,6 +76,21 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(
     assert not run.folder.begun
 
 
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [("score=bahdanau", "did you mean additive"), ("width=16384", "does not fit into the memory")],
+)
+def test_a_network_that_cannot_be_built_is_told_before_data_are_read(
+    pair: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free(10_000, monkeypatch)
+    data = tmp_path / "none.csv"
+    with pytest.raises(RegardError, match=says):
+        next(runs.start(tmp_path / "a", "sentiment", "transformer", [f"data={data}", pair]).train())
+    with pytest.raises(RegardError, match=r"none\.csv"):
+        next(runs.start(tmp_path / "b", "sentiment", "transformer", [f"data={data}"]).train())
+
+
 def test_a_batch_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     free(0.2, monkeypatch)
     notes = runs.forecast("sentiment", "transformer", [*TINY, "batch_tokens=8000"]).warnings

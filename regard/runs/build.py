@@ -1,7 +1,7 @@
 """Names and settings become a network."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +81,7 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     Errors: those of `build_network`, `begin_from` and `Encoder.put`; more memory than is free; an
     optimizer that finds nothing to do in it; a network that looks at what it is to foretell.
     """
+    must_be_buildable(config)
     vectors = pretrained(config, task.tokenizer.vocabulary)
     needed = shape_of(config, lambda: build_network(config, **task.sizes, vectors=vectors))
     if needed is not None:
@@ -163,17 +164,25 @@ def facts(vectors: "Vectors | None") -> dict[str, int]:
     return {"width": vectors.width, "found": vectors.found, "asked": vectors.asked}
 
 
+def small(config: Config) -> Callable[[], nn.Module]:
+    """Return what builds the network for eight words: its parts have their names and sizes."""
+    given = config.network.model_dump()
+    # The width of pretrained vectors is known when they are read: any that heads divide.
+    width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
+    return partial(build_network, config, vocabulary=8, labels=2, width=width)
+
+
+def must_be_buildable(config: Config) -> None:
+    """Errors, before any data are read: a part that is misspelt; more memory than is free."""
+    if config.entry.kind != "baseline" and (needed := shape_of(config, small(config))) is not None:
+        needed.check()
+
+
 def build_once(config: Config) -> None:
     """Build the network for eight words, so that a misspelt part is named before any training."""
+    must_be_buildable(config)
     if config.entry.kind != "baseline":
-        given = config.network.model_dump()
-        # The width of pretrained vectors is known when they are read: any that heads divide.
-        width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
-        make = partial(build_network, config, vocabulary=8, labels=2, width=width)
-        if (needed := shape_of(config, make)) is not None:
-            needed.check()
-        network = make()
-        OPTIMIZERS[config.training.optimizer].suits(network)
+        OPTIMIZERS[config.training.optimizer].suits(small(config)())
 
 
 def build_network(
