@@ -102,7 +102,10 @@ class ClassificationSettings(Settings):
     )
     split_seed: SplitSeed = 0
     examples: int = Field(
-        0, ge=0, description="texts to learn from, validation among them; 0: all (test is whole)"
+        0,
+        ge=0,
+        description="texts to learn from, a share for validation among them; 0: all (test is "
+        "whole)",
     )
     metric: Literal["accuracy", "macro-f1", "balanced-accuracy", "log-loss"] = Field(
         "accuracy", description="chooses the best weights on validation, and compares runs on test"

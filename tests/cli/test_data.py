@@ -137,3 +137,25 @@ def test_no_torch_is_loaded():
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_check_with_files_beside_it(tmp_path):
+    for label in ("neg", "pos"):
+        (tmp_path / f"{label}.txt").write_text(f"a {label} film\nthe other {label} film\n")
+    beside = tmp_path / "beside.csv"
+    beside.write_text("text,label\nA neg film,0\nnew,pos\n")
+    words = ["check", tmp_path / "neg.txt,pos.txt".replace(",", f",{tmp_path}/"), "--json"]
+    found = run(*words, "--validation", beside, "--labels", "0:neg")
+    assert found.exit_code == 0
+    findings = json.loads(found.stdout)
+    assert [part["labels"] for part in findings["parts"]] == [
+        {"neg": 2, "pos": 2},
+        {"neg": 1, "pos": 1},
+    ]
+    assert findings["problems"] == [
+        "1 text in train and validation; training drops them from train"
+    ]
+    with pytest.raises(RegardError, match="give OLD:NEW,OLD:NEW"):
+        run(*words, "--labels", "0")
+    with pytest.raises(RegardError, match="there is no such file"):
+        run(*words, "--validation", tmp_path / "none.csv")
