@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from regard.data import imdb
 from regard.data.balance import ADVICE, imbalance
+from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
 from regard.data.labels import look_over, parse_labels, rename
@@ -255,7 +256,7 @@ def _gather(
     names = parse_labels(labels)
     found = [_scan(part, place, columns, remarks) for part, place in places.items()]
     rename([example for _, examples, _ in found for example in examples], names)  # errors
-    return path.name, [
+    return name_of(path), [
         (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in found
     ]
 

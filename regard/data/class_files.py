@@ -66,6 +66,17 @@ def rows(path: Path) -> Iterator[Row]:
         )
 
 
+def name_of(path: Path) -> str:
+    """What a data set is called: the file or folder, or the files between commas.
+
+    >>> name_of(Path("reviews/neg.txt,reviews/pos.txt"))
+    'neg.txt,pos.txt'
+    """
+    if path.exists() or "," not in str(path):
+        return path.name
+    return ",".join(Path(part.strip()).name for part in str(path).split(","))
+
+
 def must_not_be_parts(folder: Path) -> None:
     """Errors: a folder that holds train and test, as files or folders."""
     parts = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data import imdb, synthetic
+from regard.data.class_files import name_of
 from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
 from regard.data.files import BadRow, Example, is_folder, path_of, read
 from regard.data.labels import look_over, meant, parse_labels, rename
@@ -223,7 +224,7 @@ def _from_files(
             f"of the {columns['group'] or 'text'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    return _corpus(path.name, parts, notes, None, duplicates)
+    return _corpus(name_of(path), parts, notes, None, duplicates)
 
 
 def _split_test(

@@ -220,6 +220,7 @@ def test_folders_and_what_was_taken_of_a_text_file(tmp_path):
     assert check(tmp_path).parts[0].labels == {"neg": 2, "pos": 1}
     named = f"{tmp_path / 'neg.txt'},{tmp_path / 'pos.txt'}"
     assert check(named).parts[0].labels == {"neg": 2, "pos": 1}
+    assert check(named).lines()[0] == "neg.txt,pos.txt"
     path = tmp_path / "all.txt"
     path.write_text("neg\ta dull film\npos\tgood\nneg\tbad\n")
     assert any(line.startswith("note: all.txt: each line is") for line in check(path).lines())
