@@ -6,21 +6,54 @@ register("regard-entmax", normalize="entmax15")  # under a name of its own
 adopt(model, score="additive")                   # a score with parameters, and recording
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, Attention, Mask, Score, causal, dense, make_score
+from regard.attention import Attended, Attention, Mask, Score, causal, make_score
+from regard.attention.kernels.twin import twin
+from regard.attention.masks import dense
+from regard.attention.normalizer import Normalizer
+from regard.attention.normalizers import Sink
 from regard.attention.score import Prepared, Where, as_tuple
 from regard.attention.wrapper import Wrapper, alone
 from regard.errors import RegardError
+from regard.interop.eager import (
+    EagerMask,
+    eager_masks,
+    refuse_changed,
+    refuse_difference,
+    tiny_example,
+)
 
 NAME = "regard"
 #: Where a model's attention module keeps regard's layer.
 PLACE = "regard"
-#: What some models ask of an attention that is no part of a score, mask or normaliser.
-UNKNOWN = {"softcap": "caps its scores (softcap)", "s_aux": "has sinks of its own (s_aux)"}
+#: By this name `adopt` looks whether regard changes a model.
+CHECK = "regard-beside-eager"
+#: What is passed along and changes no number in eager either, and why.
+HARMLESS = {
+    "is_causal": "the mask says what is hidden, as in eager",
+    "sliding_window": "is in the mask",
+    "position_ids": "are in the queries and keys, and in the mask",
+    "output_attentions": "asks for the weights, which are given",
+    "output_hidden_states": "is for the model",
+    "output_router_logits": "is for the model",
+    "return_dict": "is for the model",
+    "logits_to_keep": "is for the model",
+    "deterministic": "is about flash attention's gradients",
+    "grid_thw": "is in the positions",
+    "use_cache": "the cache is in the keys and values",
+    "num_items_in_batch": "is for the loss",
+}
+#: Why a model is refused for what it passes; of other keywords the name is said.
+UNKNOWN = {
+    "softcap": "caps its scores (softcap)",
+    "block_indices": "picks blocks of keys for each query (block_indices)",
+    "sinks": "has sinks that depend on the text (sinks)",
+}
 
 
 class Given(Wrapper):
@@ -66,6 +99,8 @@ class Borrowed(Attention):
     """
 
     named: tuple[str, str] | None = None
+    #: Whether the module's eager attention was seen to give the same.
+    compared = False
 
     def __init__(self, score: Score, normalize: str, heads: int, *, scaled: bool) -> None:
         super().__init__(Given(score), normalize, heads=heads)
@@ -79,12 +114,14 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     keys as they are, after the model's own rotation where it has one. Masks and caches are the
     model's; ``output_attentions=True`` gives the weights, before dropout.
 
+    The first call of each attention of a model is compared with the model's own eager attention,
+    on a few queries: a model that regard would change is refused there.
+
     Errors: no transformers; a score or normaliser that does not exist, or that has parameters,
     which would be made too late to be trained: `adopt` makes them beforehand.
     """
     interface, masks = interfaces()
-    # Each name has a layer of its own in a model, and only `NAME` takes what `adopt` put there.
-    place = PLACE if name == NAME else f"{PLACE}:{name}".replace(".", "_")
+    place = place_of(name)
     layer = make_layer(score, normalize, 8, 1)
     if any(True for _ in layer.parameters()):
         raise RegardError(
@@ -99,8 +136,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
         value: Tensor,
         attention_mask: Tensor | None,
         dropout: float = 0.0,
-        scaling: float | None = None,
-        is_causal: bool | None = None,
+        indices: Tensor | None = None,
         position_bias: Tensor | None = None,
         **given: Any,
     ) -> tuple[Tensor, Tensor | None]:
@@ -109,18 +145,22 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
             here = make_layer(score, normalize, query.shape[-1], query.shape[1])
             here.named = score, normalize
             module.add_module(place, here.to(query.device).train(module.training))
+        known = {key: given.pop(key, None) for key in ("scaling", "s_aux")}
         refuse(given)
-        if is_causal is None:
-            is_causal = bool(getattr(module, "is_causal", True))
+        if indices is not None:
+            attention_mask = chosen(attention_mask, indices, key.shape[-2])
+        if not here.compared:
+            plain = make_layer("scaled-dot", "softmax", query.shape[-1], query.shape[1])
+            ours = partial(attended, plain.to(query.device))
+            refuse_difference(module, ours, query, key, value, attention_mask, position_bias, known)
+            here.compared = True
         return attended(
-            here, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
-            weights=wants_weights(given),
+            here, query, key, value, attention_mask, dropout=dropout, position_bias=position_bias,
+            weights=wants_weights(given), **known,
         )  # fmt: skip
 
-    from transformers.masking_utils import sdpa_mask
-
     interface.register(name, forward)
-    masks.register(name, sdpa_mask)
+    masks.register(name, eager_masks)
 
 
 def adopt(
@@ -129,6 +169,7 @@ def adopt(
     score: str = "scaled-dot",
     normalize: str = "softmax",
     length: int | None = None,
+    example: dict[str, Tensor] | None = None,
 ) -> list[str]:
     """Give every attention of a model of transformers a layer of regard; the modules' names.
 
@@ -136,15 +177,21 @@ def adopt(
     (they are the model's own then, trained and saved with it), and with layers that
     `regard.analysis.record.record` sees. ``length``, the longest text, is for synthesizers.
 
-    Errors: as of `register`; a model that goes another way than transformers' attention interface.
+    The model is asked ``example``, the arguments of its forward, by eager and by regard's softmax;
+    by default six words, or a picture.
+
+    Errors: as of `register`; a model that goes another way than transformers' attention interface,
+    or that regard would change; one that takes neither words nor a picture, without ``example``.
     """
     register()
+    register(CHECK)
     found = {name: x for name, x in model.named_modules() if is_attention(x)}
     if not found:
         raise RegardError(
             f"{type(model).__name__} has no attention that regard can take the place of: none of "
             "its modules has a scale and heads as transformers' own have"
         )
+    refuse_changed(model, CHECK, place_of(CHECK), example or tiny_example(model))
     for module in found.values():
         width, heads = shape_of(module)
         layer = make_layer(score, normalize, width, heads, length)
@@ -152,6 +199,11 @@ def adopt(
         module.add_module(PLACE, layer.to(like.device, like.dtype).train(module.training))
     model.set_attn_implementation(NAME)  # type: ignore[operator]
     return list(found)
+
+
+def place_of(name: str) -> str:
+    """Where a module keeps the layer of this name; `NAME` alone takes what `adopt` put there."""
+    return PLACE if name == NAME else f"{PLACE}:{name}".replace(".", "_")
 
 
 def interfaces() -> tuple[Any, Any]:
@@ -180,52 +232,94 @@ def attended(
     keys: Tensor,
     values: Tensor,
     mask: Tensor | None,
-    dropout: float,
-    scaling: float | None,
-    is_causal: bool,
-    bias: Tensor | None,
     *,
-    weights: bool,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
+    weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """One call: outputs (batch, n, heads, width), and the weights if they are asked for."""
-    n = queries.shape[-2]
-    seen: Mask | None = None
-    if mask is None and is_causal and n > 1:
-        keys, values = keys[..., :n, :], values[..., :n, :]  # a new static cache has room beyond
-        bias = None if bias is None else bias[..., :n]
-        seen = causal()
-    elif mask is not None:
-        mask = mask[..., : keys.shape[-2]]
-        seen, bias = mask_of(mask, bias)
+    """One call: outputs (batch, n, heads, width), and the weights if they are asked for.
+
+    No mask hides nothing; ``s_aux`` (heads) are the scores of looking at nothing.
+    """
+    n, bias = queries.shape[-2], position_bias
     if layer.scaled:
         queries = queries * (queries.shape[-1] ** -0.5 if scaling is None else scaling)
+    seen: Mask | None = None
+    if isinstance(mask, EagerMask) and mask.causal and not mask.changed:
+        if n > 1:
+            keys, values = keys[..., :n, :], values[..., :n, :]  # a static cache has room beyond
+            bias = None if bias is None else bias[..., :n]
+            seen = causal()
+    elif mask is not None:
+        allowed, bias = mask_of(mask, bias)
+        if layer.scaled and s_aux is None:
+            allowed, queries, bias = even(allowed, queries, bias)
+        shared = allowed.shape[1] == 1
+        seen = dense(allowed.squeeze(1) if shared else allowed, over_heads=not shared)
     given = layer.score
     assert isinstance(given, Given)
     given.give(bias if bias is not None and (bias.requires_grad or bool(bias.any())) else None)
-    layer.dropout = dropout
+    layer.dropout, own = dropout, layer.normalize
     try:
+        if s_aux is not None:
+            layer.normalize = sunk(layer, s_aux)
         found: Attended = layer(queries, keys, values, seen)
         table = found.weights if weights else None
     finally:
+        layer.normalize = own
         given.give(None)
     return found.output.transpose(1, 2).contiguous(), table
 
 
-def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Mask, Tensor | None]:
-    """regard's mask of theirs (batch, heads or 1, n, m), and what else was added to the scores.
+def sunk(layer: Borrowed, sinks: Tensor) -> Normalizer:
+    """The softmax that may look at nothing, by the model's own scores of that (heads)."""
+    if layer.normalize.name != "softmax":
+        raise RegardError(
+            f"this model has sinks, which normalize={layer.normalize.name} has no place for: take "
+            "normalize=softmax, or a model without sinks"
+        )
+    made = twin(Sink(len(sinks)), [sinks.reshape(-1, 1, 1)])
+    assert isinstance(made, Sink)
+    return made
+
+
+def chosen(mask: Tensor | None, indices: Tensor, keys: int) -> Tensor:
+    """The mask, and all keys but those that a query chose: indices (batch, queries, so many)."""
+    hidden = indices.new_ones(*indices.shape[:2], keys, dtype=torch.bool)
+    hidden = hidden.scatter(-1, indices.long(), False).unsqueeze(1)
+    return ~hidden if mask is None else mask.masked_fill(hidden, torch.finfo(mask.dtype).min)
+
+
+def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """What may be seen, (batch, heads or 1, n or 1, m), and what else is added to the scores.
 
     A mask of numbers hides where it is as low as numbers go, or −inf; what it holds elsewhere is
     added, as they add it.
     """
-    if mask.dtype != torch.bool:
-        allowed = mask > torch.finfo(mask.dtype).min / 2
-        rest = mask.masked_fill(~allowed, 0)
-        if bool(rest.any()):
-            bias = rest if bias is None else bias + rest
-        mask = allowed
-    made = dense(mask.squeeze(1) if mask.shape[1] == 1 else mask)
-    made.has_heads = mask.shape[1] != 1
-    return made, bias
+    if isinstance(mask, EagerMask):
+        mask = mask.numbers() if mask.changed else mask.table()
+    if mask.dtype == torch.bool:
+        return mask, bias
+    allowed = mask > torch.finfo(mask.dtype).min / 2
+    rest = mask.masked_fill(~allowed, 0)
+    if bool(rest.any()):
+        bias = rest if bias is None else bias + rest
+    return allowed, bias
+
+
+def even(
+    allowed: Tensor, queries: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Let a query that may see nothing look at all keys alike, as eager does.
+
+    Added to the lowest number, a score is lost. Some families read such a query: CLIP's kind pools
+    the first word where it finds no end, padded or not.
+    """
+    nothing = ~allowed.any(-1, keepdim=True)
+    queries = queries.masked_fill(nothing, 0)
+    return allowed | nothing, queries, None if bias is None else bias.masked_fill(nothing, 0)
 
 
 def wants_weights(given: dict[str, Any]) -> bool:
@@ -241,9 +335,10 @@ def wants_weights(given: dict[str, Any]) -> bool:
 
 
 def refuse(given: dict[str, Any]) -> None:
-    """Say what a model asks for that would change its numbers if it were passed over."""
-    for key, says in UNKNOWN.items():
-        if given.get(key) is not None:
+    """Say what a model passes that regard does not know, which may change its numbers."""
+    for key, value in given.items():
+        if value is not None and key not in HARMLESS:
+            says = UNKNOWN.get(key, f"passes {key} to its attention")
             raise RegardError(f"this model {says}, which regard's attention does not: take eager")
 
 
