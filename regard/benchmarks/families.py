@@ -1,0 +1,302 @@
+"""``attn_implementation="regard"`` beside eager, in every family of the transformers installed.
+
+    python -m regard.benchmarks.families --out families.json
+
+Each family is built tiny, with random weights, and asked by both: a batch padded on the left and on
+the right, forward and gradients, and three words written with a cache. Each has a process of its
+own and so many seconds. The file is written after each family, and the command goes on from it.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard import durable
+from regard.benchmarks import family_models
+from regard.errors import RegardError, look_up
+from regard.interop import attention_interface
+
+SECONDS = 60.0  # for one family
+#: What becomes of a family, and how it is said of many.
+OUTCOMES = {
+    "agrees": "agree with eager",
+    "differs": "differ from eager",
+    "refused": "are refused",
+    "own attention": "have an attention of their own (or none), which regard has no part in",
+    "not built": "cannot be built or asked here",
+}
+FAR = 1e9  # where shapes differ, or what is a number and what is not
+CLOSE = {"forward": 1e-4, "gradients": 1e-3, "written": 1e-4}  # of the largest number, or of 1
+
+
+class EagerError(Exception):
+    """A family's own attention cannot do it."""
+
+
+@dataclass
+class Verdict:
+    """What became of a family; differences are of the largest number, or of 1."""
+
+    family: str
+    outcome: str  # one of OUTCOMES
+    model: str = ""
+    reason: str = ""
+    forward: float | None = None
+    gradients: float | None = None
+    written: float | None = None
+    seconds: float = 0.0
+
+
+def judge(family: str) -> Verdict:
+    """Build a family and compare."""
+    try:
+        model: Any = family_models.make(family)
+    except Exception as error:
+        return Verdict(family, "not built", reason=family_models.short(error))
+    verdict = Verdict(family, "agrees", type(model).__name__)
+    attention_interface.register()
+    calls = counted(attention_interface)
+    try:
+        compare(model, verdict)
+    except RegardError as error:
+        verdict.outcome, verdict.reason = "refused", str(error)
+        return verdict
+    except EagerError as error:
+        verdict.outcome, verdict.reason = "not built", str(error)
+        return verdict
+    found = {key: getattr(verdict, key) for key in CLOSE}
+    wrong = [key for key, gap in found.items() if gap is not None and not gap <= CLOSE[key]]
+    if not calls["attended"]:
+        verdict.outcome = "own attention"
+    elif wrong:
+        verdict.outcome, verdict.reason = "differs", ", ".join(wrong)
+    return verdict
+
+
+def counted(module: Any) -> Counter[str]:
+    """How often the module's ``attended`` is called from now on."""
+    calls: Counter[str] = Counter()
+    own: Callable[..., Any] = module.attended
+
+    def attended(*given: Any, **named: Any) -> Any:
+        calls["attended"] += 1
+        return own(*given, **named)
+
+    module.attended = attended
+    return calls
+
+
+def compare(model: Any, verdict: Verdict) -> None:
+    """Fill in the differences, as far as the family goes."""
+    asked = family_models.question(model)
+    sides = ("left", "right") if "attention_mask" in asked else ("",)
+    verdict.forward = max(forward_gap(model, family_models.question(model, side)) for side in sides)
+    with contextlib.suppress(EagerError):
+        verdict.gradients = gradient_gap(model, family_models.question(model, sides[-1]))
+    if model.can_generate() and "input_ids" in asked:
+        side = "right" if model.config.is_encoder_decoder else "left"
+        with contextlib.suppress(EagerError):
+            verdict.written = written_gap(model, family_models.question(model, side))
+
+
+def by_each(model: Any, what: Callable[[], Any]) -> tuple[Any, Any]:
+    """The same thing by eager and by regard."""
+    found = []
+    for name in ("eager", "regard"):
+        model.set_attn_implementation(name)
+        torch.manual_seed(2)
+        try:
+            found.append(what())
+        except Exception as error:
+            if name == "eager":
+                raise EagerError(family_models.short(error)) from None
+            raise
+    return found[0], found[1]
+
+
+def read(said: dict[str, Tensor], asked: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What somebody reads of an answer: nothing where the text is padded."""
+    mask = asked.get("attention_mask")
+    if mask is None:
+        return said
+    return {key: x[mask.bool()] if x.shape[:2] == mask.shape else x for key, x in said.items()}
+
+
+def forward_gap(model: Any, asked: dict[str, Tensor]) -> float:
+    """The largest difference of what they answer."""
+    with torch.no_grad():
+        one, two = by_each(model, lambda: read(family_models.answer(model, asked), asked))
+    return max(gap(x, two[key]) for key, x in one.items())
+
+
+def gradient_gap(model: nn.Module, asked: dict[str, Tensor]) -> float | None:
+    """The largest difference of a parameter's gradient, of the largest gradient that there is."""
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        said = read(family_models.answer(model, asked), asked)
+        chance = torch.Generator().manual_seed(3)
+        parts = [(x * torch.randn(x.shape, generator=chance)).mean() for x in said.values()]
+        torch.stack(parts).sum().backward()
+        return {
+            name: x.grad.clone()
+            for name, x in model.named_parameters()
+            if x.grad is not None and x.numel()
+        }
+
+    one, two = by_each(model, gradients)
+    most = max((float(x.abs().max()) for x in one.values()), default=0.0)
+    if not most or one.keys() != two.keys():
+        return None if not most else FAR
+    return max(float((x - two[name]).abs().max()) / most for name, x in one.items())
+
+
+def written_gap(model: Any, asked: dict[str, Tensor]) -> float:
+    """The largest difference of the logits of three words written with a cache."""
+    given = {key: x for key, x in asked.items() if not key.startswith("decoder")}
+    how = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "num_beams": 1,
+           "output_logits": True, "return_dict_in_generate": True, "use_cache": True,
+           "pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 1}  # fmt: skip
+
+    def write() -> Tensor:
+        return torch.stack(model.generate(**given, **how).logits)
+
+    return gap(*by_each(model, write))
+
+
+def gap(one: Tensor, two: Tensor) -> float:
+    """max |one − two|, of the largest number in one, or of 1 if that is more."""
+    if one.shape != two.shape:
+        return FAR
+    if not one.numel():
+        return 0.0
+    kept = one.isfinite() & (one.abs() < torch.finfo(one.dtype).max / 2)
+    if not bool((kept == (two.isfinite() & (two.abs() < torch.finfo(two.dtype).max / 2))).all()):
+        return FAR
+    most = max(1.0, float(one[kept].abs().max())) if bool(kept.any()) else 1.0
+    return float((one - two)[kept].abs().max()) / most if bool(kept.any()) else 0.0
+
+
+def alone(family: str, seconds: float) -> Verdict:
+    """Judge a family in a process of its own, which ends after so many seconds."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    begun = time.monotonic()
+    process = context.Process(target=answer, args=(family, there), daemon=True)
+    process.start()
+    there.close()
+    verdict = Verdict(family, "not built", reason=f"not done after {seconds:g} seconds")
+    try:
+        if here.poll(seconds):
+            verdict = here.recv()
+    except EOFError:
+        verdict.reason = "its process ended"
+    process.kill()
+    process.join()
+    verdict.seconds = round(time.monotonic() - begun, 1)
+    return verdict
+
+
+def answer(family: str, to: Connection) -> None:
+    """In the process of one family."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    torch.set_num_threads(1)
+    try:
+        verdict = judge(family)
+    except BaseException as error:
+        verdict = Verdict(family, "differs", reason=family_models.short(error))
+    to.send(verdict)
+
+
+def judged(names: Sequence[str], out: Path, seconds: float) -> Iterator[Verdict]:
+    """Every family; what the file has already is not judged again."""
+    rows = json.loads(out.read_text())["families"] if out.exists() else []
+    done = {row["family"]: Verdict(**row) for row in rows}
+    for name in names:
+        if name not in done:
+            done[name] = alone(name, seconds)
+            durable.write_json(out, {**versions(), "families": [asdict(x) for x in done.values()]})
+        yield done[name]
+
+
+def preload() -> None:
+    """Import once, for all processes, what every family needs."""
+    from transformers import BertConfig, BertModel
+
+    family_models.families()
+    attention_interface.register()
+    BertModel(BertConfig(hidden_size=4, num_attention_heads=1, num_hidden_layers=1, vocab_size=9))
+
+
+def versions() -> dict[str, str]:
+    """What was compared."""
+    import transformers
+
+    return {"torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def table(rows: Sequence[Verdict]) -> str:
+    """All of it in Markdown: families that agree, others with the reason."""
+    of = {kind: [x for x in rows if x.outcome == kind] for kind in OUTCOMES}
+    lines = [f"{len(of[kind])} {says}." for kind, says in OUTCOMES.items() if of[kind]]
+    most = {key: max((getattr(x, key) or 0.0 for x in of["agrees"]), default=0.0) for key in CLOSE}
+    lines += ["", "| family | class | forward | gradients | written |", "|---|---|--:|--:|--:|"]
+    for x in of["agrees"]:
+        gaps = ("" if g is None else f"{g:.1e}" for g in (x.forward, x.gradients, x.written))
+        lines.append(f"| {x.family} | {x.model} | {' | '.join(gaps)} |")
+    largest = " | ".join(f"{most[key]:.1e}" for key in ("forward", "gradients", "written"))
+    lines += [f"| **largest** | | {largest} |", ""]
+    for kind in ("differs", "refused"):
+        for x in of[kind]:
+            lines.append(f"* {kind}: {x.family} ({x.model}): {x.reason}")
+    lines += ["", f"Own attention: {', '.join(x.family for x in of['own attention'])}.", ""]
+    reasons: dict[str, list[str]] = {}
+    for x in of["not built"]:
+        says = re.sub(r"^RegardError: (\w+: )?", "", x.reason)
+        reasons.setdefault(re.sub(r"\d+", "N", says)[:90], []).append(x.family)
+    for says, names in sorted(reasons.items(), key=lambda x: -len(x[1])):
+        lines.append(f"* not built: {', '.join(names)}: `{says}`")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line a family, then the table; exit code 1 where something differs.
+
+    Errors: a family that does not exist.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="write the verdicts there as JSON")
+    parser.add_argument("--only", nargs="+", help="some of the families")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for one family")
+    asked = parser.parse_args(arguments)
+    preload()
+    names = family_models.families()
+    if asked.only:
+        there = dict.fromkeys(names, "")
+        names = [name for name in asked.only if look_up(there, name, "family") == ""]
+    rows = []
+    for verdict in judged(names, asked.out, asked.seconds):
+        rows.append(verdict)
+        sys.stderr.write(f"{verdict.family:32} {verdict.outcome:14} {verdict.reason}\n")
+    sys.stdout.write(table(rows) + "\n")
+    return int(any(x.outcome == "differs" for x in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

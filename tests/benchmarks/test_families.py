@@ -1,0 +1,77 @@
+"""The families of transformers, a few by their cause: what becomes of each is told."""
+
+import json
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from regard.benchmarks import families
+from regard.errors import RegardError
+from regard.interop import attention_interface
+
+
+def judged(family, monkeypatch):
+    monkeypatch.setattr(attention_interface, "attended", attention_interface.attended)
+    return families.judge(family)
+
+
+def test_a_family_that_agrees(monkeypatch):
+    verdict = judged("gpt2", monkeypatch)
+    assert (verdict.outcome, verdict.model) == ("agrees", "GPT2LMHeadModel")
+    for gap in (verdict.forward, verdict.gradients, verdict.written):
+        assert 0 <= gap < 1e-5
+
+
+def test_a_difference_is_seen(monkeypatch):
+    own = attention_interface.attended
+
+    def another(layer, *given, **named):
+        return own(layer, *given, **{**named, "scaling": 0.3})
+
+    monkeypatch.setattr(attention_interface, "refuse_difference", lambda *given: None)
+    monkeypatch.setattr(attention_interface, "attended", another)
+    verdict = families.judge("gpt2")
+    assert verdict.outcome == "differs"
+    assert verdict.reason == "forward, gradients, written"
+    assert verdict.forward > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("family", "outcome", "reason"),
+    [("gemma2", "refused", "caps its scores"),
+     ("bloom", "own attention", ""),
+     ("decision_transformer", "not built", "takes states that this benchmark does not")],
+)  # fmt: skip
+def test_others_by_their_reason(family, outcome, reason, monkeypatch):
+    verdict = judged(family, monkeypatch)
+    assert verdict.outcome == outcome
+    assert reason in verdict.reason
+
+
+def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):
+    rows = [families.Verdict("bert", "agrees", "BertModel", forward=1e-7),
+            families.Verdict("gemma2", "refused", "Gemma2Model", "it caps")]  # fmt: skip
+
+    def alone(family, seconds):
+        assert seconds == 5
+        return rows.pop(0)
+
+    monkeypatch.setattr(families, "alone", alone)
+    words = ["--out", str(tmp_path / "out.json"), "--seconds", "5", "--only", "bert", "gemma2"]
+    assert families.main(words) == families.main(words) == 0
+    said = capsys.readouterr().out
+    assert "1 agree with eager." in said
+    assert "| bert | BertModel | 1.0e-07 |  |  |" in said
+    assert "* refused: gemma2 (Gemma2Model): it caps" in said
+    kept = json.loads((tmp_path / "out.json").read_text())
+    assert [x["outcome"] for x in kept["families"]] == ["agrees", "refused"]
+    with pytest.raises(RegardError, match="no family is called 'brt'; did you mean bert"):
+        families.main(["--out", str(tmp_path / "x.json"), "--only", "brt"])
+
+
+def test_a_family_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(families, "answer", lambda family, to: __import__("time").sleep(60))
+    verdict = families.alone("gpt2", 0.2)
+    assert (verdict.outcome, verdict.reason) == ("not built", "not done after 0.2 seconds")
+    assert verdict.seconds < 30
