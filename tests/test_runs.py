@@ -580,6 +580,5 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
 
 def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None:
     said = repr(runs.load(whole).evaluate())
-    assert said.startswith("Evaluation(metric='accuracy', labels=")
-    assert "value=" in said
+    assert said.startswith("<Evaluation accuracy ")
     assert len(said) < 700

@@ -63,7 +63,7 @@ def table(seen: Attended | Summary) -> Tensor:
 
 def _keep(recording: Recording, name: str, long: int, top: int) -> Any:
     def hook(layer: nn.Module, inputs: Any, attended: Attended) -> None:
-        seen = attended.summary(top) if attended.pairs > long else attended
+        seen = attended.summary(top) if attended.shape[-2:].numel() > long else attended
         recording.layers.append((name, seen))
 
     return hook

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.summary import Summary
 from regard.attention.tracing import readable
 from regard.errors import RegardError
+from regard.shown import shown
 
 
 class Attended:
@@ -26,18 +27,22 @@ class Attended:
         weigh: Callable[[], Tensor],
         summarize: Callable[[int], Summary],
         sources: Iterable[Tensor],
-        pairs: int,
+        shape: torch.Size,
+        heads: int | None = None,
     ) -> None:
         self.output = output
-        #: Queries × keys, of one head of one batch row.
-        self.pairs = pairs
+        #: Of ``weights``, known before they are computed: (\*batch, queries, keys).
+        self.shape = shape
+        #: How many heads axis −3 has; None where it is an axis of the batch, or not there.
+        self.heads = heads
         self._weigh, self._summarize = weigh, summarize
         self._weights: Tensor | None = None
         self._with_gradient = True  # whether they were computed where gradients are kept
         self._sources = [Source.of(tensor) for tensor in sources]
 
     def __repr__(self) -> str:
-        return f"Attended(output {tuple(self.output.shape)}, {self.pairs:,} pairs)"
+        heads = "" if self.heads is None else f", {self.heads} head{'s' * (self.heads != 1)}"
+        return f"Attended(output {tuple(self.output.shape)}, weights {tuple(self.shape)}{heads})"
 
     def __getstate__(self) -> dict[str, Any]:
         if self._weights is None:
@@ -57,10 +62,7 @@ class Attended:
         copied: Self = pickle.loads(pickle.dumps(self))  # noqa: S301 - written on this line
         return copied
 
-    def _repr_html_(self) -> str:
-        import regard
-
-        return regard.html(self)
+    _repr_html_ = shown
 
     @property
     def weights(self) -> Float[Tensor, "*batch queries keys"]:

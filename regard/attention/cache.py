@@ -23,6 +23,9 @@ class KeyValueCache:
         self._length = 0
         self._room: list[Tensor] = []
 
+    def __repr__(self) -> str:
+        return f"<KeyValueCache of {self._length:,} keys{', fixed' if self.fixed else ''}>"
+
     def __len__(self) -> int:
         """How many keys are kept."""
         return self._length

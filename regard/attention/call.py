@@ -196,8 +196,8 @@ class Call:
             )
         else:
             output = self.by_dot()
-        n, m = self.sight.shape[-2:]
-        return Attended(output.to(self.dtype), weigh, self.summarize, self.sources, n * m)
+        output, shape = output.to(self.dtype), self.sight.shape
+        return Attended(output, weigh, self.summarize, self.sources, shape, heads)
 
     def summarize(self, top: int) -> Summary:
         """The weights, summed up strip by strip. Errors: numbers that cannot be read."""

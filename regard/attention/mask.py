@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.shown import shown
 
 Predicate = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["keys", "causal", "pairs"]
@@ -138,10 +139,7 @@ class Mask:
     def __invert__(self) -> Mask:
         return _Inverse(self)
 
-    def _repr_html_(self) -> str:
-        import regard
-
-        return regard.html(self)
+    _repr_html_ = shown
 
 
 class _OverHeads(Mask):

@@ -85,6 +85,10 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(inner[0], width, bias) if output_projection else None
         self.reset()
 
+    def extra_repr(self) -> str:
+        shared = "" if self.groups == self.heads else f", key_value_heads={self.groups}"
+        return f"width={self.width}, heads={self.heads}{shared}"
+
     def reset(self) -> None:
         """Draw the projections anew: Glorot and Bengio 2010, and biases of zero."""
         for name, linear in self.named_children():

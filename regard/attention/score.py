@@ -43,6 +43,12 @@ class Score(nn.Module):
         self.query_width, self.key_width = query_width, key_width
         self.heads, self.length = heads, length
 
+    def extra_repr(self) -> str:
+        """The sizes that it was made with, for its repr."""
+        names = ("query_width", "key_width", "heads", "length")
+        sizes = {name: getattr(self, name, None) for name in names}
+        return ", ".join(f"{name}={size}" for name, size in sizes.items() if size is not None)
+
     def prepare_queries(
         self, queries: Float[Tensor, "... queries width"], where: Int[Tensor, "... queries"]
     ) -> Prepared:

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.tracing import readable
+from regard.shown import shown
 
 
 def sinusoidal(
@@ -67,7 +68,4 @@ class Sinusoidal(nn.Module):
             self.table = table = self.scale * sines
         return x + table[:n]
 
-    def _repr_html_(self) -> str:
-        import regard
-
-        return regard.html(self)
+    _repr_html_ = shown

@@ -92,6 +92,9 @@ class WordEmbedding(nn.Module):
                     self.weight[ids] = known * (spread / known.square().mean().sqrt())
             self.weight[PAD] = 0
 
+    def extra_repr(self) -> str:
+        return f"{len(self.weight):,} words, width={self.width}"
+
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time width"]:

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from regard.errors import RegardError
 from regard.reports.evidence import Answer, Arm
-from regard.reports.maps import heat_map
+from regard.reports.figures import SIZE as LETTERS
+from regard.reports.maps import NAMED, heat_map
 from regard.reports.markup import Html, shorten, tag
 from regard.reports.page import static
+from regard.reports.scales import text_width
 
 if TYPE_CHECKING:
     from regard.runs import Looked
@@ -20,7 +22,7 @@ TEXTS = 3
 LONGEST = 120  # signs of a source that is drawn
 SIDE = 40  # tokens of a side whose names can be read
 HEADS = 16  # drawn of one arm and text
-CELL, BESIDE = 20, 190  # the breadth of a token, and of all that stands beside the cells
+CELL, BESIDE = 20, 116  # the breadth of a token, and of what stands beside cells and their names
 
 
 def section(arms: Sequence[Arm]) -> list[Html]:
@@ -97,9 +99,11 @@ def plain_layer(path: str) -> str:
 
     >>> plain_layer("decoder.2.memory_attention.attention"), plain_layer("attention")
     ('layer 3', 'attention')
+    >>> plain_layer("pool.attention")
+    'pool'
     """
     block = re.match(r"(?:decoder|blocks)\.(\d+)\.", path)
-    return f"layer {int(block[1]) + 1}" if block else path
+    return f"layer {int(block[1]) + 1}" if block else re.sub(r"(\.attention)+$", "", path)
 
 
 def _map(looked: "Looked", title: str, weights: NDArray[np.floating]) -> Html:
@@ -107,6 +111,8 @@ def _map(looked: "Looked", title: str, weights: NDArray[np.floating]) -> Html:
     if asking is None:  # self-attention, or a pool that asks once
         asking = tokens if len(weights) == len(tokens) else ["the text"] * len(weights)
     named = len(asking) <= SIDE and len(tokens) <= SIDE
+    beside = max(text_width(shorten(piece, NAMED), LETTERS) for piece in asking) if named else 0.0
+    needed = max(CELL * len(tokens) + beside + BESIDE, len(title) * LETTERS * 0.63)
     return heat_map(
         title,
         weights,
@@ -114,7 +120,7 @@ def _map(looked: "Looked", title: str, weights: NDArray[np.floating]) -> Html:
         columns=tokens if named else None,
         x_label="read" if looked.asking else "is looked at",
         y_label="written" if looked.asking else "looks",
-        width=max(320, min(CELL * len(tokens) + BESIDE, 760)),
+        width=round(max(320, min(needed, 760))),
     )
 
 

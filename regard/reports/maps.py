@@ -14,6 +14,7 @@ from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.scales import number, text_width, ticks
 
 LEVELS = 12  # shades of a hue
+NAMED = 14  # signs of a row's or a column's name
 FULL_LIFT = 16.0  # a word of this many times the average weight has the full colour
 
 
@@ -45,8 +46,8 @@ def heat_map(
         high = max(abs(low), abs(high)) or 1.0
         low = -high
     high = high if high > low else low + 1.0
-    left = max([text_width(shorten(r, 14), SIZE) for r in rows or []] + [38]) + 18
-    top = max([text_width(shorten(c, 14), SIZE) * 0.8 for c in columns or []] + [14]) + 44
+    left = max([text_width(shorten(r, NAMED), SIZE) for r in rows or []] + [38]) + 18
+    top = max([text_width(shorten(c, NAMED), SIZE) * 0.8 for c in columns or []] + [14]) + 44
     cell = min((width - left - 92) / max(breadth, 1), 420 / max(height, 1), 34)
     levels = _levels(values, low, high, diverging)
     cells = [
@@ -71,20 +72,57 @@ def heat_map(
     return picture(title, says, width, max(bottom, top + 90) + 56, parts)
 
 
+def mask_map(
+    title: str,
+    allowed: ArrayLike,
+    *,
+    x_label: str = "is looked at",
+    y_label: str = "looks",
+    width: int = 440,
+) -> Html:
+    """Who sees whom, (queries, keys) of booleans, as cells of two colours and a key to them."""
+    table = np.asarray(allowed, dtype=bool)
+    height, breadth = table.shape
+    left, top = 56.0, 58.0
+    cell = min((width - left - 20) / max(breadth, 1), 420 / max(height, 1), 34)
+    right, bottom = left + breadth * cell, top + height * cell
+    lines = "".join(f"M0 {i}h{breadth}" for i in range(1, height))
+    lines += "".join(f"M{j} 0v{height}" for j in range(1, breadth))
+    parts = [
+        tag("rect", x=left, y=top, width=right - left, height=bottom - top, class_="unseen"),
+        tag(
+            "g",
+            tag("path", d=_runs(table), class_="heat"),
+            tag("path", d=lines, class_="between"),
+            transform=f"translate({left:.1f} {top:.1f}) scale({cell:.4f})",
+        ),
+        *_sides(None, None, ((0, height - 1), (0, breadth - 1)), height, breadth, left, top, cell),
+        tag("text", x_label, x=max((left + right) / 2, left + 40), y=bottom + 42, class_="mid"),
+        tag("text", y_label, x=8, y=top - 12, class_="soft"),
+    ]
+    place, below = left, bottom + 60
+    for look, words in (("heat", "sees"), ("unseen", "does not see")):
+        parts.append(tag("rect", x=place, y=below, width=15, height=15, class_=look))
+        parts.append(tag("text", words, x=place + 22, y=below + 13))
+        place += 22 + text_width(words, SIZE) + 18
+    says = f"{table.sum()} of {height} × {breadth} pairs are seen. {y_label} {x_label}"
+    return picture(title, says, width, below + 26, parts)
+
+
 def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: int = 480) -> Html:
     """Rows are what was true, columns what was said: counts, and shares of the row."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    left = max(text_width(shorten(label, 14), SIZE) for label in labels) + 24
+    left = max(text_width(shorten(label, NAMED), SIZE) for label in labels) + 24
     cell_width = min((width - left - 10) / len(labels), 170)
     cell_height = 64.0
     parts = [tag("text", "true ↓   said →", x=8, y=52, class_="soft")]
     for j, label in enumerate(labels):
         middle = left + cell_width * (j + 0.5)
-        parts.append(tag("text", shorten(label, 14), x=middle, y=76, class_="mid"))
+        parts.append(tag("text", shorten(label, NAMED), x=middle, y=76, class_="mid"))
     for i, label in enumerate(labels):
         y = 86 + cell_height * i
-        parts.append(tag("text", shorten(label, 14), x=left - 12, y=y + 37, class_="end"))
+        parts.append(tag("text", shorten(label, NAMED), x=left - 12, y=y + 37, class_="end"))
         for j in range(len(labels)):
             x = left + cell_width * j
             level = round(float(shares[i, j]) * LEVELS)
@@ -172,11 +210,11 @@ def _sides(
     bottom, parts = top + height * cell, []
     for i, name in enumerate(rows or []):
         y = top + (i + 0.5) * cell + 5
-        parts.append(tag("text", shorten(name, 14), x=left - 8, y=y, class_="end"))
+        parts.append(tag("text", shorten(name, NAMED), x=left - 8, y=y, class_="end"))
     for j, name in enumerate(columns or []):
         x = left + (j + 0.5) * cell + 4
         turn = f"rotate(-55 {x:.1f} {top - 8:.1f})"
-        parts.append(tag("text", shorten(name, 14), x=x, y=top - 8, transform=turn))
+        parts.append(tag("text", shorten(name, NAMED), x=x, y=top - 8, transform=turn))
     if rows is None:
         for tick, place in _numbered(spans[0], height):
             y = top + (place + 0.5) * cell + 5

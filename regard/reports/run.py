@@ -8,10 +8,10 @@ from typing import Any
 from regard.durable import write_bytes
 from regard.errors import RegardError
 from regard.reports.findings import Table, machine
-from regard.reports.markup import Html, tag
+from regard.reports.markup import Html, join, tag
 from regard.reports.mistakes import confusion_drawn
 from regard.reports.packed import pack_below, with_rollout
-from regard.reports.page import FRAME, LIMIT, page
+from regard.reports.page import FRAME, LIMIT, page, static
 from regard.reports.training import training_table
 from regard.runs import ClassifierRun, Evaluation, Looked, PretrainedRun, Run
 from regard.runs.pieces import at_work
@@ -135,8 +135,12 @@ def examples(run: Run) -> list[str]:
 
 
 def sandboxed(html: str, height: int = 620) -> Html:
-    """A page inside another, as a notebook shows it: its script runs, and reaches nothing else."""
-    return tag(
+    """A page inside another, as a notebook shows it: its script runs, and reaches nothing else.
+
+    ``height`` in pixels holds until the page has said how high it is, which `frame.js` beside the
+    frame hears; where no script runs it stays.
+    """
+    frame = tag(
         "iframe",
         "",  # so that it is closed
         srcdoc=html,
@@ -145,4 +149,6 @@ def sandboxed(html: str, height: int = 620) -> Html:
         height=height,
         frameborder=0,
         title="regard",
+        class_="regard",
     )
+    return join([frame, tag("script", Html(static("frame.js")))])

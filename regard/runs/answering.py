@@ -20,6 +20,7 @@ from regard.runs.pieces import at_work
 from regard.runs.run import Looked
 from regard.runs.texts import TextRun, written
 from regard.runs.translations import Text
+from regard.shown import shown
 from regard.tasks.birthplace import Answers
 from regard.tasks.metrics import wilson
 
@@ -44,6 +45,11 @@ class Answered:
     metric = "exact match"
     #: What two runs are compared by, question by question: no corpus, and nothing beside it.
     compared, corpus = "exact match", None
+
+    def __repr__(self) -> str:
+        return f"<Answered {self.line()}>"
+
+    _repr_html_ = shown
 
     @classmethod
     def judge(cls, pairs: Sequence[Pair], written: Sequence[Text], commonest: str) -> "Answered":

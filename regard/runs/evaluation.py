@@ -15,6 +15,7 @@ from regard.data.labels import meant
 from regard.data.titles import listed
 from regard.errors import RegardError
 from regard.reading import parse_rows
+from regard.shown import shown
 from regard.tasks import metrics
 
 
@@ -25,13 +26,20 @@ class Prediction:
     label: str
     probabilities: Mapping[str, float]
 
+    def __repr__(self) -> str:
+        told = [f"{label!r} {share:.1%}" for label, share in self.top(TOLD)]
+        more = len(self.probabilities) - len(told)
+        return f"<Prediction {', '.join([*told, *([f'{more} more'] if more else [])])}>"
+
+    _repr_html_ = shown
+
     def line(self, top: int = 1) -> str:
         """The likeliest labels on one line, whatever they hold: label, tab, its probability, …"""
         cells = ((" ".join(label.split()), f"{chance:.3f}") for label, chance in self.top(top))
         return "\t".join(cell for pair in cells for cell in pair)
 
-    def top(self, count: int) -> list[tuple[str, float]]:
-        """The likeliest labels with their probabilities, `count` at most, the likeliest first."""
+    def top(self, count: int | None = None) -> list[tuple[str, float]]:
+        """The labels with their probabilities, the likeliest first; `count` at most, or all."""
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
         return ranked[:count]
 
@@ -44,6 +52,7 @@ class Prediction:
         return {"label": self.label, "probabilities": dict(self.probabilities)}
 
 
+TOLD = 4  # labels that a prediction's repr tells
 MATRIX = 12  # labels; of more the terminal has no room for the confusion
 WIDTH = 80  # columns of a terminal
 SHOWN = 20  # labels in a table of the terminal
@@ -108,6 +117,11 @@ class Evaluation:
     trivial: Mapping[str, float]
     calibration_error: float
     confusion: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"<Evaluation {self.line()}>"
+
+    _repr_html_ = shown
 
     @classmethod
     def judge(

@@ -20,6 +20,7 @@ from regard.runs.evaluation import LIKELIHOOD
 from regard.runs.run import Looked, looked
 from regard.runs.texts import TextRun
 from regard.runs.translations import Text
+from regard.shown import shown
 from regard.tasks.masked_modeling import MaskedModeling
 from regard.tasks.pretraining import Pretraining
 from regard.tasks.settings import PretrainingSettings
@@ -73,6 +74,11 @@ class Likelihoods:
     metric = LIKELIHOOD
     #: What two runs are compared by, token by token: no corpus, and nothing beside it.
     compared, corpus = "tokens said right", None
+
+    def __repr__(self) -> str:
+        return f"<Likelihoods {self.line()}>"
+
+    _repr_html_ = shown
 
     @cached_property
     def loss(self) -> float:

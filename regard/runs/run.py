@@ -27,6 +27,7 @@ from regard.runs.config import Config
 from regard.runs.environment import environment
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
+from regard.shown import shown
 from regard.training.checkpoints import load_weights, must_describe, weights
 from regard.training.convergence import CONVERGED, MEANINGS, outcome
 from regard.training.loop import NOTHING, Progress, train, using_threads
@@ -71,6 +72,14 @@ class Looked(NamedTuple):
     weights: NDArray[np.float32]
     asking: list[str] | None = None
 
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.weights.shape[1:]))
+        heads = f"{len(self.weights)} head{'s' * (len(self.weights) != 1)}"
+        return f"<Looked {self.layer}: {heads}, {shape} weights>"
+
+    def _repr_html_(self) -> str:
+        return shown(self)
+
 
 def looked(recording: Recording, tokens: Sequence[str]) -> list[Looked]:
     """What each recorded layer did with the first text of its batch. Errors: see `at_most`."""
@@ -89,7 +98,7 @@ def _size(seen: Attended | Summary) -> int:
     """Numbers in the `table` of a layer."""
     if isinstance(seen, Summary):
         return seen.mass.numel() * seen.indices.shape[-2]
-    return seen.output.shape[:-2].numel() * seen.pairs
+    return seen.shape.numel()
 
 
 def heads(weights: Tensor) -> NDArray[np.float32]:
@@ -106,12 +115,11 @@ class Run(ABC):
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else "not complete"
-        return f"<Run {self.folder.path}: {self.config.model} on {self.config.task}, {state}>"
+        data = getattr(self.config.data, "data", self.config.task)
+        what = self.config.task if data == self.config.task else f"{self.config.task} ({data})"
+        return f"<Run {self.folder.path}: {self.config.model} on {what}, {state}>"
 
-    def _repr_html_(self) -> str:
-        import regard
-
-        return regard.html(self)
+    _repr_html_ = shown
 
     @property
     def complete(self) -> bool:
@@ -259,8 +267,10 @@ class Run(ABC):
 
     @cached_property
     def network(self) -> nn.Module:
-        """The trained network, best weights, in evaluation mode."""
+        """The trained network, best weights, in evaluation mode. Errors: a baseline has none."""
         self.must_be_complete()
+        if self.config.entry.kind == "baseline":
+            raise RegardError(f"{self.config.model} is no network: ask .baseline")
         self._same_parts()
         width = self._environment["vectors"].get("width")
         build = partial(build_network, self.config, **self.task.sizes, width=width)

@@ -16,6 +16,7 @@ from regard.data.pairs import Pair
 from regard.data.parallel import references
 from regard.errors import RegardError
 from regard.reading import parse_rows
+from regard.shown import shown
 from regard.tasks import sequence_metrics as metrics
 from regard.tasks.sequence_metrics import Aligned, Judgement
 
@@ -94,6 +95,11 @@ class Translations:
     signature: str
     aligned: tuple[Aligned | None, ...] = field(default=(), repr=False)
     language: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Translations {self.line()}>"
+
+    _repr_html_ = shown
 
     @classmethod
     def judge(

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from regard.durable import write_json
 from regard.reading import checked, read_json
+from regard.shown import shown
 from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
 from regard.training.convergence import CONVERGED
@@ -183,10 +184,11 @@ class Comparison:
     trivial: Mapping[str, float] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    def _repr_html_(self) -> str:
-        import regard
+    def __repr__(self) -> str:
+        arms = f"{len(self.arms)} arm{'s' * (len(self.arms) != 1)}"
+        return f"<Comparison on {self.task}, {arms}>\n{self.table()}"
 
-        return regard.html(self)
+    _repr_html_ = shown
 
     def json(self) -> dict[str, Any]:
         """The result as ``--json`` prints it; ``tuning`` where settings were searched."""

@@ -108,7 +108,7 @@ def test_a_copy_of_what_attention_gives_has_its_numbers(score: str, how: str) ->
     torch.testing.assert_close(copied.output, given.output.detach())
     torch.testing.assert_close(copied.weights.detach(), given.weights.detach())
     torch.testing.assert_close(copied.summary(2).mass, given.summary(2).mass)
-    assert repr(copied) == "Attended(output (2, 5, 8), 25 pairs)"
+    assert repr(copied) == "Attended(output (2, 5, 8), weights (2, 5, 5))"
     assert not copied.output.requires_grad
 
 

@@ -6,43 +6,73 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import regard
-from regard.attention import Attended, Mask, attend, causal, lengths
+from regard.attention import (
+    Attended,
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    attend,
+    causal,
+    lengths,
+)
 from regard.attention.masks import dense, documents, lengths_per_query
 from regard.attention.scores import ScaledDot
 from regard.attention.sines import Sinusoidal
 from regard.errors import RegardError
-from regard.reports.markup import escape
-from regard.runs import Run
+from regard.reports.markup import escape, shorten
+from regard.reports.page import static
+from regard.runs import Prediction, Run
 from regard.studies.arms import Arm
 from regard.studies.result import ArmResult, Comparison
+from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
+from tests.web.conftest import until
 
 
 def framed(shown: str) -> str:
     """The page inside a frame that may run scripts and reach nothing."""
-    found = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)"[^>]*></iframe>', shown)
+    heard = f"<script>{static('frame.js')}</script>"
+    assert shown.endswith(heard)
+    frame = shown.removesuffix(heard)
+    found = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)"[^>]*></iframe>', frame)
     assert found, shown[:200]
     assert "allow-same-origin" not in found[2]
     return html.unescape(found[1])
 
 
-def attended() -> Attended:
+def looks(shown: str) -> list[dict[str, Any]]:
+    """What a frame stores for the explorer."""
+    stored = re.search(r'<script type="application/json" id="stored">(.*?)</script>', framed(shown))
+    assert stored
+    found: list[dict[str, Any]] = json.loads(stored[1])["looks"]
+    return found
+
+
+def everything() -> Mask:
+    """A mask that hides nothing."""
+    return Mask(lambda rows, columns: (rows[..., :, None] >= 0) & (columns[..., None, :] >= 0))
+
+
+def attended(heads: int | None = 3) -> Attended:
     x = torch.randn(2, 3, 5, 4)
-    return attend(x, x, x, ScaledDot(), causal())
+    return attend(x, x, x, ScaledDot(), causal(), heads=heads)
 
 
 def test_attended_shows_its_own_weights() -> None:
     seen = attended()
-    inside = framed(seen._repr_html_())
-    stored = re.search(r'<script type="application/json" id="stored">(.*?)</script>', inside)
-    assert stored
-    (layer,) = json.loads(stored[1])["looks"][0]["layers"]
+    assert repr(seen) == "Attended(output (2, 3, 5, 4), weights (2, 3, 5, 5), 3 heads)"
+    shown = looks(seen._repr_html_())
+    assert [look["text"] for look in shown] == [
+        f"row {i} of 2: 5 queries, 5 keys" for i in (1, 2)
+    ]  # fmt: skip
+    (layer,) = shown[0]["layers"]
     assert (layer["heads"], layer["rows"], layer["columns"]) == (3, 5, 5)
     data = zlib.decompress(base64.b64decode(layer["packed"][2]))
     scales = np.frombuffer(data, "<f4", 5)
@@ -51,11 +81,42 @@ def test_attended_shows_its_own_weights() -> None:
     np.testing.assert_allclose(scales[:, None] * steps / 255, wanted, atol=1 / 500)
 
 
-@pytest.mark.parametrize("mask", [causal(), lengths([3, 5]), causal() & lengths(4)])
-def test_masks_draw_themselves(mask: Mask) -> None:
+def test_an_axis_of_the_batch_is_no_head() -> None:
+    seen = attended(heads=None)
+    assert repr(seen) == "Attended(output (2, 3, 5, 4), weights (2, 3, 5, 5))"
+    shown = looks(seen._repr_html_())
+    assert [look["text"][:12] for look in shown] == [f"row {i} of 6: "[:12] for i in range(1, 7)]
+    assert [layer["heads"] for look in shown for layer in look["layers"]] == [1] * 6
+
+
+def test_of_a_long_batch_the_first_rows_are_shown() -> None:
+    x = torch.randn(30, 4, 2)
+    inside = attend(x, x, x, ScaledDot())._repr_html_()
+    assert "<p>Rows 1 to 12 of the 30 of the batch.</p>" in framed(inside)
+    assert len(looks(inside)) == 12
+
+
+@pytest.mark.parametrize("mask", [causal(), ~causal(), causal() & lengths(4), everything()])
+def test_a_mask_is_drawn_in_two_colours_that_a_key_names(mask: Mask) -> None:
     inside = framed(mask._repr_html_())
     assert "Who may look at whom" in inside
-    assert 'class="heat"' in inside
+    assert f"<title>{html.escape(repr(mask))}</title>" in inside
+    path = re.search(r'<path d="([^"]*)" class="heat"/>', inside)
+    drawn = re.findall(r"M(\d+) (\d+)h(\d+)v1", path[1]) if path else []
+    places = torch.arange(24)
+    allowed = mask.allows(places, places).expand(24, 24)
+    assert sum(int(wide) for _, _, wide in drawn) == int(allowed.sum())
+    assert all(allowed[int(y), int(x) : int(x) + int(wide)].all() for x, y, wide in drawn)
+    assert [words for words in ("sees", "does not see") if f">{words}<" in inside] == [
+        "sees", "does not see",
+    ]  # fmt: skip
+    assert "fill-opacity" not in inside.partition("<svg")[2].partition("</svg>")[0]
+
+
+def test_a_mask_of_a_batch_is_drawn_row_by_row() -> None:
+    inside = framed(lengths(range(1, 7))._repr_html_())
+    assert re.findall(r">(Row \d of 6)</text>", inside) == [f"Row {i} of 6" for i in range(1, 5)]
+    assert "Rows 1 to 4 of the 6 of the batch." in inside
 
 
 FIVE = dense(torch.eye(5, dtype=torch.bool))
@@ -92,7 +153,7 @@ def test_attended_with_nothing_in_it_says_so(
     batch: tuple[int, ...], queries: int, keys: int
 ) -> None:
     x, y = torch.randn(*batch, queries, 4), torch.randn(*batch, keys, 4)
-    shape = " × ".join(map(str, (*batch, queries, keys if queries else 0)))
+    shape = " × ".join(map(str, (*batch, queries, keys)))
     inside = framed(attend(x, y, y, ScaledDot())._repr_html_())
     assert f"<p>Weights of {shape}: there are none.</p>" in inside
 
@@ -131,6 +192,82 @@ def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
     assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
 
 
+def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
+    run = regard.load(trained)
+    assert repr(run) == f"<Run {trained}: transformer on sentiment (reviews), complete>"
+    said = run.predict("not a bad film")
+    first, second = said.top()
+    assert repr(said) == (
+        f"<Prediction {first[0]!r} {first[1]:.1%}, {second[0]!r} {second[1]:.1%}>"
+    )
+    assert f">{first[1]:.1%}</td>" in framed(said._repr_html_())
+    judged = run.evaluate()
+    assert repr(judged) == f"<Evaluation {judged.line()}>"
+    inside = framed(judged._repr_html_())
+    assert all(f">{html.escape(' '.join(says.split()))}<" in re.sub(r" +", " ", inside)
+               for _, says in judged.words())  # fmt: skip
+    layers = run.attention("not a bad film")
+    assert repr(layers[0]) == "<Looked blocks.0.attention.attention: 2 heads, 4 × 4 weights>"
+    assert repr(layers[-1]) == "<Looked pool.attention: 1 head, 1 × 4 weights>"
+    assert len(looks(regard.html(layers))[0]["layers"]) == len(layers)
+    assert len(looks(layers[1]._repr_html_())[0]["layers"]) == 1
+
+
+def test_a_prediction_of_many_labels_tells_the_likeliest() -> None:
+    said = Prediction("b", {"a": 0.2, "b": 0.4, "c": 0.1, "d": 0.05, "e": 0.15, "f": 0.1})
+    assert repr(said) == "<Prediction 'b' 40.0%, 'a' 20.0%, 'e' 15.0%, 'c' 10.0%, 2 more>"
+
+
+def test_parts_say_their_sizes() -> None:
+    x = torch.randn(2, 5, 8)
+    assert (
+        repr(attend(x, x, x).summary(3)) == "<Summary: top 3 of 5 keys for 5 queries, batch (2,)>"
+    )
+    assert repr(KeyValueCache()) == "<KeyValueCache of 0 keys>"
+    said = repr(MultiHeadAttention(8, 4, key_value_heads=2, score="general"))
+    assert "width=8, heads=4, key_value_heads=2" in said
+    assert "(score): General(query_width=2, key_width=2, heads=4)" in said
+
+
+def test_a_comparison_says_its_table(tmp_path: Path) -> None:
+    row = ArmResult(Arm("mean", "mean"), 3, 0.25, 0.2, 0.3, 1.0, 100.0, 12, None)
+    compared = Comparison("sentiment", "log loss", (row,), "mean", (), folder=tmp_path)
+    head, *table = repr(compared).splitlines()
+    assert head == "<Comparison on sentiment, 1 arm>"
+    assert table[1].startswith("mean  0.250 (0.200 to 0.300)")
+    inside = framed(compared._repr_html_())
+    assert ">log loss, nats<" in inside
+    assert ">0.250<" in inside
+
+
+def fits(page: Any, place: Any, frame: Any) -> None:
+    """Until a frame, in sight, is as high as its page."""
+    place.scroll_into_view_if_needed()
+    high = "document.documentElement.offsetHeight"
+    until(page, lambda: 0 <= place.bounding_box()["height"] - frame.evaluate(high) <= 4)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path")
+@pytest.mark.parametrize("width", [390, 900])
+def test_a_frame_is_as_high_as_what_it_shows(browser: Any, tmp_path: Path, width: int) -> None:
+    mask = lengths(range(1, 4))
+    cells = [attended()._repr_html_(), mask._repr_html_(), Sinusoidal(8)._repr_html_()]
+    path = tmp_path / "cells.html"
+    path.write_text(f"<!doctype html><meta charset=utf-8>{''.join(cells)}", encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 600})
+    page.goto(path.as_uri())
+    for i, frame in enumerate(page.main_frame.child_frames):
+        fits(page, page.locator("iframe").nth(i), frame)
+        assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    shown, first = page.main_frame.child_frames[0], page.locator("iframe").first
+    before = first.bounding_box()["height"]
+    shown.locator(".figures > figure").first.evaluate("node => node.remove()")
+    fits(page, first, shown)
+    assert first.bounding_box()["height"] < before - 100
+    page.close()
+
+
 def test_a_comparison_shows_its_table_whatever_its_arms_are_called(tmp_path: Path) -> None:
     rows = tuple(
         ArmResult(Arm(name, "mean"), 3, 0.8, 0.7, 0.9, 1.0, 100.0, 12, None) for name in HOSTILE
@@ -138,10 +275,10 @@ def test_a_comparison_shows_its_table_whatever_its_arms_are_called(tmp_path: Pat
     compared = Comparison(HOSTILE[3], HOSTILE[6], rows, HOSTILE[0], (), folder=tmp_path)
     inside = framed(compared._repr_html_())
     body = inside.split("<tbody>")[1].split("</tbody>")[0]
-    cells = re.findall(
-        r"<tr><td>(.*?)</td><td>80.0</td><td>70.0</td><td>90.0</td></tr>", body, re.S
-    )
-    assert [html.unescape(cell) for cell in cells] == [html.unescape(escape(t)) for t in HOSTILE]
+    cells = re.findall(r"<tr><td[^>]*>(.*?)</td>(?:<td[^>]*>[789]0.0</td>){3}</tr>", body, re.S)
+    assert [html.unescape(cell) for cell in cells] == [
+        html.unescape(escape(shorten(t, 120))) for t in HOSTILE
+    ]
     assert not re.search(r"<(img|iframe|svg|input|base|form|object)", inside.split("<script>")[0])
     (tmp_path / "report.html").write_text("<!doctype html><p>the report itself</p>")
     assert "the report itself" in framed(compared._repr_html_())

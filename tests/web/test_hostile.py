@@ -21,6 +21,7 @@ import pytest
 import regard
 from regard import runs
 from regard.reports.markup import escape
+from regard.reports.page import static
 from regard.reports.run import run_page, write_run_report
 from regard.web.shelf import Shelf, find
 from tests.chromium import CHROMIUM
@@ -131,7 +132,8 @@ def test_a_notebook_shows_it_in_a_frame_that_it_stays_in(home: Path, place: int)
     run = regard.load(home / NAMES[place])
     for shown in (regard.look(run, SOUND[place])._repr_html_(), run._repr_html_()):
         frame = Elements(shown)
-        assert (frame.names, frame.acting, frame.text) == (["iframe"], [], "")
+        own = static("frame.js")
+        assert (frame.names, frame.acting, frame.text) == (["iframe", "script"], [], own)
         inside, _, rest = shown.partition('srcdoc="')[2].partition('"')
         assert rest.startswith(' sandbox="allow-scripts allow-downloads"')
         inside = html.unescape(inside)

@@ -34,6 +34,11 @@ class Summary:
     entropy: Float[Tensor, "*batch queries"]
     mass: Float[Tensor, "*batch keys"]
 
+    def __repr__(self) -> str:
+        *_, queries, top = self.indices.shape
+        keys, batch = self.mass.shape[-1], tuple(self.mass.shape[:-1])
+        return f"<Summary: top {top} of {keys:,} keys for {queries:,} queries, batch {batch}>"
+
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
         """The top weights in a table, 0 elsewhere."""
         table = self.weights.new_zeros(*self.weights.shape[:-1], self.mass.shape[-1])

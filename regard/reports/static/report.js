@@ -84,3 +84,13 @@ for (const table of document.querySelectorAll("table")) {
   const place = table.closest("figure") ?? table.parentElement;
   if (table.rows.length > 1) (place.matches(".scroll") ? place.parentElement : place).insertBefore(takingAlong(`Table: ${heading(table)}`, null, rows), place.matches(".scroll") ? place : place.firstChild);
 }
+
+// In a frame, as a notebook has it, the page tells how high it is: frame.js listens. Nobody observes
+// the sizes of a frame that is out of sight, so it tells its height once unasked.
+if (parent !== window) {
+  const whole = document.documentElement;
+  whole.classList.add("framed");
+  const tell = () => parent.postMessage({ regardHeight: whole.offsetHeight }, "*");
+  new ResizeObserver(tell).observe(whole);
+  tell();
+}
