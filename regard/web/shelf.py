@@ -89,10 +89,12 @@ class Shelf:
     def examples(self, name: str) -> list[str]:
         """A few short texts of a run's test split, each of another answer where there are several.
 
-        Of a run that goes on with texts their beginnings; of a folder without texts none.
+        Of a run that goes on with texts, or whose texts are all long, their beginnings; of a
+        folder without texts none.
         """
         path = self.runs[self.check(name)] / "predictions.jsonl"
         found: dict[str, list[str]] = {}
+        cut: list[str] = []  # where all texts are long
         hidden = HIDDEN.get(self._task(name), "")
         try:
             with path.open("rb") as file:
@@ -103,11 +105,13 @@ class Shelf:
                         text = beginning(text, hidden)
                     if 0 < len(text) <= SHORT:
                         found.setdefault(label, []).append(text)
+                    elif text and len(cut) < EXAMPLES:
+                        cut.append(text[:SHORT].rpartition(" ")[0] or text[:SHORT])
         except (OSError, RegardError, KeyError, TypeError, AttributeError):
             return []
         several = [sorted(texts, key=len, reverse=True) for texts in found.values()]
         turns = [text for turn in zip_longest(*several) for text in turn if text is not None]
-        return list(dict.fromkeys(turns))[:EXAMPLES]
+        return list(dict.fromkeys(turns or cut))[:EXAMPLES]
 
     def _task(self, name: str) -> str:
         from regard.runs.config import Config

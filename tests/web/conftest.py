@@ -1,5 +1,6 @@
 """A few tiny runs and a server: in this process for what it says, in a second for how it lives."""
 
+import json
 import random
 import re
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 TINY = [
@@ -157,3 +159,40 @@ def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to hold"
         page.wait_for_timeout(30)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
+    begun = Server(folder, "deadline=60")
+    yield begun.url
+    begun.process.kill()
+    begun.process.communicate()
+
+
+@pytest.fixture
+def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
+    pages: list[Opened] = []
+
+    def open_(**options: Any) -> Opened:
+        pages.append(Opened(browser, server, **options))
+        return pages[-1]
+
+    yield open_
+    for page in pages:
+        page.page.close()
+
+
+def look_at(texts: list[str]) -> dict[str, Any]:
+    """What the server answers a look with, every text in it one of these."""
+    from regard.reports.packed import pack
+    from regard.runs import Looked
+
+    n = len(texts)
+    layers = [Looked(f"blocks.{i}.attention", texts, np.full((2, n, n), 1 / n)) for i in range(2)]
+    answer = {"label": texts[0], "probabilities": dict.fromkeys(texts, 1 / n)}
+    return {"run": texts[1], "text": "\n".join(texts), "answer": answer, **pack(layers)}
+
+
+def answering(body: Any) -> Callable[[Any], None]:
+    said = json.dumps(body)
+    return lambda route: route.fulfill(body=said, content_type="application/json")

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ import regard
 from regard.web.shelf import Shelf
 from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import Opened, Server, until, wait_for
+from tests.web.conftest import Opened, answering, look_at, until, wait_for
 
 pytestmark = [
     pytest.mark.browser,
@@ -46,27 +46,6 @@ VIEWS = {
     "compare": {"view=compare&a=labels&b=counts": ".answer-card >> nth=1"},
     "learn": {f"view=learn&lesson={name}": ".lesson .card" for name in LESSONS},
 }
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[str]:
-    begun = Server(folder, "deadline=60")
-    yield begun.url
-    begun.process.kill()
-    begun.process.communicate()
-
-
-@pytest.fixture
-def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
-    pages: list[Opened] = []
-
-    def open_(**options: Any) -> Opened:
-        pages.append(Opened(browser, server, **options))
-        return pages[-1]
-
-    yield open_
-    for page in pages:
-        page.page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -343,9 +322,9 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
         said = regard.load(folder / name).predict(TEXT).label
         assert page.locator(".answer-card .label").nth(side).inner_text().startswith(said)
     page.click("text=Show the texts on which one of them is right")
-    page.wait_for_selector("[aria-label='who is right'] td")
+    page.wait_for_selector("[aria-label='who is right'] tbody td")
     ours, theirs = (regard.load(folder / name).evaluate().correct for name in ("labels", "counts"))
-    cells = page.locator("[aria-label='who is right'] td").all_inner_texts()
+    cells = page.locator("[aria-label='who is right'] tbody td").all_inner_texts()
     counts = [int(cell.split(" ")[0]) for cell in cells]
     assert counts == [
         int((ours & theirs).sum()), int((ours & ~theirs).sum()),
@@ -357,8 +336,10 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
     gap = max(100 * abs(chances[0][label] - chances[1][label]) for label in chances[0])
     assert abs(float(said[2].replace("−", "-"))) == pytest.approx(gap, abs=0.051)
     again = opened()
-    other = again.show(urllib.parse.urlparse(page.url).fragment, "[aria-label='who is right'] td")
-    assert other.locator("[aria-label='who is right'] td").all_inner_texts() == cells
+    other = again.show(
+        urllib.parse.urlparse(page.url).fragment, "[aria-label='who is right'] tbody td"
+    )
+    assert other.locator("[aria-label='who is right'] tbody td").all_inner_texts() == cells
     again.well()
     on.well()
 
@@ -446,23 +427,7 @@ def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Callable[..., Opened
     again.well()
 
 
-def hostile_look(texts: list[str]) -> dict[str, Any]:
-    """A look in which every text that comes from outside is hostile."""
-    from regard.reports.packed import pack
-    from regard.runs import Looked
-
-    n = len(texts)
-    layers = [Looked(f"blocks.{i}.attention", texts, np.full((2, n, n), 1 / n)) for i in range(2)]
-    answer = {"label": texts[0], "probabilities": dict.fromkeys(texts, 1 / n)}
-    return {"run": texts[1], "text": "\n".join(texts), "answer": answer, **pack(layers)}
-
-
 NEVER = "iframe, object, embed, base, form, main img, main script"
-
-
-def answering(body: Any) -> Callable[[Any], None]:
-    said = json.dumps(body)
-    return lambda route: route.fulfill(body=said, content_type="application/json")
 
 
 def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None:
@@ -486,7 +451,7 @@ def test_a_subject_of_ones_own_is_tried(
     on = opened()
     on.page.route("**/runs", answering({"runs": shelf.listed(), "comparisons": []}))
     on.page.route("**/examples*", answering({"texts": []}))
-    on.page.route("**/look", answering(hostile_look(["fine", "bad"])))
+    on.page.route("**/look", answering(look_at(["fine", "bad"])))
     for view in ("try", "heads", "compare"):
         page = on.show({"view": view, "text": "a film"}, ".tokens")
         if view != "heads":
@@ -506,7 +471,7 @@ def test_a_comparison_is_headed_by_its_metric_and_unit(
     page.route("**/runs", lambda route: route.fulfill(
         json={**route.fetch().json(), "comparisons": ["c"]}))  # fmt: skip
     page.route("**/comparison?*", answering(found))
-    on.show("view=compare&a=labels&b=counts", ".results td")
+    on.show("view=compare&a=labels&b=counts&comparison=c", ".results td")
     headed = metric + unit.replace(" ", ", ")
     assert page.locator(".results th").all_inner_texts()[1] == headed
     assert page.get_attribute(".results .interval", "aria-label") == f"32.0 to 34.0{unit}"
@@ -530,17 +495,19 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
     answers = {
         "**/runs": {"runs": rows, "comparisons": sound},
         "**/examples*": {"texts": sound},
-        "**/look": hostile_look(sound),
+        "**/look": look_at(sound),
         "**/comparison?*": {"question": sound[0], "metric": sound[1], "arms": arms,
                             "verdicts": [{"says": text} for text in sound]},
-        "**/disagreements*": {"right": {"both": 1, "a": 1, "b": 1, "neither": 1}, "shown": [
+        "**/disagreements*": {"right": {"both": 1, "a": 1, "b": 1, "neither": 1}, "truths": sound,
+                              "found": len(sound), "offset": 0, "shown": [
             {"text": t, "truth": t, "a": t, "b": t, "right": "a"} for t in sound]},
     }  # fmt: skip
     for pattern, body in answers.items():
         page.route(pattern, answering(body))
     for view in ("try", "heads", "compare"):
-        on.show({"view": view, "text": sound[0]}, ".tokens")
+        on.show({"view": view, "text": sound[0], "comparison": sound[0]}, ".tokens")
         if view == "compare":
+            page.wait_for_selector(".results td")
             page.click("text=Show the texts on which")
             page.wait_for_selector(".texts li")
             table = page.locator("section:has(> .scroll .results)")

@@ -72,7 +72,7 @@ export function num(value, digits = 3) {
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   const places = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? Math.min(2, digits) : digits;
-  return value.toFixed(places).replace("-", "−");
+  return value.toFixed(places).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }
 
 /**

@@ -6,6 +6,8 @@ import { figure, takingAlong } from "./save.js";
 import { habitsInWords, Thumbs } from "./thumbs.js";
 import { readable, Tokens } from "./tokens.js";
 
+const LONG = 18; // signs of a label's name that stand beside its bar; a longer one stands above
+
 /** @param {import("./packed.js").PackedLayer} layer @param {number} head −1 for the mean */
 export function headName(layer, head) {
   if (layer.heads === 1) return layer.name;
@@ -26,6 +28,14 @@ export function telling(look) {
   return found >= 0 ? found : look.layers.findLastIndex((layer) => layer.kind !== "rollout");
 }
 
+/** Where the view of heads opens: the most pointed head of a layer that has a matrix; of a text that grows the last layer. @param {import("./packed.js").Look} look */
+function opening(look) {
+  const own = { layer: telling(look), head: 0 };
+  if (look.data.read !== undefined || look.layers[own.layer].kind === "cross") return own;
+  const heads = look.layers.flatMap(({ kind, habits }, layer) => (kind === "self" ? habits.words.map((words, head) => ({ words, layer, head })) : []));
+  return heads.sort((a, b) => a.words - b.words)[0] ?? own;
+}
+
 /**
  * The view of heads, as the page and the reports show it.
  * @param {import("./packed.js").Look} look
@@ -37,8 +47,9 @@ export function headsView(look, at = {}, changed = () => {}) {
     return h("p", { class: "empty" }, "This model has no attention layer: there are no weights to look at.");
   }
   const inside = (/** @type {number | undefined} */ n, /** @type {number} */ size) => Math.max(0, Math.min(size - 1, n ?? 0));
-  const state = { layer: inside(at.layer ?? telling(look), look.layers.length), head: 0, query: at.query ?? -1, find: at.find ?? "" };
-  state.head = inside(at.head, look.layers[state.layer].heads);
+  const first = at.layer === undefined ? opening(look) : { layer: at.layer, head: at.head };
+  const state = { layer: inside(first.layer, look.layers.length), head: 0, query: at.query ?? -1, find: at.find ?? "" };
+  state.head = inside(first.head, look.layers[state.layer].heads);
   const one = h("div", { class: "one-head" });
   const thumbs = new Thumbs(look, (layer, head) => {
     if (layer !== state.layer && look.layers[layer].rows !== look.layers[state.layer].rows) state.query = -1;
@@ -208,7 +219,8 @@ function headFigures(look, first, pinned) {
 export function probabilityBars(answer) {
   const all = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
   const rows = all.slice(0, 12);
-  const bars = h("div", { class: "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
+  const long = rows.some(([label]) => label.length > LONG);
+  const bars = h("div", { class: long ? "bars long" : "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
     h("div", { role: "listitem", class: label === answer.label ? "row best" : "row" }, h("span", { class: "name" }, label),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: { width: percent(p, 1).replace(" ", "") } })), h("span", { class: "share" }, percent(p, 1)))));
   const drawing = () => svg("svg", { viewBox: `0 0 640 ${28 * rows.length + 16}` }, rows.map(([label, p], i) => [

@@ -4,6 +4,7 @@ import { readable } from "./tokens.js";
 
 const SIDE = 520; // CSS pixels of the longer side, at most
 const LABELLED = 40; // tokens up to which they stand at the sides
+const LINE = 11; // CSS pixels of a label: no cell beside one is smaller
 
 /** The page's colour of heat, as numbers. @returns {[number, number, number]} */
 export function heatColour() {
@@ -52,9 +53,12 @@ export class Matrix {
     const side = (/** @type {string[]} */ words, /** @type {string} */ look) =>
       h("div", { class: look, "aria-hidden": "true" }, words.map((word) => h("span", {}, readable(word))));
     this.box = h("div", { class: "painted", style: { "aspect-ratio": `${this.width} / ${this.height}` } }, this.canvas, this.cross, this.upright);
-    this.node = h("div", { class: sides ? "matrix labelled" : "matrix", role: "img", "aria-label": label,
-      style: { "--wide": `${this.width}px` } },
+    const longest = Math.max(...queries.map((word) => [...readable(word)].length), 1);
+    const least = LINE * Math.max(keys.length, (queries.length * this.width) / this.height);
+    const whole = h("div", { class: sides ? "matrix labelled" : "matrix", role: "img", "aria-label": label,
+      style: { "--wide": `${this.width}px`, "--names": `${Math.min(96, 10 + 7 * longest)}px`, "--least": `${Math.ceil(sides ? Math.min(least, this.width) : 0)}px` } },
       sides && side(keys, "columns"), sides && side(queries, "rows"), this.box);
+    this.node = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "matrix" }, whole);
     const place = (/** @type {PointerEvent} */ event) => {
       const box = this.box.getBoundingClientRect();
       const at = (/** @type {number} */ share, /** @type {number} */ n) => Math.max(0, Math.min(n - 1, Math.floor(share * n)));

@@ -33,6 +33,9 @@ export function textField(value, typed) {
   const field = h("textarea", { rows: 3, "aria-label": "Text", placeholder: "Type a text…", spellcheck: "false", dir: "auto", oninput: () => typed(field.value) });
   field.value = value;
   const examples = h("div", { class: "examples" });
+  /** @type {string[]} */
+  let offered = [];
+  let turn = 0;
   const node = h("div", { class: "asking" }, field, examples);
   return {
     node,
@@ -42,16 +45,21 @@ export function textField(value, typed) {
       field.value = text;
       typed(text);
     },
-    /** Offer texts of a run's test split; the first is taken if nothing is typed. @param {string} run @param {(texts: string[]) => void} [came] */
+    /** Whether a text was typed, and stays when another model is chosen: an example goes with its model. @param {string} text */
+    own: (text) => Boolean(text.trim()) && !offered.includes(text),
+    /** Offer texts of a run's test split. @param {string} run @param {(texts: string[]) => void} came */
     async offer(run, came) {
+      const mine = ++turn;
       examples.replaceChildren();
       try {
         const { texts } = await ask(`/examples?run=${encodeURIComponent(run)}`);
+        if (mine !== turn) return;
         examples.replaceChildren(...(texts.length ? [h("span", { class: "soft" }, "From the test split:")] : []), ...texts.map((/** @type {string} */ text) =>
           h("button", { type: "button", class: "chip", title: text, onclick: () => this.set(text) }, text.length > 42 ? `${text.slice(0, 41)}…` : text)));
-        came?.(texts);
+        came(texts);
+        offered = texts;
       } catch {
-        came?.([]);
+        if (mine === turn) came([]);
       }
     },
   };

@@ -7,6 +7,8 @@ import { aboutRun, runPicker, textField } from "./picker.js";
 import { Writer } from "./write.js";
 
 const PAUSE = 120; // milliseconds after the last key
+const LONG = 36; // signs of an answer that are written large
+const OTHERWISE = "The cat did not cross the street because it was too tired."; // of a model without examples, where heads are shown
 const FOLLOW = 400; // milliseconds between two looks at a text that is being written, at least
 
 /**
@@ -27,10 +29,10 @@ function numbersIn(said) {
 /** What a run answered: a label with its probabilities, or a text. @param {any} answer */
 export function answerCard(answer) {
   if (answer.written !== undefined) {
-    return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: "written", dir: "auto" }, answer.written || "(nothing)"),
+    return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
       h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut before its end"}`));
   }
-  return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: "label" }, answer.label,
+  return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
     h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));
 }
 
@@ -40,8 +42,11 @@ export function answerCard(answer) {
  */
 export function tryView(context, wide) {
   const { runs, state } = context;
-  const able = runs.filter((run) => !run.error);
-  let run = able.find((r) => r.name === state.run) ?? (able.find((r) => r.attends) ?? able[0]);
+  const named = runs.find((run) => run.name === state.run);
+  const able = runs.filter((run) => !run.error && (run.attends || !wide));
+  if (!able.length) return h("p", { class: "empty" }, "No model here has attention: there are no heads to look at.");
+  const kin = (/** @type {import("./ask.js").RunRow} */ r) => r.attends && r.task === named?.task && r.data === named?.data;
+  let run = able.find((r) => r === named) ?? able.find(kin) ?? able.find((r) => r.attends) ?? able[0];
   let text = state.text ?? "";
   let written = numbersIn(state.written);
   const at = { layer: state.layer === undefined ? undefined : +state.layer, head: +(state.head ?? 0), query: +(state.query ?? -1), find: state.find ?? "" };
@@ -180,15 +185,14 @@ export function tryView(context, wide) {
   function choose() {
     about.textContent = aboutRun(run);
     place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
+    if (field.own(text)) begin();
     field.offer(run.name, (texts) => {
-      if (!text && texts.length) {
-        text = texts[0];
-        field.field.value = text;
-        writeState({ text });
-        begin();
-      }
+      if (field.own(text)) return;
+      text = texts.includes(text) ? text : texts[0] ?? (text || (wide ? OTHERWISE : ""));
+      field.field.value = text;
+      writeState({ text });
+      begin();
     });
-    begin();
   }
 
   choose();
