@@ -8,9 +8,10 @@ import numpy as np
 
 from regard.errors import RegardError
 from regard.reports.packed import is_rollout, matrix, pack, with_rollout
-from regard.runs import Likelihoods, Looked
+from regard.runs import Looked
 from regard.runs.pieces import Drawing, answered
 from regard.runs.run import TooManyWeightsError, at_most
+from regard.web.disagreements import Disagreements, Filter
 from regard.web.limits import Limits
 from regard.web.refusal import over
 from regard.web.shelf import Shelf
@@ -18,7 +19,6 @@ from regard.web.subject import Subject
 
 Written = Sequence[int] | None  # numbers of the tokens that a model wrote; None: its own answer
 
-SHOWN = 60  # texts on which two runs disagree
 HELD = 400_000_000  # bytes of weights that are kept for the next question
 
 
@@ -36,6 +36,7 @@ class Answers:
     def __init__(self, shelf: Shelf, limits: Limits) -> None:
         self.shelf, self.limits = shelf, limits
         self._looks: OrderedDict[tuple[str, str, Written], Seen] = OrderedDict()
+        self._apart: tuple[tuple[str, str], Disagreements] | None = None  # of two runs, the last
 
     def predict(self, name: str, several: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
         """Answers to the texts of several requests, in one call of the model."""
@@ -98,30 +99,16 @@ class Answers:
         for piece in subject.write(text, drawing):
             yield piece._asdict()
 
-    def disagreements(self, a: str, b: str) -> dict[str, Any]:
-        """How two runs answered the test split: counts, and texts that one of them got wrong."""
+    def disagreements(
+        self, a: str, b: str, chosen: Filter, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """How two runs answered the test split: counts, and a page of texts that one got wrong."""
         from regard.runs import load
 
-        first, second = (load(self.shelf.runs[name]).evaluate() for name in (a, b))
-        if isinstance(first, Likelihoods) or isinstance(second, Likelihoods):
-            raise RegardError(
-                "these runs are judged token by token; there are no answers to compare"
-            )
-        ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
-        texts = [[example.text for example in found.examples] for found in (first, second)]
-        if texts[0] != texts[1]:
-            raise RegardError(f"{a} and {b} were not judged on the same texts")
-        places = np.flatnonzero(ours != theirs)
-        counts = [int((ours & theirs).sum()), int((ours & ~theirs).sum())]
-        counts += [int((~ours & theirs).sum()), int((~ours & ~theirs).sum())]
-        said = [_said(found) for found in (first, second)]
-        shown = [
-            {"text": texts[0][i], "truth": first.examples[i].label, "a": said[0][i],
-             "b": said[1][i], "right": "a" if ours[i] else "b"}
-            for i in sorted(places, key=lambda i: (len(texts[0][i]), i))[:SHOWN]
-        ]  # fmt: skip
-        keys = ("both", "a", "b", "neither")
-        return {"a": a, "b": b, "right": dict(zip(keys, counts, strict=True)), "shown": shown}
+        if self._apart is None or self._apart[0] != (a, b):
+            judged = [load(self.shelf.runs[name]).evaluate() for name in (a, b)]
+            self._apart = (a, b), Disagreements.between((a, b), judged)
+        return {"a": a, "b": b, **self._apart[1].page(chosen, offset, limit)}
 
     def _seen(self, name: str, text: str, written: Written) -> Seen:
         """The answer and the attention of a text, kept for the next question about them."""
@@ -180,10 +167,3 @@ def _plain(number: int, seen: Looked) -> dict[str, Any]:
         "received": weights.mean((0, 1)).tolist(),
         "weights": weights.tolist(),
     }
-
-
-def _said(found: Any) -> list[str]:
-    """What a run said to each text of its test split."""
-    if hasattr(found, "written"):
-        return [text.text for text in found.written]
-    return [found.labels[int(i)] for i in found.probabilities.argmax(-1)]

@@ -18,6 +18,7 @@ from regard.runs.pieces import Drawing
 from regard.web.answers import Answers
 from regard.web.asked import (
     AskedAttention,
+    AskedDisagreements,
     AskedLook,
     AskedMatrix,
     AskedTexts,
@@ -183,18 +184,14 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
         return answered({"run": run, "texts": await asyncio.to_thread(api.shelf.examples, run)})
 
-    @app.get("/disagreements", summary="Test texts that one of two runs gets right")
+    @app.get("/disagreements", summary="Test texts that one of two runs gets right, by the page")
     async def disagreements(
-        request: Request,
-        a: Annotated[str, Query(max_length=4096)],
-        b: Annotated[str, Query(max_length=4096)],
+        request: Request, chosen: Annotated[AskedDisagreements, Query()]
     ) -> Any:
-        api.shelf.check(a), api.shelf.check(b)
-        return answered(
-            await api.ask(
-                request, Job((a, b), lambda given: [api.answers.disagreements(*given[0])])
-            )
-        )
+        both = api.shelf.check(chosen.a), api.shelf.check(chosen.b)
+        given = (*both, chosen.filter, chosen.offset, chosen.limit)
+        job = Job(given, lambda all_: [api.answers.disagreements(*all_[0])])
+        return answered(await api.ask(request, job))
 
     @app.get("/metrics", summary="Counts for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Any:

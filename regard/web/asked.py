@@ -1,9 +1,10 @@
-"""The bodies of requests. What is too much is refused by the limit's name, not here."""
+"""What requests ask. What is too much is refused by the limit's name, not here."""
 
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from regard.web.disagreements import Filter, Side
 from regard.web.limits import Limits
 from regard.web.refusal import over
 
@@ -88,3 +89,21 @@ class AskedWriting(AskedText):
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, le=2**32)
+
+
+class AskedDisagreements(BaseModel):
+    """Two runs, which of the texts that one of them gets right, and which page of these."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    a: Name
+    b: Name
+    right: Side = Field(default="", description="a or b: the run that alone is right.")
+    truth: Text = Field(default="", max_length=4096, description="The true answer.")
+    contains: Text = Field(default="", max_length=1000, description="Words of text or answers.")
+    offset: int = Field(default=0, ge=0, le=1_000_000_000)
+    limit: int = Field(default=20, ge=1, le=200)
+
+    @property
+    def filter(self) -> Filter:
+        """Which texts."""
+        return Filter(self.right, self.truth, self.contains)

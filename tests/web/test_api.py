@@ -278,10 +278,49 @@ def test_disagreements_count_the_test_split(client: Ask, folder: Path) -> None:
     ours, theirs = (regard.load(folder / name).evaluate() for name in ("labels", "counts"))
     assert sum(found["right"].values()) == ours.n
     assert found["right"]["a"] == int((ours.correct & ~theirs.correct).sum())
-    assert len(found["shown"]) == min(60, int((ours.correct != theirs.correct).sum()))
+    assert found["found"] == int((ours.correct != theirs.correct).sum()) > 20
+    assert len(found["shown"]) == 20
     assert all(row["a"] != row["b"] for row in found["shown"])
     refused = client("GET", "/disagreements", params={"a": "labels", "b": "writes"})
     assert (refused.status_code, "same texts" in refused.json()["error"]) == (400, True)
+
+
+def test_disagreements_come_in_pages_and_by_what_is_asked(client: Ask) -> None:
+    def page(**more: Any) -> Any:
+        both = {"a": "labels", "b": "counts"}
+        return client("GET", "/disagreements", params={**both, **more}).json()
+
+    def rows(**more: Any) -> list[dict[str, str]]:
+        found = page(limit=200, **more)["found"]
+        pages = [page(limit=200, offset=offset, **more) for offset in range(0, found, 200)]
+        kept = [row for one in pages for row in one["shown"]]
+        assert len(kept) == found
+        return kept
+
+    whole = rows()
+    assert len(whole) > 200
+    assert page(offset=7, limit=5)["shown"] == whole[7:12]
+    assert page(offset=10_000)["shown"] == []
+    for key, value in (("right", "b"), ("truth", "negative")):
+        wanted = [row for row in whole if row[key] == value]
+        assert 0 < len(wanted) < len(whole)
+        assert rows(**{key: value}) == wanted
+    word = whole[0]["text"].split()[-2]
+    wanted = [row for row in whole if word.casefold() in row["text"].casefold()]
+    assert 0 < len(wanted) < len(whole)
+    assert rows(contains=word.upper()) == wanted
+    assert page(contains="no such words")["found"] == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("right", "c"), ("limit", 0), ("limit", 201), ("offset", -1), ("contains", "x" * 1001),
+     ("page", 1)],
+)  # fmt: skip
+def test_pages_of_disagreements_that_there_are_not(client: Ask, field: str, value: Any) -> None:
+    answer = client("GET", "/disagreements", params={"a": "labels", "b": "counts", field: value})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(f"{field}: ")
 
 
 def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None:
@@ -292,6 +331,17 @@ def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None
     assert all(len(text) < 30 for text in found)
     assert client("GET", "/examples", params={"run": "hugging"}).json()["texts"] == []
     assert len(client("GET", "/examples", params={"run": "labels"}).json()["texts"]) == 4
+
+
+def test_examples_of_long_texts_are_their_beginnings(tmp_path: Path) -> None:
+    texts = [f"{i} " + "word " * 100 for i in range(9)]
+    rows = [json.dumps({"text": text, "label": "a"}) for text in texts]
+    (tmp_path / "predictions.jsonl").write_text("\n".join(rows))
+    found = Shelf({"long": tmp_path}).examples("long")
+    assert found == [text[:276] for text in texts[:4]]
+    assert {len(text.split()) for text in found} == {56}
+    (tmp_path / "predictions.jsonl").write_text("\n".join([*rows, '{"text": "short"}']))
+    assert Shelf({"long": tmp_path}).examples("long") == ["short"]
 
 
 def test_metrics_count_every_request(client: Ask) -> None:

@@ -1,5 +1,7 @@
 // Compare: two runs on one text, where they disagree on the test split, and a comparison's table.
-import { ask, writeState } from "./ask.js";
+import { Apart } from "./apart.js";
+import { writeState } from "./ask.js";
+import { comparisonOf, comparisonTable } from "./comparison.js";
 import { h, num, percent, settled, shown, svg } from "./dom.js";
 import { telling } from "./heads.js";
 import { runPicker, textField } from "./picker.js";
@@ -30,7 +32,10 @@ export function compareView(context) {
   let text = context.state.text ?? "";
   let turn = 0;
   const sides = h("div", { class: "pair two", "aria-live": "polite" });
-  const apart = h("div", {});
+  const apart = new Apart((chosen) => {
+    field.set(chosen);
+    field.field.scrollIntoView({ block: "center" });
+  });
   const table = h("div", {});
   const field = textField(text, settled((now) => {
     text = now;
@@ -100,113 +105,61 @@ export function compareView(context) {
       rows: () => [["word", "place", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] });
   }
 
-  async function disagree() {
-    writeState({ apart: "shown" });
-    apart.replaceChildren(h("p", { class: "soft" }, "Reading the test split…"));
-    try {
-      const found = await ask(`/disagreements?a=${encodeURIComponent(a.name)}&b=${encodeURIComponent(b.name)}`);
-      const { right } = found;
-      const total = right.both + right.a + right.b + right.neither;
-      const cell = (/** @type {number} */ n) => h("td", {}, `${n.toLocaleString("en")} (${percent(n / total, 1)})`);
-      apart.replaceChildren(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "who is right" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", {}, "B is right"), h("th", {}, "B is wrong"))),
-        h("tbody", {}, h("tr", {}, h("th", { scope: "row" }, "A is right"), cell(right.both), cell(right.a)), h("tr", {}, h("th", { scope: "row" }, "A is wrong"), cell(right.b), cell(right.neither))))),
-      h("ul", { class: "texts" }, found.shown.map((/** @type {any} */ row) => h("li", {}, h("button", { type: "button", class: "quiet text", onclick: () => {
-        field.set(row.text);
-        field.field.scrollIntoView({ block: "center" });
-      } }, row.text.length > 220 ? `${row.text.slice(0, 219)}…` : row.text),
-      h("span", { class: "soft" }, ` in truth ${row.truth}; `), h("span", { class: row.right === "a" ? "right" : "wrong" }, `A ${row.a}`), " ", h("span", { class: row.right === "b" ? "right" : "wrong" }, `B ${row.b}`)))));
-    } catch (error) {
-      apart.replaceChildren(h("p", { class: "problem" }, shown(/** @type {any} */ (error).message)));
-    }
-  }
-
   function begin(first = false) {
-    writeState({ a: a.name, b: b.name, apart: "" });
-    apart.replaceChildren(h("button", { type: "button", onclick: disagree }, "Show the texts on which one of them is right"));
-    if (!first) look();
+    writeState({ a: a.name, b: b.name });
+    apart.begin(a.name, b.name);
+    compared();
+    if (first) return;
+    if (!field.own(text)) offer();
+    else look();
   }
-  field.offer(a.name, async (texts) => {
-    if (!text && texts.length) {
-      text = texts[0];
-      field.field.value = text;
-    }
-    await look();
-    if (opened) disagree(); // it takes a while: after what is seen at once
-  });
-  const { apart: opened } = context.state;
+
+  /** Of the run A; an example of another run goes. */
+  function offer() {
+    return field.offer(a.name, async (texts) => {
+      if (!field.own(text)) {
+        text = texts.includes(text) ? text : texts[0] ?? text;
+        field.field.value = text;
+      }
+      await look();
+    });
+  }
+
+  /** The comparison that the two runs belong to, or that was asked for. */
+  function compared() {
+    const { comparisons, state } = context;
+    if (!comparisons.length) return;
+    const name = comparisons.includes(state.comparison) ? state.comparison : comparisonOf(comparisons, a.name, b.name);
+    comparisonTable(comparisons, name, table, (chosen, runs) => {
+      state.comparison = chosen;
+      writeState({ comparison: chosen });
+      const [one, other] = runs.map(named).filter(Boolean);
+      if (!one) return compared();
+      a = one;
+      b = other ?? b;
+      mark();
+      return begin();
+    });
+  }
+
+  function mark() {
+    for (const [picker, run] of /** @type {[any, any][]} */ ([[pickers[0], a], [pickers[1], b]])) picker.querySelector("select").value = run.name;
+  }
+
+  /** Another run, so another comparison. @param {() => void} change */
+  function picked(change) {
+    change();
+    context.state.comparison = "";
+    writeState({ comparison: "" });
+    begin();
+  }
+
+  const pickers = [runPicker("A", able, a.name, (name) => picked(() => { a = named(name) ?? a; })),
+    runPicker("B", able, b.name, (name) => picked(() => { b = named(name) ?? b; }))];
+  const { state } = context;
   begin(true);
-  if (context.comparisons.length) comparisonTable(context, table);
+  offer().then(() => state.apart && apart.again(state)); // it takes a while: after what is seen at once
   return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: what they answer, and where they look."),
-    h("div", { class: "card" }, h("div", { class: "row-of-fields" },
-      runPicker("A", able, a.name, (name) => { a = named(name) ?? a; begin(); }), runPicker("B", able, b.name, (name) => { b = named(name) ?? b; begin(); })), field.node),
-    sides, h("section", { class: "card" }, h("h2", {}, "Where they disagree"), apart), table);
-}
-
-/** A comparison's arms with their intervals, sorted by any column. @param {any} context @param {any} place */
-async function comparisonTable(context, place) {
-  const names = context.comparisons;
-  const name = names.includes(context.state.comparison) ? context.state.comparison : names[0];
-  let found;
-  try {
-    found = await ask(`/comparison?name=${encodeURIComponent(name)}`);
-  } catch (error) {
-    return place.replaceChildren(h("p", { class: "problem" }, shown(/** @type {any} */ (error).message)));
-  }
-  const metric = found.unit ? `${found.metric},${found.unit}` : found.metric;
-  const score = (/** @type {number} */ v) => ((found.times ?? 100) * v).toFixed(found.digits ?? 1);
-  const arms = found.arms.filter((/** @type {any} */ arm) => Number.isFinite(arm.mean));
-  const low = Math.min(...arms.map((/** @type {any} */ arm) => arm.low));
-  const high = Math.max(...arms.map((/** @type {any} */ arm) => arm.high));
-  const x = (/** @type {number} */ v) => 6 + (148 * (v - low)) / (high - low || 1);
-  const interval = (/** @type {any} */ arm) => svg("svg", { viewBox: "0 0 160 18", class: "interval", role: "img", "aria-label": `${score(arm.low)} to ${score(arm.high)}${found.unit}` },
-    svg("path", { d: `M${x(arm.low).toFixed(1)} 9H${x(arm.high).toFixed(1)}`, class: "bar attention" }), svg("circle", { cx: x(arm.mean), cy: 9, r: 4.5, class: "mark attention" }));
-  /** @type {[string, (arm: any) => any, (arm: any) => any][]} */
-  const columns = [
-    ["arm", (arm) => arm.name, (arm) => arm.name], [metric, (arm) => arm.mean, (arm) => score(arm.mean)],
-    ["95 % interval", (arm) => arm.low, (arm) => [interval(arm), ` ${score(arm.low)} to ${score(arm.high)}`]],
-    ["seeds", (arm) => arm.seeds, (arm) => arm.seeds], ["seconds", (arm) => arm.seconds, (arm) => num(arm.seconds, 1)],
-    ["peak MB", (arm) => arm.peak_mb, (arm) => num(arm.peak_mb, 0)], ["parameters", (arm) => arm.parameters, (arm) => num(arm.parameters, 0)]];
-  const [, column, way] = /^(\d)(up|down)$/.exec(context.state.sort ?? "") ?? ["", "1", found.lower ? "up" : "down"];
-  let by = Math.min(+column, columns.length - 1);
-  let down = way === "down";
-  const body = h("tbody", {});
-  const heads = columns.map(([title], k) => h("th", {}, h("button", { type: "button", onclick: () => {
-    down = by === k ? !down : true;
-    by = k;
-    context.state.sort = `${by}${down ? "down" : "up"}`;
-    writeState({ sort: context.state.sort });
-    sort();
-  } }, title)));
-  function sort() {
-    const worth = columns[by][1];
-    const order = [...arms].sort((p, q) => (typeof worth(p) === "number" ? worth(p) - worth(q) : String(worth(p)).localeCompare(String(worth(q)))) * (down ? -1 : 1));
-    heads.forEach((head, k) => (k === by ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
-    body.replaceChildren(...order.map((arm) => h("tr", {}, columns.map(([, , cell]) => h("td", {}, cell(arm))))));
-  }
-  sort();
-  const picker = names.length > 1 && h("label", { class: "field" }, h("span", {}, "Comparison"), h("select", { onchange: (/** @type {any} */ e) => {
-    context.state.comparison = e.target.value;
-    writeState({ comparison: e.target.value });
-    comparisonTable(context, place);
-  } }, names.map((/** @type {string} */ n) => h("option", { value: n, selected: n === name }, n))));
-  const numbers = () => [["arm", found.metric, "low", "high", "seeds", "seconds", "peak MB", "parameters"], ...arms.map((/** @type {any} */ arm) =>
-    [arm.name, arm.mean, arm.low, arm.high, arm.seeds, arm.seconds, arm.peak_mb, arm.parameters].map((value) => value ?? ""))];
-  const title = found.question ?? "The comparison";
-  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), takingAlong(title, () => intervals(arms, metric, score, found.lower), numbers)), picker,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "results" }, h("table", { class: "results" }, h("thead", {}, h("tr", {}, heads)), body)),
-    h("details", {}, h("summary", {}, "Each verdict in words"), h("ul", { class: "verdicts" }, (found.verdicts ?? []).slice(0, 60).map((/** @type {any} */ v) => h("li", {}, v.says))))));
-}
-
-/** Each arm's mean and interval, the best above. @param {any[]} arms @param {string} metric and its unit
- * @param {(v: number) => string} score @param {boolean} lower is better */
-function intervals(arms, metric, score, lower) {
-  const order = [...arms].sort((p, q) => (q.mean - p.mean) * (lower ? -1 : 1));
-  const [low, high] = [Math.min(...arms.map((arm) => arm.low)), Math.max(...arms.map((arm) => arm.high))];
-  const x = (/** @type {number} */ v) => 210 + (340 * (v - low)) / (high - low || 1);
-  return svg("svg", { viewBox: `0 0 640 ${26 * order.length + 46}` }, svg("text", { x: 8, y: 20, class: "title", "font-size": 15 }, `${metric} (95 % interval)`),
-    order.map((arm, i) => {
-      const y = 46 + 26 * i;
-      return [svg("text", { x: 8, y: y + 5, "font-size": 14 }, shown(arm.name).slice(0, 28)), svg("path", { d: `M${x(arm.low).toFixed(1)} ${y}H${x(arm.high).toFixed(1)}`, class: "bar attention" }),
-        svg("circle", { cx: x(arm.mean), cy: y, r: 5, class: "mark attention" }), svg("text", { x: 632, y: y + 5, "text-anchor": "end", "font-size": 14 }, score(arm.mean))];
-    }));
+    h("div", { class: "card" }, h("div", { class: "row-of-fields" }, pickers), field.node),
+    sides, h("section", { class: "card" }, h("h2", {}, "Where they disagree"), apart.node), table);
 }
