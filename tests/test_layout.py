@@ -8,8 +8,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
-    "usual errors reading ranges settings durable parts trusted shown attention layers models data "
-    "decoding tasks conformance training analysis interop runs studies reports labs benchmarks web cli"
+    "usual errors reading ranges settings durable parts trusted shown attention layers models "
+    "data decoding tasks conformance training analysis interop runs studies reports labs "
+    "benchmarks web cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models"), ("tasks", "models")}
 ENTRANCES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # lazy, and the command
