@@ -231,3 +231,14 @@ def test_of_fewer_seeds_than_there_are_runs_the_others_are_left_out(made: Make) 
     (mean, *_) = arms_of({**comparison, "seeds": 2}, folder)
     assert [path.name for path in mean.folders] == ["seed-0", "seed-1"]
     assert len(mean.right) == 2
+
+
+def test_where_the_loss_decides_curves_are_of_the_loss(made: Make) -> None:
+    comparison, folder = made()
+    path = folder / "mean" / "seed-0" / "metrics.jsonl"
+    rows = [{"step": k, "epoch": k / 2, "validation": 0.5, "validation_loss": 7.25} for k in (1, 2)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = write_report({**comparison, "metric": "log loss"}, folder).read_text(encoding="utf-8")
+    assert "validation, loss in nats" in text
+    assert "exp(−loss)" not in text
+    assert "validation, accuracy, %" in write_report(comparison, folder).read_text(encoding="utf-8")

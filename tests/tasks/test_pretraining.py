@@ -1,5 +1,7 @@
 """Pretraining as tasks: what a batch means, what its loss counts, that nothing else changes it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from regard.models import MODELS_FOR
 from regard.tasks import TASKS
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_modeling import MaskedModeling
+from regard.tasks.searching import Search
 from regard.tasks.settings import (
     MaskedModelingSettings,
     PretrainingSettings,
@@ -286,7 +289,10 @@ def test_how_texts_go_on():
     task = language()
     model = network("language-modeling", task).eval()
     (first,), (second,) = task.write(model, ["Ada", "Bela was"])
-    assert task.write(model, ["Bela was"])[0][0].tokens == second.tokens
+    alone = task.write(model, ["Bela was"], replace(task.search, behind=1))  # its place decides
+    assert alone[0][0].tokens == second.tokens
+    greedy, other = (task.write(model, ["Ada"], search)[0][0] for search in (Search(), None))
+    assert greedy.tokens != other.tokens == first.tokens
     assert first.log_probability < 0
     assert [ids.tolist() for ids in task.prompts(["", "A"])] == [[task.end], [task.read("A")[0]]]
     assert task.write(model, [""])[0][0].log_probability < 0, "the model was asked"
