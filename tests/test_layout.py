@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
     "usual errors reading ranges settings durable parts trusted shown attention layers models "
     "data decoding tasks conformance training analysis interop runs studies reports labs "
-    "benchmarks web cli"
+    "web benchmarks cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models"), ("tasks", "models")}
 ENTRANCES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # lazy, and the command

@@ -226,7 +226,8 @@ def make_score(
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(
-      (inner): ScaledDot()
+      query_width=8, key_width=8
+      (inner): ScaledDot(query_width=8, key_width=8)
     )
     """
     if not isinstance(score, str):

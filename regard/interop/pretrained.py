@@ -124,12 +124,13 @@ class Pretrained:
 def special(config: dict[str, Any], name: str) -> int:
     """A special token's number, by its name in a config; the last of all if it has none.
 
-    Errors: one that is no token of the model.
+    One behind the last is told too: a model that has no such token never writes it. Errors: one
+    that is no whole number of 0 or more.
     """
-    found, words = config.get(name), int(config["vocab_size"])
+    found = config.get(name)
     found = found[0] if isinstance(found, list) and found else found
     if found is None or isinstance(found, list):
-        return words - 1
-    if type(found) is not int or not 0 <= found < words:
-        raise RegardError(f"config.json: {name} is {found!r:.40}, and no token of {words:,}")
+        return int(config["vocab_size"]) - 1
+    if type(found) is not int or found < 0:
+        raise RegardError(f"config.json: {name} is {found!r:.40}, and no number of a token")
     return found

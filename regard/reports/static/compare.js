@@ -110,6 +110,7 @@ export function compareView(context) {
     apart.begin(a.name, b.name);
     compared();
     if (first) return;
+    text = field.field.value; // typed a moment ago perhaps
     if (!field.own(text)) offer();
     else look();
   }

@@ -177,8 +177,9 @@ export function tryView(context, wide) {
   function pick(/** @type {string} */ name) {
     run = able.find((r) => r.name === name) ?? run;
     written = null;
+    text = field.field.value; // typed a moment ago perhaps
     Object.assign(at, { layer: undefined, head: 0, query: -1 });
-    writeState({ run: run.name, layer: "", head: "", query: "", written: "" });
+    writeState({ run: run.name, text, layer: "", head: "", query: "", written: "" });
     choose();
   }
 
