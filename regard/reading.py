@@ -10,7 +10,7 @@ import math
 import stat
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,10 +41,11 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
         raise RegardError(f"{path} cannot be read: {_why(error)}") from None
 
 
-def parse_json(data: bytes | str, source: object) -> Any:
+def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """Return the value of a JSON document; ``source`` names it in errors.
 
-    Errors: not JSON; NaN, infinite or larger numbers than 64 bits; nested deeper than `DEEPEST`.
+    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; nested deeper than
+    `DEEPEST`.
 
     >>> parse_json("[1, 2.5]", "example")
     [1, 2.5]
@@ -54,16 +55,18 @@ def parse_json(data: bytes | str, source: object) -> Any:
     """
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        found = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+        found = json.loads(
+            text, parse_float=_finite, parse_int=partial(_whole, widest), parse_constant=_finite
+        )
         _must_be_shallow(found)
     except (ValueError, RecursionError) as error:
         raise RegardError(f"{source} is not sound JSON: {_why(error)}") from None
     return found
 
 
-def read_json(path: Path, most: int = MOST) -> dict[str, Any]:
+def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, Any]:
     """Return the object of a JSON file. Errors: of `read_bytes`, of `parse_json`; no object."""
-    found = parse_json(read_bytes(path, most), path)
+    found = parse_json(read_bytes(path, most), path, widest)
     if not isinstance(found, dict):
         raise RegardError(f"{path} is not a JSON object")
     return found
@@ -128,9 +131,9 @@ def _finite(number: str) -> float:
     return found
 
 
-def _whole(number: str) -> int:
-    if len(number) > 20 or not -WIDEST <= (found := int(number)) < WIDEST:
-        raise ValueError(f"{number:.20}… is larger than 64 bits hold")
+def _whole(widest: int, number: str) -> int:
+    if len(number) > 400 or not -widest <= (found := int(number)) < widest:
+        raise ValueError(f"{number:.20}… is larger than {widest.bit_length()} bits hold")
     return found
 
 

@@ -56,10 +56,15 @@ def test_every_network_is_reckoned_without_its_numbers(task: str, model: str) ->
     assert found.parameters == sum(parameter.numel() for parameter in build().parameters())
 
 
-def test_a_part_that_needs_numbers_is_not_reckoned() -> None:
-    assert (
-        shape_of(Config.make("sentiment", "mean"), lambda: nn.Linear(int(torch.ones(1)), 2)) is None
-    )
+def test_a_network_with_parts_of_ones_own_is_not_reckoned(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("import regard\nclass Mine(regard.Score):\n    name = 'mine'\n")
+
+    def build() -> nn.Module:
+        raise AssertionError("it is not made: its constructor may need numbers")
+
+    config = Config.make("sentiment", "transformer", [f"score={file}:Mine"])
+    assert shape_of(config, build) is None
 
 
 def test_what_cannot_fit_is_refused_before_it_is_allocated(

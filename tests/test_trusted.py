@@ -160,3 +160,26 @@ def test_a_file_that_appears_after_its_run_was_opened_does_not_run(
 def test_options_of_every_command_stand_anywhere_before_two_dashes() -> None:
     assert before_all(["show", "a", "--trust"]) == ["show", "a", "--trust"]
     assert before_all(["show", "--", "--trust", "b"]) == ["show", "--", "--trust", "b"]
+
+
+def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_path: Path) -> None:
+    """It reads numbers, keeps infinite ones, and remembers a table between networks."""
+    (tmp_path / "own.py").write_text(
+        "import functools, torch, regard\n"
+        "@functools.cache\n"
+        "def table(n):\n"
+        "    return torch.arange(n).float()\n"
+        "class Own(regard.Score):\n"
+        "    def __init__(self, *given, **named):\n"
+        "        super().__init__(*given, **named)\n"
+        "        self.scale = float(torch.hann_window(8).sum())\n"
+        "        self.steps = table(8)\n"
+        "        self.register_buffer('hidden', torch.full((4,), -torch.inf))\n"
+        "    def compare(self, queries, keys, where):\n"
+        "        return queries @ keys.mT / self.scale + 0 * self.steps.sum()\n"
+    )
+    own = [*TINY, f"score={tmp_path}/own.py:Own"]
+    for _ in runs.start(tmp_path / "run", "sentiment", "transformer", own).train():
+        pass
+    said = runs.load(tmp_path / "run").predict("a good film")
+    assert sum(said.probabilities.values()) == pytest.approx(1, abs=1e-5)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,6 +17,8 @@ import torch
 from torch.utils import checkpoint
 
 T = TypeVar("T")
+LOCK = Lock()
+HERE = vars(checkpoint)  # the globals of the functions that call again
 
 
 class Repeated(NamedTuple):
@@ -38,7 +41,10 @@ class Carried(Generic[T]):
     def __init__(self, name: str) -> None:
         self._name = f"_regard_{name}"
         self._value: ContextVar[tuple[T, Any] | None] = ContextVar(name, default=None)
-        #: What was set last, in any thread: a graph of torch.compile is guarded by it.
+        #: What the blocks that are open have set, in any thread.
+        self._open: list[tuple[object, T]] = []
+        #: What was set last of these: a graph of torch.compile is guarded by it, so that a compiled
+        #: call has the value of its own thread where one thread at a time sets one.
         self.latest: T | None = None
 
     def get(self) -> T | None:
@@ -64,25 +70,37 @@ class Carried(Generic[T]):
     @contextmanager
     def set(self, value: T) -> Iterator[None]:
         """Inside the block `get` gives this value."""
-        before, self.latest = self.latest, value
         if torch.compiler.is_compiling():
+            before, self.latest = self.latest, value
             yield
             self.latest = before
             return
         innermost = next(repeated(), None)
         token = self._value.set((value, innermost and innermost.state))
+        mine = (object(), value)
+        self._opened(mine)
         try:
             yield
         finally:
             self._value.reset(token)
-            self.latest = before
+            self._closed(mine)
+
+    def _opened(self, mine: tuple[object, T]) -> None:
+        with LOCK:
+            self._open.append(mine)
+            self.latest = mine[1]
+
+    def _closed(self, mine: tuple[object, T]) -> None:
+        with LOCK:
+            self._open = [block for block in self._open if block[0] is not mine[0]]
+            self.latest = self._open[-1][1] if self._open else None
 
 
 def repeated() -> Iterator[Repeated]:
     """The calls of torch.utils.checkpoint on the stack, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals is vars(checkpoint):
+        if frame.f_globals is HERE:
             held = frame.f_locals
             match frame.f_code.co_name:
                 case "forward" | "backward" if "ctx" in held:  # use_reentrant=True

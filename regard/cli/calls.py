@@ -67,6 +67,7 @@ def train(
         ends = end and not first.complete
         follow(first, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
         asked = runs.Config.make(task, model, [*overrides, f"init={before}"])
+        end = end and not ends  # the task itself has only begun
     run = runs.go_on(place, asked)
     done = " (complete already)" if run.complete else ""
     follow(run, f"{model} on {task}", end=end, shown=shows(progress))
@@ -132,14 +133,14 @@ def compare(
 
 
 def pairs(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as the ``key=value`` of a command; nothing of what is empty.
+    """Return settings as the ``key=value`` of a command; nothing of what is empty or None.
 
     Errors: a value that is neither a word nor a number, nor a list of these.
 
-    >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": ""})
+    >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": "", "steps": None})
     ['heads=2', 'tie=1', 'widths=3,4']
     """
-    words = {key: _word(key, value) for key, value in settings.items()}
+    words = {key: _word(key, value) for key, value in settings.items() if value is not None}
     return [f"{key}={word}" for key, word in words.items() if word]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.data.class_files import inside
 from regard.data.examples import Row, example_of
-from regard.data.lines import FILE_LIMIT
+from regard.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.data.titles import columns_of
 from regard.errors import RegardError
 
@@ -42,13 +42,19 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
             "save it as .csv or .jsonl"
         ) from None
     places: list[int] = []
-    number = 0
+    number = read = 0
     try:
         for batch in _batches(path, pyarrow):
             names = batch.schema.names
             places = places or columns_of(path.name, names, text, label, group).places
             for values in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
                 number += 1
+                # What a file says of its size is not believed: a column may unpack to any length.
+                sizes = [len(value) for value in values if isinstance(value, str)]
+                if max(sizes, default=0) > LINE_LIMIT:
+                    raise RegardError(f"{path.name}:{number}: a text is over {LINE_LIMIT:,} signs")
+                read += sum(sizes)
+                _must_fit(path, read)
                 together = str(values[2]) if group and values[2] is not None else ""
                 yield example_of(values[0], values[1], f"{path.name}:{number}", together)
     except (

@@ -16,7 +16,7 @@ from regard.data.balance import ADVICE, imbalance
 from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
-from regard.data.labels import look_over, parse_labels, rename
+from regard.data.labels import advice, look_over, parse_labels, rename
 from regard.data.near_copies import leak
 from regard.data.sources import (
     BUILT_IN,
@@ -379,8 +379,8 @@ def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str)
     if all(_folded(label) in alike for label in new):
         return (
             f"they differ from those of train in case, spaces or form alone ({new[0]!r:.40} is "
-            f"{alike[_folded(new[0])]!r:.40} there): write them alike, or "
-            f"rename them by --labels {new[0]:.40}:{alike[_folded(new[0])]:.40}"
+            f"{alike[_folded(new[0])]!r:.40} there); "
+            f"{advice(new[0], alike[_folded(new[0])])}"
         )
     numbers = [all(map(_is_number, labels)) for labels in (new, known)]
     if numbers[0] != numbers[1]:

@@ -84,7 +84,7 @@ def must_not_be_parts(folder: Path) -> None:
         name = entry.name.lower().removesuffix(".gz")
         if _stem(name) in PARTS and (entry.is_dir() or name.endswith(TABLES)):
             parts[_stem(name)] = entry
-    if "train" not in parts:
+    if "train" not in parts or len(parts) < 2:  # alone it is a class of that name
         return
     says = [f"data={parts.pop('train')}"]
     for name, entry in sorted(parts.items(), reverse=True):
@@ -145,8 +145,8 @@ def _named(path: str) -> dict[str, Path]:
         place = path_of(name)
         if not (place.is_dir() or place.name.lower().endswith(ENDINGS)):
             raise OtherFileError(
-                f"{place}: files with commas between them hold a class each, a text a line, and "
-                "end in .txt; a table with labels is given alone"
+                f"{path}: there is no such file; files with commas between them hold a class "
+                "each, a text a line, and end in .txt; a table with labels is given alone"
             )
         if not place.exists():
             raise RegardError(f"{place}: there is no such file; there are to be {listed(names)}")

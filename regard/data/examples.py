@@ -1,6 +1,7 @@
 """A text with its label and where it stands, as every file of labelled texts gives it."""
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,6 @@ class Remark:
 
 
 Row = Example | BadRow | Remark
-NO_LABEL = frozenset({"nan", "<na>"})  # how programs write that there is none, in lower case
 
 
 def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | BadRow:
@@ -61,18 +61,20 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
             "text",
         )
     text = text or ""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return BadRow(here, f"half a surrogate pair at character {error.start + 1} of the text")
+    for what, value in (("text", text), ("label", label), ("group", group)):
+        try:
+            str(value).encode()
+        except UnicodeEncodeError as error:
+            place = error.start + 1
+            return BadRow(here, f"half a surrogate pair at character {place} of the {what}")
     if not text.strip():
         return BadRow(here, "the text is empty", empty=True)
+    if isinstance(label, float) and math.isnan(label):
+        label = None
     label = "" if label is None else label if isinstance(label, str) else _told(label)
     label = label.strip()
     if not label:
         return BadRow(here, "the label is empty", empty=True)
-    if label.casefold() in NO_LABEL:
-        return BadRow(here, f"the label is {label}: there is none", empty=True)
     return Example(text, label, here, group)
 
 

@@ -386,5 +386,6 @@ def _json_object(line: str) -> dict[str, Any] | str:
     try:
         row = parse_json(line, "it")
     except RegardError as error:
-        return str(error).replace("it is not sound JSON", "not JSON")
+        says = str(error).removeprefix("it is not sound JSON: ")
+        return says if "finite" in says or "larger than" in says else f"not JSON: {says}"
     return row if isinstance(row, dict) else "not a JSON object: {…}"

@@ -1,5 +1,6 @@
 """Labels of a file as they are meant: renamed, spelt alike, several in one, or none."""
 
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from regard.errors import RegardError
 
 SEPARATORS = ",;|"
 NONE = frozenset(
-    {"None", "null", "NULL", "NA", "N/A", "n/a"}
+    {"None", "null", "NULL", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "<NA>"}
 )  # as programs write that there is none
 
 
@@ -66,8 +67,24 @@ def meant(label: str, labels: Iterable[str]) -> str:
     near = next((known for known in labels if _spelt(known) == _spelt(label)), None)
     if near is None:
         return ""
-    where = "(--labels for data check and evaluate)"
-    return f"; is {near!r} meant? labels={label}:{near} renames it {where}"
+    return f"; is {near!r} meant? {advice(label, near)}"
+
+
+def advice(label: str, near: str) -> str:
+    """How to rename a label: by ``labels=`` where that can say it.
+
+    >>> advice("a,b", "A,b")
+    'write them alike in the file'
+    """
+    asked = f"{label}:{near}"
+    try:
+        said = parse_labels(asked) == {label: near}
+    except RegardError:
+        said = False
+    if not said:
+        return "write them alike in the file"
+    word = shlex.quote(f"labels={asked}")
+    return f"{word} renames it (--labels for data check and evaluate)"
 
 
 def look_over(examples: Sequence[Example]) -> list[str]:
@@ -95,7 +112,7 @@ def look_over(examples: Sequence[Example]) -> list[str]:
             notes.append(
                 f"{label!r} ({_count(len(rows[label]))}, first {rows[label][0].source}) and "
                 f"{usual!r} differ in case or spaces alone and are two labels; "
-                f"labels={label}:{usual} makes them one"
+                f"{advice(label, usual)}"
             )
         if label in NONE:
             has = "has" if len(rows[label]) == 1 else "have"

@@ -118,7 +118,7 @@ def load_corpus(
         return _corpus(data, made, [], imdb.LABELS)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
-    if not path.exists() and not path.suffix and len(path.parts) == 1:
+    if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
         if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
             used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
             raise RegardError(

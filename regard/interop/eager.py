@@ -103,6 +103,7 @@ def eager_masks(
     return EagerMask(table, size, dtype, given.get("device", "cpu"), causal=seen is None)
 
 
+@torch.no_grad()
 def refuse_difference(
     module: nn.Module,
     ours: Callable[..., tuple[Tensor, Tensor | None]],
@@ -128,7 +129,7 @@ def refuse_difference(
     sizes = asked[0].norm(dim=-1).mean() * asked[1].norm(dim=-1).mean() * abs(scale)
     asked[0] = asked[0] * (queries.shape[-1] ** 0.5 / sizes).clamp(1, 1e4)
     given = {key: last(x) for key, x in {**named, "position_bias": bias}.items() if x is not None}
-    with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):
+    with torch.autocast(queries.device.type, enabled=False):
         try:
             theirs = eager(module, *asked, rows, dropout=0.0, **given)[0]
         except Exception as error:
@@ -235,7 +236,9 @@ def tiny_example(model: Any) -> dict[str, Tensor]:
             f"{type(model).__name__} takes more than words, so that regard cannot ask it by "
             "itself: adopt(model, example={...}), with what its forward takes"
         )
-    words = torch.arange(1, 7, device=model.device).unsqueeze(0)
+    words = (
+        torch.arange(1, 7, device=model.device) % model.config.get_text_config().vocab_size
+    ).unsqueeze(0)
     return {key: words for key in ("input_ids", "decoder_input_ids") if key in takes}
 
 

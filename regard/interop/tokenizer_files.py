@@ -11,6 +11,7 @@ from regard.reading import read_bytes, read_json
 
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 SETTINGS = "tokenizer_config.json"
+WIDE = 10**40  # transformers writes int(1e30) for a length that has no bound
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -78,7 +79,7 @@ def word_pieces(folder: Path) -> Any:
     ids = {word: number for number, word in enumerate(words)}
     settings: dict[str, Any] = {}
     if (folder / SETTINGS).exists():
-        settings = read_json(folder / SETTINGS)
+        settings = read_json(folder / SETTINGS, widest=WIDE)
     made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
     lower = bool(settings.get("do_lower_case", True))
     made.normalizer = normalizers.BertNormalizer(

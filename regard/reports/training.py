@@ -1,6 +1,5 @@
 """How the runs of a report were trained: what they learned from, batches, steps, learning rate."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def _told(folders: Sequence[Path]) -> list[str]:
     size += f", {tokens:,} tokens" if tokens else ""
     if config.entry.kind == "baseline":
         return [size, UNKNOWN, UNKNOWN, UNKNOWN]
-    ends = [last for folder in folders if (last := _last(folder)).get("step")]
+    ends = [last for folder in folders if _count((last := _last(folder)).get("step"))]
     if not ends:
         return [size, UNKNOWN, UNKNOWN, _rate(config)]
     steps = sorted({int(last["step"]) for last in ends})
@@ -50,17 +49,24 @@ def _told(folders: Sequence[Path]) -> list[str]:
 
 def _size(environment: dict[str, Any]) -> tuple[int, int]:
     """Examples of the training set and their tokens; 0 where it is not known."""
-    found = environment.get("trained_on", {})
-    counts = environment.get("data", {}).get("counts", [])
-    return int(found.get("examples", sum(counts))), int(found.get("tokens", 0))
+    found, data = (environment.get(key) for key in ("trained_on", "data"))
+    found, data = (part if isinstance(part, dict) else {} for part in (found, data))
+    counts = data.get("counts")
+    total = sum(map(_count, counts)) if isinstance(counts, list) else 0
+    return _count(found.get("examples", total)), _count(found.get("tokens"))
+
+
+def _count(value: object) -> int:
+    """A count from a file; 0 of what is none."""
+    return value if type(value) is int and value > 0 else 0
 
 
 def _batch(last: dict[str, Any], examples: int, unit: str) -> str:
     """The mean batch of a training, from its last line of metrics."""
-    steps = last["step"]
-    whole = examples * last.get("epoch", math.nan) / steps
+    steps, epoch, tokens = last["step"], last.get("epoch"), _count(last.get("tokens"))
+    whole = examples * epoch / steps if isinstance(epoch, int | float) else 0
     parts = [f"{whole:.0f} {unit}"] if whole >= 1 else []
-    parts += [f"{last['tokens'] / steps:,.0f} tokens"] if last.get("tokens") else []
+    parts += [f"{tokens / steps:,.0f} tokens"] if tokens else []
     return ", ".join(parts) or UNKNOWN
 
 

@@ -187,7 +187,8 @@ def model_after(init: Path | None, task: str) -> str:
 
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
     """Refuse positions along trees where data give none: each word would hang on the one before."""
-    files = [str(data[key]) for key in ("data", "test") if data.get(key)]
+    given = [str(data.get(key, "")) for key in ("data", "test", "validation")]
+    files = [name for name in given if name and not _is_share(name)]
     parsed = task.kind == "classification" and files and all(map(is_conllu, files))
     if position.startswith("tree-") and not parsed:
         raise RegardError(
@@ -196,6 +197,15 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
             "with labels (sentiment, --data FILE.conllu label=KEY). In Python: with "
             "regard.attention.parsed(…)"
         )
+
+
+def _is_share(value: str) -> bool:
+    """Whether ``validation`` is a share of train and no file."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def training_defaults(

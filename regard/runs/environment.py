@@ -54,6 +54,15 @@ class Stood(BaseModel):
         sha256: str = ""
 
     versions: dict[str, str | None] = {}
+
+    class Learned(BaseModel):
+        """What was learned from, where that is not counted by labels."""
+
+        model_config = ConfigDict(extra="allow")
+        examples: int = Field(0, ge=0)
+        tokens: int = Field(0, ge=0)
+
+    trained_on: Learned | None = None
     threads: int = Field(ge=1, le=4096)
     precision: Made
     data: Data

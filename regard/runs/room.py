@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from regard.errors import UntrainableError
+from regard.parts import digests
 from regard.runs.config import Config
 from regard.training.memory import free_mb
 from regard.training.settings import MOST_TOKENS, TrainingSettings
@@ -80,13 +81,12 @@ def need(network: nn.Module, settings: TrainingSettings, kind: str, length: int)
 def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
     """Reckon from a network that ``build`` makes on torch's meta device: it has no numbers.
 
-    None where a part of one's own cannot be made so.
+    None where it has parts of a user's own, whose constructors may need numbers, or keep them.
     """
-    try:
-        with torch.device("meta"):
-            network = build()
-    except (NotImplementedError, RuntimeError, TypeError):
+    if digests(config.network.model_dump()):
         return None
+    with torch.device("meta"):
+        network = build()
     length = int(getattr(config.network, "length", 0))
     return need(network, config.training, config.entry.kind, length)
 

@@ -279,6 +279,9 @@ class Run(ABC):
         must_describe(self.config.network.model_dump(), build, shapes, self.folder.path)
         model = build()
         load_weights(model, stored)
+        for name, parameter in model.named_parameters():
+            if not parameter.isfinite().all():
+                raise RegardError(f"{self.folder.weights}: {name} has numbers that are not finite")
         return model.eval()
 
     @contextmanager

@@ -32,16 +32,19 @@ ROWS = 64  # texts that are written side by side
 Ids = NDArray[np.integer]
 
 
+MOST = 100_000  # tokens of a text that is written
+
+
 @dataclass(frozen=True)
 class Search:
     """``beam`` texts are gone on with (1: greedy), with a length ``penalty``; ``best`` are given.
 
     With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
     that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
-    ``longest``: the most tokens of a text (0: the task's own limit). More than that limit are
-    written by a model alone that goes on with a text and by no beam: past its context by a window
-    (`regard.decoding.Sliding`). ``behind``: how many texts were written before these, so that parts
-    of a long file are not drawn alike.
+    ``longest``: the most tokens of a text (0: the task's own limit), `MOST` at most. More than the
+    task's limit are written by a model alone that goes on with a text and by no beam: past its
+    context by a window (`regard.decoding.Sliding`). ``behind``: how many texts were written before
+    these, so that parts of a long file are not drawn alike.
 
     Errors: fewer than one text or token; a penalty or temperature that is no finite number of 0 or
     more, a share of nothing; a setting of drawing without a temperature.
@@ -62,6 +65,8 @@ class Search:
         for name, low in {**least, "seed": 0, "behind": 0}.items():
             if not low <= (given := getattr(self, name)) < math.inf:
                 raise RegardError(f"{name} is a number of {low} or more, not {given:g}")
+            if name == "longest" and given > MOST:
+                raise RegardError(f"longest is {MOST:,} tokens at most, not {given:,}")
             if name not in ("temperature", "penalty") and not isinstance(given, int):
                 raise RegardError(f"{name} is a whole number, not {given:g}")
         if not 0 < self.top_p <= 1:

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from regard import durable
 from regard.errors import RegardError
+from regard.parts import is_part
 from regard.reading import parse_json, parse_tensors
 
 Tensors = dict[str, Tensor]
 LARGEST = 1_000_000  # of a setting that no weight tells of, such as the length of a text
-SLACK = 10_000_000  # numbers that a network may have beside its weights, as tables of positions
+SLACK = 10_000_000  # numbers that a network may have beside those of the file, as heads
 STEP = re.compile(r"step-(\d+)")
 
 
@@ -132,16 +133,19 @@ def must_describe(
 
     ``build`` makes the network, here without memory, once it is known that no number of the
     settings is larger than the file allows. ``shapes`` are those of the file's tensors. Whether
-    each fits is another question.
+    each fits is another question. A network with parts of a user's own, whose code is trusted, is
+    not made here: what it does in its constructor may need numbers.
     """
     stored = sum(map(prod, shapes.values()))
     for name, value in settings.items():
         most = len(shapes) if name in ("layers", "decoder_layers") else max(stored, LARGEST)
         if isinstance(value, int) and not isinstance(value, bool) and value > most:
             raise RegardError(f"{source} does not fit its weights: {name}={value} is over {most:,}")
+    if any(isinstance(value, str) and is_part(value) for value in settings.values()):
+        return
     with torch.device("meta"):
         network = build()
-    told = sum(x.numel() for x in (*network.parameters(), *network.buffers()))
+    told = sum(x.numel() for x in network.state_dict().values())
     if told > 2 * stored + SLACK:
         raise RegardError(
             f"{source} does not fit its weights: it describes {told:,} numbers, and the file holds "

@@ -81,7 +81,8 @@ class RunSubject:
             return [answer.json() for answer in self.run.predict(texts)]
         if not isinstance(self.run, TextRun) or self.run.search is None:
             raise RegardError(f"{self.name} gives one answer to a text; ask without best")
-        found = self.run.best(texts, best)
+        each = [[text] for text in texts] if self.run.draws else [texts]
+        found = [answers for some in each for answers in self.run.best(some, best)]
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]
 
     def attention(self, text: str) -> list[Looked]:

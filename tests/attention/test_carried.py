@@ -114,3 +114,16 @@ def test_a_value_is_gone_after_its_block():
     with value.set(3), value.set(4):
         assert value.get() == 4
     assert (value.get(), value.latest) == (None, None)
+
+
+def test_what_was_set_last_is_that_of_a_block_that_is_open():
+    """Blocks of two threads that end in the order in which they began leave nothing behind."""
+    carried = Carried("example")
+    first, second = carried.set("first"), carried.set("second")
+    first.__enter__()
+    second.__enter__()
+    assert carried.latest == "second"
+    first.__exit__(None, None, None)
+    assert carried.latest == "second"
+    second.__exit__(None, None, None)
+    assert carried.latest is None

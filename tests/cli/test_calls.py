@@ -75,7 +75,6 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"budget": "3 moons"}, "a budget is 10m"),
         ({"score": object}, "score is of the type type: a setting of a run is a word"),
         ({"data": np.zeros(3)}, "data is of the type ndarray: .* data are a file"),
-        ({"heads": None}, "heads is of the type NoneType"),
         ({"data": "none.csv"}, "none.csv"),
         ({"init": "nowhere"}, "nowhere does not exist"),
         ({"steps": 3, "epochs": 2}, "one budget at a time"),

@@ -100,7 +100,7 @@ def test_what_folders_do_not_say(tmp_path):
     assert "both hold the label 'neg'" in twice
     none = refused(f"{tmp_path / 'named' / 'neg.txt'},{tmp_path / 'none.txt'}")
     assert "none.txt: there is no such file" in none
-    assert "end in .txt; a table with labels is given alone" in refused("a.csv,b.csv")
+    assert "each, a text a line, and end in .txt; a table" in refused("a.csv,b.csv")
     (tmp_path / "bare").mkdir()
     assert "bare: holds no .txt files" in refused(f"{tmp_path / 'bare'},{tmp_path / 'named'}")
 
@@ -188,3 +188,19 @@ def test_columns_by_number_say_that_the_first_row_is_data(tmp_path):
     ]
     path.write_text("text\tlabel\ngood one\t5\n")
     assert read(path, text="1", label="2").remarks == []
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    for label in ("bus", "train"):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / "1.txt").write_text(f"by {label}")
+    assert {example.label for example in read_examples(tmp_path)} == {"bus", "train"}
+
+
+def test_two_folders_between_commas_are_read_where_they_lie(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for label in ("neg", "pos"):
+        (tmp_path / label).mkdir()
+        for number in range(40):
+            (tmp_path / label / f"{number}.txt").write_text(f"{label} {number}")
+    assert load_corpus("neg,pos").labels == ("neg", "pos")

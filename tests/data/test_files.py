@@ -213,3 +213,12 @@ def test_a_group_is_read_where_it_is_named(tmp_path):
     assert [e.group for e in read_examples(table)] == ["", ""]
     with pytest.raises(RegardError, match=r"r\.jsonl:2: has no 'user'"):
         read_examples(lines, group="user")
+
+
+@pytest.mark.parametrize("field", ["text", "label"])
+def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
+    path = tmp_path / "r.jsonl"
+    row = {"text": "fine", "label": "pos", field: "\ud800"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps({"text": "good", "label": "neg"}) + "\n")
+    with pytest.raises(RegardError, match=f"r.jsonl:1: half a surrogate pair .* of the {field}"):
+        read_examples(path)

@@ -42,7 +42,7 @@ def test_a_renamed_label_must_occur():
 
 def test_a_label_of_another_case_is_recognised():
     assert meant("very  Good", ["bad", "very good"]) == (
-        "; is 'very good' meant? labels=very  Good:very good renames it (--labels for data "
+        "; is 'very good' meant? 'labels=very  Good:very good' renames it (--labels for data "
         "check and evaluate)"
     )
     assert meant("cafe\u0301", ["caf\u00e9"]) != ""
@@ -52,7 +52,7 @@ def test_a_label_of_another_case_is_recognised():
 def test_labels_that_differ_in_case_alone_are_told():
     assert look_over(examples("pos", "neg", "Pos", "pos")) == [
         "'Pos' (1 row, first r.csv:4) and 'pos' differ in case or spaces alone and are two "
-        "labels; labels=Pos:pos makes them one"
+        "labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
     ]
     assert look_over(examples("pos", "neg")) == []
 
@@ -75,3 +75,8 @@ def test_several_labels_in_one_are_refused(several):
 def test_a_comma_in_a_label_is_no_list():
     assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
     assert look_over(examples("a", "b", "a,b", "a,b", "a,b")) == []  # most are: they are its labels
+
+
+def test_what_cannot_be_said_by_a_setting_is_not_advised():
+    assert meant("a,B", ["a,b"]) == "; is 'a,b' meant? write them alike in the file"
+    assert "labels=sci fi:Sci Fi" in meant("sci fi", ["Sci Fi"])

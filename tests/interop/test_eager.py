@@ -215,3 +215,28 @@ def test_adopt_asks_an_example(gpt2):
         block.attn.forward = lambda states, **named: (states, None)
     with pytest.raises(RegardError, match="GPT2LMHeadModel attends in a way of its own"):
         adopt(plain)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of the method's name
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_model_is_fine_tuned_with_gradient_checkpointing(reentrant):
+    config = transformers.LlamaConfig(
+        vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=16,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).train()
+    register()
+    model.set_attn_implementation("regard")
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    words = torch.arange(1, 9)[None]
+    model(words, labels=words, use_cache=False).loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_model_of_few_words_is_adopted():
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, n_positions=16)
+    )
+    adopt(model)
+    assert model(torch.tensor([[1, 2]])).logits.isfinite().all()

@@ -95,3 +95,10 @@ def test_what_cannot_be_read_says_why(tmp_path):
     (folder / "tokenizer.json").write_bytes(b"\xff\xfe")
     with pytest.raises(RegardError, match=r"tokenizer.json is not UTF-8"):
         read_tokenizer(folder)
+
+
+def test_a_length_without_bound_as_transformers_writes_it(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\n")
+    settings = {"model_max_length": int(1e30), "do_lower_case": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert read_tokenizer(tmp_path).encode("Good").tokens == ["[CLS]", "good", "[SEP]"]

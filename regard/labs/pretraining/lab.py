@@ -55,7 +55,7 @@ class PretrainingSettings(Settings):
     models: str = "bert,gpt,t5"
     labels: int = Field(0, ge=0)
     steps: int = Field(0, ge=0)
-    seeds: int = Field(3, ge=1)
+    seeds: int = Field(5, ge=1)
     workers: int = Field(0, ge=0)
     width: int = Field(0, ge=0)
     layers: int = Field(0, ge=0)
@@ -82,8 +82,7 @@ KINDS = {
         | {"dropout": 0.0, "tokenizer": "words", "minimum": 2},
         before={"steps": 500, "learning_rate": 5e-3, "batch_tokens": 2_048}
         | {"schedule": "linear", "evaluate_every": 100_000},
-        after={"epochs": 12, "learning_rate": 1e-3, "batch_tokens": 512, "evaluate_every": 30}
-        | {"validation": 0.2},  # a tenth would be too few to choose weights by
+        after={"validation": 0.2},  # a tenth would be too few to choose weights by
         own={"t5": ("learning_rate=3e-3",)},  # chosen on validation texts
     ),
     "imdb": Kind(
