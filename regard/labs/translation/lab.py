@@ -31,9 +31,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     plan, out, data = plan_for(order), place_for(order), order.data or "dates"
     say(LABS[NAME].question)
     seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
-    say(f"{len(plan.arms)} arms on {data}, {seeds}")
-    own = plan.own_budgets()
-    say(f"with a budget of their own: {own}" if own else "all arms have the same budget")
+    say(f"{len(plan.arms)} arms on {data}, {seeds}, all with the same budget")
     comparison = compare(
         plan.task,
         plan.arms,
@@ -58,7 +56,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         "question": LABS[NAME].question,
         "data": data,
         "tables": [table.json() for table in tables],
-        "sections": budgets(found, own),
+        "sections": budgets(found),
         "claims": claims(record),
         "command": command(NAME, order),
     }
@@ -70,7 +68,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
     return record
 
 
-def budgets(found: Sequence[Arm], own: str) -> list[dict[str, Any]]:
+def budgets(found: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return what each arm was trained on, read from its first run, as a section of the report."""
     rows: list[list[Cell]] = []
     ended = set()
@@ -90,8 +88,7 @@ def budgets(found: Sequence[Arm], own: str) -> list[dict[str, Any]]:
         says = "All arms took the same number of steps over batches of the same size."
     else:
         says = (
-            "The arms did not have the same budget, which a difference between them may be due "
-            f"to{': ' + own if own else ''}."
+            "The arms did not have the same budget, which a difference between them may be due to."
         )
     table = Table("What each arm was trained on", ["arm", "steps", "tokens", "epochs"], rows)
     return [{"title": "Was the budget the same?", "says": [says], "tables": [table.json()]}]

@@ -92,12 +92,6 @@ class Plan:
     overrides: list[str]
     seeds: int
 
-    def own_budgets(self) -> str:
-        """The arms that train for longer or shorter than the others, in words."""
-        own = [f"{arm.name} ({pair})" for arm in self.arms for pair in arm.overrides
-               if pair.partition("=")[0] in BUDGETS]  # fmt: skip
-        return ", ".join(own)
-
 
 def plan_for(order: Order) -> Plan:
     """The lab's settings for this kind of data under the user's own.
