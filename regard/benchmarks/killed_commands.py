@@ -8,6 +8,7 @@ server is killed while clients wait for answers, and started again: it must answ
 """
 
 import argparse
+import http.client
 import json
 import os
 import random
@@ -172,7 +173,7 @@ def ask(url: str) -> Any:
 
 
 def _bother(url: str) -> None:
-    with suppress(urllib.error.URLError, OSError, ValueError):
+    with suppress(urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
         while True:
             ask(url)
 
