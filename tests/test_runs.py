@@ -582,3 +582,22 @@ def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None
     said = repr(runs.load(whole).evaluate())
     assert said.startswith("<Evaluation accuracy ")
     assert len(said) < 700
+
+
+def test_a_run_opens_by_what_its_environment_must_have(tmp_path):
+    """Facts that nobody needs may be missing, as of an earlier version; the rest is asked for."""
+    run = runs.start(tmp_path / "run", "sentiment", "mean", ["width=8", "steps=2"])
+    for _ in run.train():
+        pass
+    path = tmp_path / "run" / "env.json"
+    told = json.loads(path.read_text())
+    needed = {key: told[key] for key in ("threads", "precision", "data")}
+    path.write_text(json.dumps(needed))
+    assert runs.load(tmp_path / "run").predict("a good film").label
+    path.write_text(json.dumps({**needed, "data": {"name": "x", "fingerprint": "y"}}))
+    with pytest.raises(RegardError, match="names no labels"):
+        runs.load(tmp_path / "run").predict("a good film")
+    for key in needed:
+        path.write_text(json.dumps({k: v for k, v in needed.items() if k != key}))
+        with pytest.raises(RegardError, match=f"{key} is missing"):
+            runs.load(tmp_path / "run").predict("a good film")

@@ -186,7 +186,7 @@ class AnswererRun(TextRun):
         self.must_be_complete()
         if text or label:
             raise RegardError("a file of questions has no columns; a line is QUESTION, tab, ANSWER")
-        commonest = str(self._environment["data"]["commonest"])
+        commonest = str(self._environment["data"].get("commonest", ""))
         if data is None:
             written = self.folder.read(self.folder.predictions)
             return Answered.parse(written, commonest, str(self.folder.predictions))

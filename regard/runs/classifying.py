@@ -161,7 +161,10 @@ class ClassifierRun(Run):
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that the run tells apart."""
-        return tuple(self._environment["data"]["labels"])
+        found = tuple(self._environment["data"].get("labels", ()))
+        if not found:
+            raise RegardError(f"{self.folder.environment_path} names no labels; train the run anew")
+        return found
 
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
         """Of a network, its parameters and operations; of a baseline the numbers it keeps."""
@@ -221,7 +224,7 @@ class ClassifierRun(Run):
     @property
     def _judging(self) -> Judging:
         """What an evaluation is told beside the answers."""
-        counts = self._environment["data"]["counts"]
+        counts = self._environment["data"].get("counts", ())
         return {"metric": self._data_settings.metric, "trained": counts}
 
     @property

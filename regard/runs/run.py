@@ -272,7 +272,7 @@ class Run(ABC):
         if self.config.entry.kind == "baseline":
             raise RegardError(f"{self.config.model} is no network: ask .baseline")
         self._same_parts()
-        width = self._environment["vectors"].get("width")
+        width = self._environment.get("vectors", {}).get("width")
         build = partial(build_network, self.config, **self.task.sizes, width=width)
         stored = self.folder.read_weights()
         shapes = {name: tensor.shape for name, tensor in stored.items()}
