@@ -120,7 +120,7 @@ def whole_config(source: Path) -> Iterator[None]:
     """Turn what a config lacks, or has of another type, into an error of one line."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise RegardError(f"{source / folder.CONFIG} is not whole: {error!r}") from None
 
 

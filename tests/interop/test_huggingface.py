@@ -229,6 +229,7 @@ def not_json(folder):
         ("gpt2", break_config(activation_function="tanh"), "'tanh', an activation that regard"),
         ("gpt2", break_config(add_cross_attention=True), "attends to an encoder"),
         ("gpt2", break_config(n_embd="x"), "is not whole"),
+        ("t5", break_config(feed_forward_proj=3), "is not whole: .*AttributeError"),
         ("gpt2", break_config(n_layer=9), "has no tensor transformer.h.1.ln_1.weight"),
         ("gpt2", break_config(vocab_size=3), "embedding.weight is"),
         ("gpt2", break_config(vocab_size=-1), "is not whole: .*vocab_size is -1"),
