@@ -12,6 +12,7 @@ from regard import runs
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reports.run import write_run_report
+from regard.runs.config import Config
 from regard.studies.compare import Study
 from regard.studies.job import train_and_judge
 from regard.tasks.classification import Classification
@@ -184,3 +185,10 @@ def test_positions_along_trees_need_data_with_trees(position, task, model, given
 def test_tokens_that_cut_words_are_refused(parses):
     with pytest.raises(RegardError, match="tokenizer=bpe cuts words into pieces, and a CoNLL-U"):
         task(parses, tokenizer="bpe", vocabulary=400).train  # noqa: B018
+
+
+def test_a_validation_file_without_trees_is_refused_before_the_training() -> None:
+    given = ["data=x.conllu", "test=y.conllu", "position=tree-keys"]
+    assert Config.make("sentiment", "transformer", [*given, "validation=0.2"])
+    with pytest.raises(RegardError, match=r"x\.conllu and y\.conllu and dev\.csv of sentiment"):
+        Config.make("sentiment", "transformer", [*given, "validation=dev.csv"])

@@ -212,7 +212,6 @@ def theirs(kind: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         from regard.interop import huggingface
         from regard.interop.tokenizer_files import with_ends
-        from regard.models import MODELS
         from regard.models.settings import BERTSettings, GPTSettings, T5Settings
         from regard.settings import build
 
@@ -223,7 +222,6 @@ def theirs(kind: str) -> Callable[[Path], None]:
         words = len(own()) + 3
         module = {"gpt": "gpt2"}.get(kind, kind)
         model = huggingface.LAYOUTS[module].build(settings, words)
-        assert MODELS
         inner = with_ends(own(), ["[MASK]", "[SEP]", "[CLS]"])
         roles = {"mask_token": "[MASK]", "sep_token": "[SEP]", "cls_token": "[CLS]"}
         place = folder / "model"

@@ -6,7 +6,6 @@ each split is such a folder. Columns are those of a table, by name or by number 
 strings, labels strings or numbers.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from regard.data.examples import Row, example_of
 from regard.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.data.titles import columns_of
 from regard.errors import RegardError
+from regard.reading import read_json
 
 STATE = "state.json"  # of a saved data set; it names the files
 ROWS = 1_000  # read at once
@@ -85,8 +85,7 @@ def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
 
 
 def _state(folder: Path) -> Any:
-    with inside(folder / STATE, folder).open("rb") as file:
-        return json.loads(file.read(1_000_000))
+    return read_json(inside(folder / STATE, folder), 1_000_000)
 
 
 def _named(folder: Path, name: str) -> Path:

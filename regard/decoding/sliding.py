@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.decoding.stepwise import Writer, Writing, begun
+from regard.decoding.stepwise import Around, Writer, Writing, begun
 from regard.errors import RegardError
 
 
-class Sliding:
+class Sliding(Around):
     """A writer that goes on with texts past its ``context``, the most tokens that it reads at once.
 
     Up to there it writes as the writer does. When a text fills the context, its last half is read
@@ -27,20 +27,8 @@ class Sliding:
     def __init__(self, writer: Writer, context: int) -> None:
         if context < 2:
             raise RegardError(f"a window slides over 2 tokens or more, not {context}")
-        self.writer, self.context = writer, context
-
-    @property
-    def training(self) -> bool:
-        """Whether the writer is in training mode."""
-        return self.writer.training
-
-    def eval(self) -> object:
-        """Go into evaluation mode."""
-        return self.writer.eval()
-
-    def train(self, mode: bool = True) -> object:
-        """Go into training mode, or out of it."""
-        return self.writer.train(mode)
+        super().__init__(writer)
+        self.context = context
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

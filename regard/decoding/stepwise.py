@@ -43,6 +43,26 @@ class Writer(Protocol):
         """Go into training mode, or out of it."""
 
 
+class Around:
+    """What stands around a ``writer`` and is in training mode where the writer is."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    @property
+    def training(self) -> bool:
+        """Whether the writer is in training mode."""
+        return self.writer.training
+
+    def eval(self) -> object:
+        """Go into evaluation mode."""
+        return self.writer.eval()
+
+    def train(self, mode: bool = True) -> object:
+        """Go into training mode, or out of it."""
+        return self.writer.train(mode)
+
+
 @dataclass(frozen=True)
 class Written:
     """A text that was written: its words without the end, and the logarithm of its probability.

@@ -10,32 +10,16 @@ from torch.nn import functional as F
 
 from regard.data.batches import pad
 from regard.decoding import Limits, Writer, Written, greedy, sample
-from regard.decoding.stepwise import Writing
+from regard.decoding.stepwise import Around, Writing
 from regard.errors import RegardError
 from regard.interop.huggingface import Loaded
 
 
-class Shifted:
+class Shifted(Around):
     """A writer whose words are asked and told by numbers one up, so that 0 is free to begin a text.
 
     regard's searches write no 0, the symbol of the beginning and the padding; GPT-2's 0 is "!".
     """
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-
-    @property
-    def training(self) -> bool:
-        """Whether the writer is in training mode."""
-        return self.writer.training
-
-    def eval(self) -> object:
-        """Go into evaluation mode."""
-        return self.writer.eval()
-
-    def train(self, mode: bool = True) -> object:
-        """Go into training mode, or out of it."""
-        return self.writer.train(mode)
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -187,25 +187,18 @@ def model_after(init: Path | None, task: str) -> str:
 
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
     """Refuse positions along trees where data give none: each word would hang on the one before."""
-    given = [str(data.get(key, "")) for key in ("data", "test", "validation")]
-    files = [name for name in given if name and not _is_share(name)]
-    parsed = task.kind == "classification" and files and all(map(is_conllu, files))
-    if position.startswith("tree-") and not parsed:
+    if not position.startswith("tree-"):
+        return
+    held = task.configure(data).model_dump().get("validation")  # a share, or a file
+    files = [str(data[key]) for key in ("data", "test") if data.get(key)]
+    files += [held] if isinstance(held, str) else []
+    if not (task.kind == "classification" and files and all(map(is_conllu, files))):
         raise RegardError(
             f"position={position} reads the tree of each text, and "
             f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "
             "with labels (sentiment, --data FILE.conllu label=KEY). In Python: with "
             "regard.attention.parsed(…)"
         )
-
-
-def _is_share(value: str) -> bool:
-    """Whether ``validation`` is a share of train and no file."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
 
 
 def training_defaults(
