@@ -1,5 +1,5 @@
 """regard check examples/my_score.py:Laplacian
-regard compare sentiment --arms transformer,transformer:score=examples/my_score.py:Laplacian"""
+regard compare classification --arms transformer,transformer:score=examples/my_score.py:Laplacian"""
 
 from torch import full, nn
 

@@ -84,7 +84,7 @@ _ALSO: Mapping[str, str] = {
     "t5": "flan-t5, t5-small, encoder-decoder",
     "frozen": "linear-probe, probe, feature-extraction",
     # tasks
-    "sentiment": "classification, text-classification, classify, imdb, sst, labels",
+    "classification": "sentiment, text-classification, classify, imdb, sst, labels",
     "translation": "translate, mt, nmt, machine-translation, seq2seq",
     "language-modeling": "lm, clm, causal-lm, language-model, language-modelling",
     "masked-modeling": "mlm, masked-lm, masked-language-modeling, cloze",

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "README.md"
 def test_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tiny = ["width=8", "heads=2", "layers=1", "steps=1", "examples=100", "threads=1"]
-    for _ in runs.start("runs/mine", "sentiment", "transformer", tiny).train():
+    for _ in runs.start("runs/mine", "classification", "transformer", tiny).train():
         pass
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     assert len(found) >= 4

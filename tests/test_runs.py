@@ -35,7 +35,7 @@ def sha256(path: Path) -> str:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of a tiny transformer."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    finish(runs.start(folder, "sentiment", "transformer", SMALL))
+    finish(runs.start(folder, "classification", "transformer", SMALL))
     return folder
 
 
@@ -58,8 +58,12 @@ def test_the_folder_holds_what_was_promised(whole: Path) -> None:
     )
     assert environment["data"]["labels"] == ["negative", "positive"]
     config = Config.read(whole)
-    assert (config.task, config.model, config.training.epochs) == ("sentiment", "transformer", 2)
-    assert config == Config.make("sentiment", "transformer", SMALL)
+    assert (config.task, config.model, config.training.epochs) == (
+        "classification",
+        "transformer",
+        2,
+    )
+    assert config == Config.make("classification", "transformer", SMALL)
 
 
 def test_metrics_tell_the_way(whole: Path) -> None:
@@ -73,7 +77,7 @@ def test_metrics_tell_the_way(whole: Path) -> None:
 
 def test_same_command_says_complete_and_changes_nothing(whole: Path) -> None:
     before = {path.name: (sha256(path), path.stat().st_mtime_ns) for path in whole.iterdir()}
-    run = runs.open_or_start(whole, "sentiment", "transformer", SMALL)
+    run = runs.open_or_start(whole, "classification", "transformer", SMALL)
     assert run.complete
     assert finish(run) == []
     after = {path.name: (sha256(path), path.stat().st_mtime_ns) for path in whole.iterdir()}
@@ -81,50 +85,50 @@ def test_same_command_says_complete_and_changes_nothing(whole: Path) -> None:
 
 
 def test_same_command_elsewhere_makes_the_same_bits(whole: Path, tmp_path: Path) -> None:
-    finish(runs.start(tmp_path / "again", "sentiment", "transformer", SMALL))
+    finish(runs.start(tmp_path / "again", "classification", "transformer", SMALL))
     for name in ("model.safetensors", "predictions.jsonl", "config.toml", "tokenizer.json"):
         assert sha256(tmp_path / "again" / name) == sha256(whole / name), name
 
 
 def test_another_seed_makes_others(whole: Path, tmp_path: Path) -> None:
-    finish(runs.start(tmp_path / "seed", "sentiment", "transformer", [*SMALL, "seed=1"]))
+    finish(runs.start(tmp_path / "seed", "classification", "transformer", [*SMALL, "seed=1"]))
     assert sha256(tmp_path / "seed" / "model.safetensors") != sha256(whole / "model.safetensors")
 
 
 def test_other_settings_are_refused_by_name(whole: Path) -> None:
     other = [item for item in SMALL if not item.startswith("epochs")] + ["epochs=7", "score=dot"]
     with pytest.raises(RegardError) as told:
-        runs.open_or_start(whole, "sentiment", "transformer", other)
+        runs.open_or_start(whole, "classification", "transformer", other)
     line = str(told.value)
     assert "epochs is 2.0 there and 7.0 here" in line
     assert "score is 'scaled-dot' there and 'dot' here" in line
     assert "width" not in line
     with pytest.raises(RegardError, match="model is 'transformer' there and 'mean' here"):
-        runs.open_or_start(whole, "sentiment", "mean")
+        runs.open_or_start(whole, "classification", "mean")
 
 
 def test_where_and_when_may_differ(whole: Path) -> None:
     free = [*SMALL, "data_dir=/elsewhere", "save_every=3", "save_seconds=5"]
-    assert runs.open_or_start(whole, "sentiment", "transformer", free).complete
+    assert runs.open_or_start(whole, "classification", "transformer", free).complete
 
 
 def test_folders_of_something_else_are_left_alone(tmp_path: Path, whole: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(RegardError, match="holds something else than a run"):
-        runs.open_or_start(tmp_path, "sentiment", "mean")
+        runs.open_or_start(tmp_path, "classification", "mean")
     with pytest.raises(RegardError, match="holds something else than a run"):
-        runs.open_or_start(tmp_path / "thesis.tex", "sentiment", "mean")
+        runs.open_or_start(tmp_path / "thesis.tex", "classification", "mean")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(RegardError, match="holds no run"):
         runs.load(tmp_path)
     with pytest.raises(RegardError, match="does not exist"):
         runs.load(tmp_path / "nowhere")
     with pytest.raises(RegardError, match="holds a run already"):
-        runs.start(whole, "sentiment", "mean")
+        runs.start(whole, "classification", "mean")
 
 
 def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
-    for text in ("task = ", "task = 'sentiment'", "task = 3\nmodel = 4"):
+    for text in ("task = ", "task = 'classification'", "task = 3\nmodel = 4"):
         (tmp_path / "config.toml").write_text(text)
         with pytest.raises(RegardError, match=r"config\.toml is not the config of a run"):
             runs.load(tmp_path)
@@ -134,7 +138,7 @@ def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [1, 3, 6])
 def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) -> None:
     settings = [*SMALL, "save_every=2"]
-    run = runs.open_or_start(tmp_path / "run", "sentiment", "transformer", settings)
+    run = runs.open_or_start(tmp_path / "run", "classification", "transformer", settings)
     training = run.train()
     for _ in islice(training, stop):
         pass
@@ -142,7 +146,7 @@ def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) ->
     assert not run.complete
     with pytest.raises(RegardError, match="is not complete"):
         run.predict("a film")
-    resumed = runs.open_or_start(tmp_path / "run", "sentiment", "transformer", settings)
+    resumed = runs.open_or_start(tmp_path / "run", "classification", "transformer", settings)
     told = list(resumed.train())
     assert told[0].step == (stop - 1) // 2 * 2 + 1
     for name in ("model.safetensors", "predictions.jsonl", "tokenizer.json"):
@@ -159,7 +163,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     from regard.training.checkpoints import Checkpoints
 
     settings = [*SMALL, "save_every=2", "evaluate_every=1000", "average=0"]
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    run = runs.start(tmp_path / "run", "classification", "transformer", settings)
     with pytest.raises(RegardError, match="nothing to end with"):
         list(run.train(end=True))
     assert [path.name for path in (tmp_path / "run").glob("[!.]*")] == ["config.toml"]
@@ -180,7 +184,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     last = run.metrics()[-1]
     assert (last["step"], last["validation"]) == (4, told.validation)
     assert run.notes == [f"the training was ended by hand after {4 / told.steps:.0%} of its budget"]
-    counts = runs.start(tmp_path / "counts", "sentiment", "tfidf", ["examples=120"])
+    counts = runs.start(tmp_path / "counts", "classification", "tfidf", ["examples=120"])
     with pytest.raises(RegardError, match="nothing to end"):
         list(counts.train(end=True))
 
@@ -188,7 +192,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
 def test_what_was_trained_to_its_end_was_not_ended_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", [*SMALL, "save_every=1"])
+    run = runs.start(tmp_path / "run", "classification", "transformer", [*SMALL, "save_every=1"])
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
         with pytest.raises(OSError, match="cut"):
@@ -201,15 +205,15 @@ def test_what_was_trained_to_its_end_was_not_ended_early(
 def test_an_optimizer_that_does_not_suit_leaves_the_folder_free(tmp_path: Path) -> None:
     place = tmp_path / "run"
     with pytest.raises(RegardError, match="optimizer=adamw trains it"):
-        finish(runs.open_or_start(place, "sentiment", "mean", [*TINY, "optimizer=muon"]))
-    assert finish(runs.open_or_start(place, "sentiment", "mean", [*TINY, "optimizer=adamw"]))
+        finish(runs.open_or_start(place, "classification", "mean", [*TINY, "optimizer=muon"]))
+    assert finish(runs.open_or_start(place, "classification", "mean", [*TINY, "optimizer=adamw"]))
 
 
 def test_muon_trains_a_run_and_its_checkpoints_go_on(whole: Path, tmp_path: Path) -> None:
     settings = [*SMALL, "optimizer=muon", "save_every=2"]
-    first = runs.start(tmp_path / "whole", "sentiment", "transformer", settings)
+    first = runs.start(tmp_path / "whole", "classification", "transformer", settings)
     finish(first)
-    run = runs.start(tmp_path / "cut", "sentiment", "transformer", settings)
+    run = runs.start(tmp_path / "cut", "classification", "transformer", settings)
     training = run.train()
     for _ in islice(training, 4):
         pass
@@ -223,7 +227,7 @@ def test_an_end_that_was_cut_off_leaves_no_word_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = [*SMALL, "save_every=2"]
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    run = runs.start(tmp_path / "run", "classification", "transformer", settings)
     training = run.train()
     for _ in islice(training, 3):
         pass
@@ -239,7 +243,7 @@ def test_an_end_that_was_cut_off_leaves_no_word_behind(
 
 def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
     settings = [*SMALL, "save_every=2"]
-    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
     for _ in islice(training, 4):
         pass
     training.close()
@@ -254,7 +258,7 @@ def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", SMALL)
+    run = runs.start(tmp_path / "run", "classification", "transformer", SMALL)
     training = run.train()
     next(training)
     with pytest.raises(RegardError, match=r"process \d+ is at work in"):
@@ -264,7 +268,7 @@ def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", SMALL)
+    run = runs.start(tmp_path / "run", "classification", "transformer", SMALL)
     code = (
         "import sys; from regard import runs; training = runs.load(sys.argv[1]).train()\n"
         "next(training); print('begun', flush=True); sys.stdin.read()"
@@ -282,7 +286,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
 
 def test_a_full_disk_loses_nothing(whole: Path, small_disk: Path) -> None:
     settings = [*SMALL, "save_every=2"]
-    run = runs.start(small_disk / "run", "sentiment", "transformer", settings)
+    run = runs.start(small_disk / "run", "classification", "transformer", settings)
     training, ballast = run.train(), small_disk / "ballast"
     for _ in islice(training, 3):  # one checkpoint is written
         pass
@@ -294,7 +298,7 @@ def test_a_full_disk_loses_nothing(whole: Path, small_disk: Path) -> None:
     assert run.folder.checkpoints.load(2).step == 2
     ballast.unlink()
     told = list(
-        runs.open_or_start(small_disk / "run", "sentiment", "transformer", settings).train()
+        runs.open_or_start(small_disk / "run", "classification", "transformer", settings).train()
     )
     assert told[0].step == 3
     assert sha256(small_disk / "run" / "model.safetensors") == sha256(whole / "model.safetensors")
@@ -307,7 +311,7 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
     ]
     data.write_text("\n".join(["text,label", *rows]))
     settings = [*SMALL, f"data={data}", "save_every=1"]
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", settings)
+    run = runs.start(tmp_path / "run", "classification", "transformer", settings)
     training = run.train()
     for _ in islice(training, 2):
         pass
@@ -398,11 +402,11 @@ def test_a_text_longer_than_the_network_counts_is_cut(model: str, tmp_path: Path
     rows = [f"{'good bad'.split()[i % 2]} {f'film{i} ' * 300},{i % 2}" for i in range(60)]
     (tmp_path / "long.csv").write_text("\n".join(["text,label", *rows]))
     brief = [*SMALL, "position=learned"] if model != "t5" else SMALL
-    finish(run := runs.start(tmp_path / "run", "sentiment", model, [
+    finish(run := runs.start(tmp_path / "run", "classification", model, [
         f"data={tmp_path / 'long.csv'}", "steps=2", *(x for x in brief if "epochs" not in x)
     ]))  # fmt: skip
     assert run.left_out(["film " * 300]) == [300 - (256 - MODELS[model].symbols)]
-    short = Config.make("sentiment", model, [f"length={MODELS[model].symbols or 1}"])
+    short = Config.make("classification", model, [f"length={MODELS[model].symbols or 1}"])
     if model == "t5":
         assert short.reads == short.data
     else:
@@ -419,7 +423,7 @@ NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
 ])  # fmt: skip
 def test_symbols_leave_a_long_text_both_its_ends(model: str, reads: str, tmp_path: Path) -> None:
     cut = ["length=8", "truncate=ends", "position=learned", "minimum=1"]
-    finish(run := runs.start(tmp_path / "run", "sentiment", model, [*SMALL, *cut]))
+    finish(run := runs.start(tmp_path / "run", "classification", model, [*SMALL, *cut]))
     text = "one two three four five six seven eight nine"
     assert run.attention(text)[0].tokens == reads.split()
     room = len([word for word in reads.split() if not word.startswith("[")])
@@ -428,7 +432,7 @@ def test_symbols_leave_a_long_text_both_its_ends(model: str, reads: str, tmp_pat
 
 @pytest.mark.parametrize("model", NETWORKS)
 def test_every_network_makes_the_round(model: str, tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", "sentiment", model, [*BRIEF, "steps=2"])
+    run = runs.start(tmp_path / "run", "classification", model, [*BRIEF, "steps=2"])
     finish(run)
     loaded = runs.load(tmp_path / "run")
     assert loaded.evaluate().n == 1_000
@@ -440,7 +444,7 @@ def test_every_network_makes_the_round(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
 def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
-    run = runs.open_or_start(tmp_path / "run", "sentiment", model, ["examples=300"])
+    run = runs.open_or_start(tmp_path / "run", "classification", model, ["examples=300"])
     (told,) = run.train()
     assert told.step == told.steps == 1
     assert told.validation == told.best
@@ -451,7 +455,10 @@ def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
     again = loaded.probabilities([example.text for example in judged.examples])
     np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
     assert len(loaded.metrics()) == 1
-    assert finish(runs.open_or_start(tmp_path / "run", "sentiment", model, ["examples=300"])) == []
+    assert (
+        finish(runs.open_or_start(tmp_path / "run", "classification", model, ["examples=300"]))
+        == []
+    )
     with pytest.raises(RegardError, match="no attention to look at"):
         loaded.attention("a film")
     (tmp_path / "run" / "model" / "terms.txt").write_text("gone\n")
@@ -463,7 +470,7 @@ def test_pretrained_vectors_are_not_needed_afterwards(tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("the 0.5 0.5 0.5\nit -0.5 0.5 0.25\n")
     settings = ["examples=120", "steps=3", "threads=1", f"vectors={vectors}"]
-    run = runs.start(tmp_path / "run", "sentiment", "attention-pool", settings)
+    run = runs.start(tmp_path / "run", "classification", "attention-pool", settings)
     finish(run)
     environment = json.loads((tmp_path / "run" / "env.json").read_text())
     assert environment["vectors"]["found"] == 2
@@ -483,7 +490,7 @@ def test_forecast_writes_nothing(
     model: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = runs.forecast("sentiment", model, ["examples=200", f"{unit}=4"])
+    told = runs.forecast("classification", model, ["examples=200", f"{unit}=4"])
     assert list(tmp_path.iterdir()) == []
     assert told.train + told.validation == 200
     assert told.test == 1_000
@@ -497,7 +504,7 @@ def test_forecast_writes_nothing(
 def test_forecast_of_a_baseline_knows_the_rarest_label(tmp_path: Path) -> None:
     rows = [f"text {i},{'rare' if i in (1, 2, 4, 7, 8, 11) else 'usual'}" for i in range(3000)]
     (tmp_path / "rare.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    told = runs.forecast("sentiment", "tfidf", [f"data={tmp_path / 'rare.csv'}"])
+    told = runs.forecast("classification", "tfidf", [f"data={tmp_path / 'rare.csv'}"])
     assert told.steps == 1
     assert told.seconds > 0
 
@@ -517,7 +524,7 @@ def test_forecast_begins_where_the_training_would(tmp_path: Path) -> None:
 
 
 def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:
-    told = runs.forecast("sentiment", "mean", ["examples=200", "minutes=2"])
+    told = runs.forecast("classification", "mean", ["examples=200", "minutes=2"])
     assert told.seconds == 120
     assert told.steps > 100
 
@@ -525,7 +532,7 @@ def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:
 @pytest.fixture
 def steps_of_two(tmp_path: Path) -> Path:
     training = runs.start(
-        tmp_path / "run", "sentiment", "transformer", [*SMALL, "save_every=2"]
+        tmp_path / "run", "classification", "transformer", [*SMALL, "save_every=2"]
     ).train()
     for _ in islice(training, 4):
         pass
@@ -548,14 +555,14 @@ def test_threads_and_precision_are_those_of_the_beginning(steps_of_two: Path) ->
 
 
 def test_keys_of_task_model_and_training_do_not_meet() -> None:
-    config = Config.make("sentiment", "transformer", [])
+    config = Config.make("classification", "transformer", [])
     sections = config.sections()
     training = sections["training"].keys()
     assert not training & sections["data"].keys()
     for entry in MODELS.values():
         assert not training & entry.settings.model_fields.keys()
     assert sections["data"].keys() & sections["network"].keys() == {"length"}
-    both = Config.make("sentiment", "transformer", ["length=50"])
+    both = Config.make("classification", "transformer", ["length=50"])
     assert both.sections()["data"]["length"] == both.sections()["network"]["length"] == 50
 
 
@@ -586,7 +593,7 @@ def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None
 
 def test_a_run_opens_by_what_its_environment_must_have(tmp_path):
     """Facts that nobody needs may be missing, as of an earlier version; the rest is asked for."""
-    run = runs.start(tmp_path / "run", "sentiment", "mean", ["width=8", "steps=2"])
+    run = runs.start(tmp_path / "run", "classification", "mean", ["width=8", "steps=2"])
     for _ in run.train():
         pass
     path = tmp_path / "run" / "env.json"

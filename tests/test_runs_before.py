@@ -32,7 +32,7 @@ def reviews(folder):
 def test_a_pretraining_takes_sizes_and_tokens_of_the_task(tmp_path):
     given = [*SMALL, "seed=3", "epochs=7", "learning_rate=0.1", "data=reviews", "vocabulary=99"]
     run = runs.pretraining_for(
-        tmp_path / "a", "sentiment", "bert", texts(tmp_path), given, ["steps=4"]
+        tmp_path / "a", "classification", "bert", texts(tmp_path), given, ["steps=4"]
     )
     config = run.config
     assert (config.task, config.model) == ("masked-modeling", "bert")
@@ -47,7 +47,7 @@ def test_a_pretraining_takes_sizes_and_tokens_of_the_task(tmp_path):
 def test_what_judges_the_task_is_not_read_before(tmp_path):
     def without(*given, texts="many.txt"):
         run = runs.pretraining_for(
-            tmp_path / str(len(given)) / texts, "sentiment", "gpt", texts, [*SMALL, *given]
+            tmp_path / str(len(given)) / texts, "classification", "gpt", texts, [*SMALL, *given]
         )
         return run.config.data.without, run.config.data.without_text
 
@@ -63,18 +63,18 @@ def test_what_judges_the_task_is_not_read_before(tmp_path):
 
 
 def test_what_cannot_be_pretrained_is_refused(tmp_path):
-    for task, model in (("sentiment", "mean"), ("translation", "t5")):
+    for task, model in (("classification", "mean"), ("translation", "t5")):
         with pytest.raises(RegardError, match="is not pretrained on texts"):
             runs.pretraining_for(tmp_path / "a", task, model, "reviews")
     with pytest.raises(RegardError, match="no setting is called 'stesp'; did you mean steps"):
-        runs.pretraining_for(tmp_path / "a", "sentiment", "gpt", "reviews", [], ["stesp=3"])
+        runs.pretraining_for(tmp_path / "a", "classification", "gpt", "reviews", [], ["stesp=3"])
 
 
 def test_the_command_pretrains_then_fine_tunes(tmp_path):
     from typer.testing import CliRunner
 
     many = reviews(tmp_path)
-    words = ["train", "sentiment", "--pretrain-on", many, "--pretrain-budget", "3 steps"]
+    words = ["train", "classification", "--pretrain-on", many, "--pretrain-budget", "3 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200", *SMALL]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
@@ -94,16 +94,19 @@ def test_a_forecast_tells_of_the_pretraining_too_and_refuses_what_it_would(tmp_p
 
     def asked(*words):
         out = ["--out", str(tmp_path / "run"), "--dry-run", "examples=200", *SMALL]
-        return CliRunner().invoke(app, ["train", "sentiment", "--pretrain-on", *words, *out])
+        return CliRunner().invoke(app, ["train", "classification", "--pretrain-on", *words, *out])
 
     many = texts(tmp_path)
     said = asked(many, "--pretrain-budget", "3 steps")
     assert said.exit_code == 0, said.output
-    first, second = said.output.index("masked-modeling"), said.output.index("bert on sentiment")
+    first, second = (
+        said.output.index("masked-modeling"),
+        said.output.index("bert on classification"),
+    )
     assert first < second
     assert not (tmp_path / "run-pretrained").exists()
     found = json.loads(asked(many, "--json").stdout)
-    assert found["task"] == "sentiment"
+    assert found["task"] == "classification"
     assert found["pretraining"]["task"] == "masked-modeling"
     for words, says in (
         ([many, "--model", "transformer"], "is not pretrained on texts"),
@@ -118,13 +121,13 @@ def test_an_ended_pretraining_waits_for_the_task(tmp_path):
     from typer.testing import CliRunner
 
     many = reviews(tmp_path)
-    words = ["train", "sentiment", "--pretrain-on", many, "--pretrain-budget", "9 steps"]
+    words = ["train", "classification", "--pretrain-on", many, "--pretrain-budget", "9 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200"]
     words += [*SMALL, "optimizer=muon"]
     given = ["examples=200", *SMALL, "optimizer=muon", "steps=2"]
     often = ["steps=9", "save_every=1"]
     before = runs.pretraining_for(
-        tmp_path / "run-pretrained", "sentiment", "bert", many, given, often
+        tmp_path / "run-pretrained", "classification", "bert", many, given, often
     )
     assert before.config.training.optimizer == "muon"
     training = before.train()
@@ -152,7 +155,7 @@ def test_rows_of_data_are_printed():
     assert [line[:3] for line in lines[1:]] == ["x: ", "y: ", "x: ", "y: "]
     assert len(lines[1]) == len(lines[2]) == 3 + 47
     assert "⁇" in lines[1]
-    refused = CliRunner().invoke(app, ["data", "rows", "sentiment"])
+    refused = CliRunner().invoke(app, ["data", "rows", "classification"])
     assert isinstance(refused.exception, RegardError)
     assert "has no rows to print" in str(refused.exception)
 

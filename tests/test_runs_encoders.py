@@ -23,7 +23,7 @@ TUNING = [*BRIEF, "epochs=6", "learning_rate=0.003", "batch_tokens=300"]
 
 
 def train(folder, model, *settings):
-    run = runs.open_or_start(folder, "sentiment", model, settings)
+    run = runs.open_or_start(folder, "classification", model, settings)
     for _ in run.train():
         pass
     return run
@@ -102,7 +102,7 @@ def test_every_seed_of_a_frozen_encoder_is_the_same_run(data, weights, tmp_path)
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(data, weights, tmp_path):
     given = ("bert", data, f"weights={weights}", *TUNING[:2], "steps=12", "batch_tokens=200")
     whole = train(tmp_path / "whole", *given)
-    stopped = runs.open_or_start(tmp_path / "stopped", "sentiment", "bert", [*given[1:]])
+    stopped = runs.open_or_start(tmp_path / "stopped", "classification", "bert", [*given[1:]])
     stopped.config.training.__dict__["save_every"] = 4
     list(islice(stopped.train(), 6))
     again = train(tmp_path / "stopped", *given)
@@ -112,7 +112,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(data, weights, tmp
 def test_weights_that_have_changed_are_noticed(data, weights, tmp_path):
     source = shutil.copytree(weights, tmp_path / "source")
     given = [data, f"weights={source}", *BRIEF, "steps=4", "save_every=1"]
-    list(islice(runs.open_or_start(tmp_path / "run", "sentiment", "bert", given).train(), 2))
+    list(islice(runs.open_or_start(tmp_path / "run", "classification", "bert", given).train(), 2))
     tensors = load_file(source / "model.safetensors")
     name = next(name for name in tensors if name.endswith("LayerNorm.bias"))
     save_file({**tensors, name: tensors[name] + 1}, source / "model.safetensors")
@@ -130,7 +130,9 @@ def bert(tmp_path_factory):
 def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
     arms = f"tfidf;bert:weights={bert},learning_rate=0.01,batch_tokens=200;frozen:weights={bert}"
     given = [data, "epochs=2", "precision=fp32"]
-    found = compare("sentiment", arms, seeds=2, out=tmp_path / "out", overrides=given, workers=1)
+    found = compare(
+        "classification", arms, seeds=2, out=tmp_path / "out", overrides=given, workers=1
+    )
     assert not found.failures
     tfidf, tuned, frozen = found.arms
     assert [arm.seeds for arm in found.arms] == [1, 2, 1]
@@ -143,13 +145,13 @@ def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
         tensors = load_file(bert / "model.safetensors")
         save_file({n: x * 1.5 for n, x in tensors.items()}, bert / "model.safetensors")
         with pytest.raises(RegardError, match=r"the weights changed since .* was trained"):
-            compare("sentiment", arms, seeds=3, **more)
+            compare("classification", arms, seeds=3, **more)
     finally:
         shutil.copy(tmp_path / "kept" / "model.safetensors", bert)
 
 
 def test_settings_that_come_with_the_weights(bert):
-    made = Config.make("sentiment", "bert", [f"weights={bert}"])
+    made = Config.make("classification", "bert", [f"weights={bert}"])
     kept = json.loads((bert / "config.json").read_text())
     assert (made.network.width, made.network.length) == (kept["hidden_size"], encoders.MOST)
     assert made.data.tokenizer == "pretrained"
@@ -157,10 +159,10 @@ def test_settings_that_come_with_the_weights(bert):
     training = made.training
     assert (training.learning_rate, training.epochs, training.warmup) == (3e-5, 4, 0.1)
     own = ["learning_rate=1e-4", "steps=7", "length=9", "dropout=0.3"]
-    other = Config.make("sentiment", "bert", [f"weights={bert}", *own])
+    other = Config.make("classification", "bert", [f"weights={bert}", *own])
     assert (other.training.learning_rate, other.training.budget) == (1e-4, ("steps", 7))
     assert (other.reads.length, other.network.dropout) == (7, 0.3)
-    plain = Config.make("sentiment", "bert", [])
+    plain = Config.make("classification", "bert", [])
     assert (plain.training.learning_rate, plain.data.tokenizer) == (1e-3, "words")
 
 
@@ -179,7 +181,7 @@ def test_settings_that_come_with_the_weights(bert):
 )
 def test_what_is_refused_before_anything_is_trained(model, given, says, bert):
     with pytest.raises(RegardError, match=says):
-        _ = Config.make("sentiment", model, [pair.format(w=bert) for pair in given]).reads
+        _ = Config.make("classification", model, [pair.format(w=bert) for pair in given]).reads
 
 
 def test_a_frozen_encoder_takes_no_part_that_would_have_to_be_learned(data, bert, tmp_path):
@@ -202,7 +204,7 @@ def test_a_run_goes_on_from_one_that_began_with_weights(data, bert, tmp_path):
 @pytest.mark.parametrize("model", ["bert", "frozen"])
 def test_the_commands(model, data, bert, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
-    command = ["train", "sentiment", "--model", model, data, f"weights={bert}", *BRIEF]
+    command = ["train", "classification", "--model", model, data, f"weights={bert}", *BRIEF]
     out = str(tmp_path / "run")
     assert call(*command, "--dry-run", "--json") == 0
     forecast = json.loads(capsys.readouterr().out)
@@ -217,6 +219,6 @@ def test_the_commands(model, data, bert, tmp_path, capsys, monkeypatch):
     assert call("evaluate", out) == 0
     assert call("report", out, "--out", str(tmp_path / "report.html")) == 0
     assert (tmp_path / "report.html").stat().st_size > 1000
-    assert call("train", "sentiment", "--model", "bert", "--settings") == 0
+    assert call("train", "classification", "--model", "bert", "--settings") == 0
     assert "weights=" in capsys.readouterr().out
     assert call(*command[:4], "--pretrain-on", "x.txt", f"weights={bert}") == 2

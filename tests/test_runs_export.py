@@ -70,7 +70,7 @@ def exported(command, run, to, folder, *more):
 
 
 def test_a_baseline_has_nothing_to_export(command, tmp_path):
-    run = runs.start(tmp_path / "run", "sentiment", "tfidf", ["examples=120"])
+    run = runs.start(tmp_path / "run", "classification", "tfidf", ["examples=120"])
     for _ in run.train():
         pass
     for to in ("huggingface", "ctranslate2"):

@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
         Config.make("birthplace", "gpt", [init, "tokenizer=bpe"])
     assert Config.make("birthplace", "gpt", [init, "tokenizer=characters"]).data.length == 40
     with pytest.raises(RegardError, match="tfidf counts words and begins from no run"):
-        Config.make("sentiment", "tfidf", [init])
+        Config.make("classification", "tfidf", [init])
     with pytest.raises(RegardError, match="does not exist"):
         runs.open_or_start(tmp_path / "none", "birthplace", "gpt", [f"init={tmp_path / 'no'}"])
     begun = runs.open_or_start(tmp_path / "begun", "birthplace-pretrain", "gpt", SMALL)
@@ -147,7 +147,7 @@ def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
     (tmp_path / "greek.csv").write_text("\n".join(["text,label", *lines]))
     given = [f"data={tmp_path / 'greek.csv'}", f"init={pretrained.folder.path}", "steps=1"]
     with pytest.raises(RegardError, match="of the tokens of these texts are unknown"):
-        finish(runs.open_or_start(tmp_path / "run", "sentiment", "gpt", given))
+        finish(runs.open_or_start(tmp_path / "run", "classification", "gpt", given))
     lines = [f"ja a{i} b{i} c{i}\tyes d{i} e{i} f{i}" for i in range(60)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget", *lines]))
     given = [f"data={tmp_path / 'pairs.tsv'}", "tokenizer=words", "steps=1"]
@@ -185,8 +185,8 @@ def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     first = finish(runs.open_or_start(tmp_path / "first", task, model, before))
     goes_on_or_fills_in(first)
     given = [*REVIEWS, f"init={tmp_path / 'first'}", "steps=2", "batch_tokens=400"]
-    assert runs.model_after(tmp_path / "first", "sentiment") == model
-    run = finish(runs.open_or_start(tmp_path / "second", "sentiment", model, given))
+    assert runs.model_after(tmp_path / "first", "classification") == model
+    run = finish(runs.open_or_start(tmp_path / "second", "classification", model, given))
     assert run.config.network.width == 16
     assert len(run.task.tokenizer) == len(first.task.tokenizer)
     begun = run.folder.environment()["init"]
@@ -231,11 +231,11 @@ def test_what_labels_is_taken_for_the_same_labels_alone(tmp_path):
         return [f"data={tmp_path / name}.csv", *SMALL, "steps=2", "batch_tokens=200"]
 
     first = few("first", "good", "bad")
-    finish(runs.open_or_start(tmp_path / "a", "sentiment", "gpt", first))
+    finish(runs.open_or_start(tmp_path / "a", "classification", "gpt", first))
     for name, labels, new in (("b", ("good", "bad"), set()), ("c", ("sad", "mad"), {"to_labels"}),
                               ("d", ("x", "y", "z"), {"to_labels"})):  # fmt: skip
         given = [*few(name, *labels), f"init={tmp_path / 'a'}"]
-        run = finish(runs.open_or_start(tmp_path / name, "sentiment", "gpt", given))
+        run = finish(runs.open_or_start(tmp_path / name, "classification", "gpt", given))
         begun = run.folder.environment()["init"]["new"]
         assert {entry.partition(".")[0] for entry in begun} == new
 

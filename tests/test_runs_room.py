@@ -39,7 +39,7 @@ def test_need_is_counted_by_hand() -> None:
     ("task", "model"),
     [
         (task, name)
-        for task in ("sentiment", "dates", "masked-modeling")
+        for task in ("classification", "dates", "masked-modeling")
         for name, entry in MODELS_FOR[TASKS[task].kind].items()
         if entry.kind == "network"
     ],
@@ -63,7 +63,7 @@ def test_a_network_with_parts_of_ones_own_is_not_reckoned(tmp_path: Path) -> Non
     def build() -> nn.Module:
         raise AssertionError("it is not made: its constructor may need numbers")
 
-    config = Config.make("sentiment", "transformer", [f"score={file}:Mine"])
+    config = Config.make("classification", "transformer", [f"score={file}:Mine"])
     assert shape_of(config, build) is None
 
 
@@ -74,8 +74,8 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(
     wide = [*TINY[:1], "width=16384", "feedforward=65536"]
     says = r"does not fit into the memory: [\d,]{11,} parameters take [\d,]+\.\d GB in training"
     with pytest.raises(UntrainableError, match=says):
-        runs.forecast("sentiment", "transformer", wide)
-    run = runs.start(tmp_path / "run", "sentiment", "transformer", wide)
+        runs.forecast("classification", "transformer", wide)
+    run = runs.start(tmp_path / "run", "classification", "transformer", wide)
     with pytest.raises(RegardError, match=r"and 10\.0 GB are free; take a smaller width"):
         next(run.train())
     assert not run.folder.begun
@@ -91,17 +91,21 @@ def test_a_network_that_cannot_be_built_is_told_before_data_are_read(
     free(10_000, monkeypatch)
     data = tmp_path / "none.csv"
     with pytest.raises(RegardError, match=says):
-        next(runs.start(tmp_path / "a", "sentiment", "transformer", [f"data={data}", pair]).train())
+        next(
+            runs.start(
+                tmp_path / "a", "classification", "transformer", [f"data={data}", pair]
+            ).train()
+        )
     with pytest.raises(RegardError, match=r"none\.csv"):
-        next(runs.start(tmp_path / "b", "sentiment", "transformer", [f"data={data}"]).train())
+        next(runs.start(tmp_path / "b", "classification", "transformer", [f"data={data}"]).train())
 
 
 def test_a_batch_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     free(0.2, monkeypatch)
-    notes = runs.forecast("sentiment", "transformer", [*TINY, "batch_tokens=8000"]).warnings
+    notes = runs.forecast("classification", "transformer", [*TINY, "batch_tokens=8000"]).warnings
     assert any("this training may not fit into the memory: " in note for note in notes)
     free(10_000, monkeypatch)
-    assert runs.forecast("sentiment", "transformer", TINY).warnings == ()
+    assert runs.forecast("classification", "transformer", TINY).warnings == ()
 
 
 def test_where_nobody_tells_of_memory_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def parses(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(parses: Path, tmp_path_factory: pytest.TempPathFactory) -> runs.ClassifierRun:
     run = runs.start(
         tmp_path_factory.mktemp("trees") / "run",
-        "sentiment",
+        "classification",
         "transformer",
         [*TINY, f"data={parses}", "position=tree-depth", "steps=40"],
     )
@@ -91,7 +91,7 @@ def test_every_model_that_has_positions_sees_the_tree(parses, model, position):
     one = task(parses)
     given = ["width=8", f"data={parses}", "minimum=1", f"position={position}"]
     given += [] if model == "mean" else ["heads=2", "layers=1"]
-    config = runs.Config.make("sentiment", model, given)
+    config = runs.Config.make("classification", model, given)
     torch.manual_seed(0)
     network = config.entry.build(config.network, **one.sizes)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):
     again = trained.evaluate(parses)
     assert again.n == 240
     assert again.value > 0.9
-    plain = runs.start(tmp_path / "plain", "sentiment", "transformer",
+    plain = runs.start(tmp_path / "plain", "classification", "transformer",
                        [*TINY, f"data={parses}", "position=rotary", "steps=40"])  # fmt: skip
     for _ in plain.train():
         pass
@@ -145,7 +145,7 @@ def test_the_commands(trained, parses, tmp_path, capsys):
     assert call("predict", folder, "w1 w2") == 2
     assert "give parsed sentences, in a .conllu file" in " ".join(capsys.readouterr().err.split())
     given = [*TINY, f"data={parses}", "position=tree-depth", "steps=40", "--out", folder]
-    assert call("train", "sentiment", "--model", "transformer", *given) == 0
+    assert call("train", "classification", "--model", "transformer", *given) == 0
     said = capsys.readouterr().out
     assert f"next: regard predict {folder} --file FILE.conllu" in " ".join(said.split())
     assert "regard show" not in said
@@ -156,7 +156,7 @@ def test_the_commands(trained, parses, tmp_path, capsys):
 
 def test_arms_with_and_without_the_tree(parses, tmp_path):
     study = Study.plan(
-        "sentiment",
+        "classification",
         "transformer:position=rotary;transformer:position=tree-keys;tfidf",
         seeds=1,
         out=tmp_path / "out",
@@ -171,9 +171,24 @@ def test_arms_with_and_without_the_tree(parses, tmp_path):
 @pytest.mark.parametrize(
     ("task", "model", "given", "says"),
     [
-        ("sentiment", "transformer", [], "reads the tree of each text, and the data of sentiment"),
-        ("sentiment", "transformer", ["data=r.csv"], r"and r\.csv of sentiment have none: give"),
-        ("sentiment", "t5", ["data=a.conllu", "test=b.csv"], r"a\.conllu and b\.csv of sentiment"),
+        (
+            "classification",
+            "transformer",
+            [],
+            "reads the tree of each text, and the data of classification",
+        ),
+        (
+            "classification",
+            "transformer",
+            ["data=r.csv"],
+            r"and r\.csv of classification have none: give",
+        ),
+        (
+            "classification",
+            "t5",
+            ["data=a.conllu", "test=b.csv"],
+            r"a\.conllu and b\.csv of classification",
+        ),
         ("language-modeling", "gpt", [], "the data of language-modeling have none"),
     ],
 )
@@ -189,6 +204,8 @@ def test_tokens_that_cut_words_are_refused(parses):
 
 def test_a_validation_file_without_trees_is_refused_before_the_training() -> None:
     given = ["data=x.conllu", "test=y.conllu", "position=tree-keys"]
-    assert Config.make("sentiment", "transformer", [*given, "validation=0.2"])
-    with pytest.raises(RegardError, match=r"x\.conllu and y\.conllu and dev\.csv of sentiment"):
-        Config.make("sentiment", "transformer", [*given, "validation=dev.csv"])
+    assert Config.make("classification", "transformer", [*given, "validation=0.2"])
+    with pytest.raises(
+        RegardError, match=r"x\.conllu and y\.conllu and dev\.csv of classification"
+    ):
+        Config.make("classification", "transformer", [*given, "validation=dev.csv"])

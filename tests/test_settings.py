@@ -66,34 +66,34 @@ def test_usual_names_mean_settings_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("task", "model", "pair", "meant"),
     [
-        ("sentiment", "lstm", "", "rnn"),
-        ("sentiment", "gru", "", "rnn"),
-        ("sentiment", "Logistic-Regression", "", "tfidf"),
-        ("sentiment", "logreg", "", "tfidf"),
-        ("sentiment", "tf-idf", "", "tfidf"),
-        ("sentiment", "svm", "", "nb-svm"),
-        ("sentiment", "roberta", "", "bert"),
+        ("classification", "lstm", "", "rnn"),
+        ("classification", "gru", "", "rnn"),
+        ("classification", "Logistic-Regression", "", "tfidf"),
+        ("classification", "logreg", "", "tfidf"),
+        ("classification", "tf-idf", "", "tfidf"),
+        ("classification", "svm", "", "nb-svm"),
+        ("classification", "roberta", "", "bert"),
         ("dates", "lstm", "", "gru"),
         ("dates", "seq2seq", "", "gru or bahdanau"),
-        ("classification", "transformer", "", "sentiment"),
+        ("sentiment", "transformer", "", "classification"),
         ("nmt", "transformer", "", "translation"),
-        ("sentiment", "transformer", "lr=1", "learning_rate"),
-        ("sentiment", "transformer", "batch=8", "batch_size"),
-        ("sentiment", "transformer", "hidden-size=8", "width"),
-        ("sentiment", "rnn", "hidden_size=8", "width or hidden"),
-        ("sentiment", "transformer", "d_model=8", "width"),
-        ("sentiment", "transformer", "dim=8", "width"),
-        ("sentiment", "transformer", "n_layers=2", "layers"),
-        ("sentiment", "transformer", "num_layers=2", "layers"),
-        ("sentiment", "transformer", "num_heads=2", "heads"),
-        ("sentiment", "transformer", "learningRate=2", "learning_rate"),
-        ("sentiment", "transformer", "lerning_rate=2", "learning_rate"),
-        ("sentiment", "transformer", "device=gpu", "cuda"),
-        ("sentiment", "transformer", "device=cuda:0", "cuda"),
-        ("sentiment", "transformer", "precision=fp16", "bf16"),
-        ("sentiment", "transformer", "metric=f1", "macro-f1"),
+        ("classification", "transformer", "lr=1", "learning_rate"),
+        ("classification", "transformer", "batch=8", "batch_size"),
+        ("classification", "transformer", "hidden-size=8", "width"),
+        ("classification", "rnn", "hidden_size=8", "width or hidden"),
+        ("classification", "transformer", "d_model=8", "width"),
+        ("classification", "transformer", "dim=8", "width"),
+        ("classification", "transformer", "n_layers=2", "layers"),
+        ("classification", "transformer", "num_layers=2", "layers"),
+        ("classification", "transformer", "num_heads=2", "heads"),
+        ("classification", "transformer", "learningRate=2", "learning_rate"),
+        ("classification", "transformer", "lerning_rate=2", "learning_rate"),
+        ("classification", "transformer", "device=gpu", "cuda"),
+        ("classification", "transformer", "device=cuda:0", "cuda"),
+        ("classification", "transformer", "precision=fp16", "bf16"),
+        ("classification", "transformer", "metric=f1", "macro-f1"),
         ("translation", "transformer", "metric=sacrebleu", "bleu"),
-        ("sentiment", "transformer", "schedule=flat", "constant"),
+        ("classification", "transformer", "schedule=flat", "constant"),
     ],
 )
 def test_what_is_meant_is_offered(task: str, model: str, pair: str, meant: str) -> None:
@@ -108,7 +108,7 @@ def test_a_word_far_from_every_choice_offers_none() -> None:
     with pytest.raises(
         RegardError, match="no setting is called 'qqq'; there are: attention_dropout"
     ):
-        Config.make("sentiment", "transformer", ["qqq=1"])
+        Config.make("classification", "transformer", ["qqq=1"])
 
 
 @pytest.mark.parametrize("kind", sorted(ALL, key=lambda kind: kind.__name__))
@@ -134,5 +134,5 @@ def test_every_task_is_learned_until_validation_stops_improving(task: str) -> No
 
 
 def test_what_is_given_as_nothing_replaces_nothing() -> None:
-    assert Config.make("sentiment", "cnn", ["batch_tokens=0"]).training.batch_size == 64
-    assert Config.make("sentiment", "cnn", ["batch_tokens=512"]).training.batch_size == 0
+    assert Config.make("classification", "cnn", ["batch_tokens=0"]).training.batch_size == 64
+    assert Config.make("classification", "cnn", ["batch_tokens=512"]).training.batch_size == 0

@@ -40,7 +40,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         other.setenv(VARIABLE, "")
         (tmp_path / "mine.py").write_text(SCORE)
         own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
-        run = runs.start(tmp_path / "run", "sentiment", "transformer", own)
+        run = runs.start(tmp_path / "run", "classification", "transformer", own)
         for _ in run.train():
             pass
     for name in [name for name in sys.modules if name.startswith("regard_part_mine")]:
@@ -58,8 +58,8 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "evaluate {run}",
         "report {run}",
         "export {run} --to huggingface --out {run}-out",
-        "train sentiment --config {run} --out {run}-again",
-        "train sentiment --init {run} --out {run}-after",
+        "train classification --config {run} --out {run}-again",
+        "train classification --init {run} --out {run}-after",
     ],
 )
 def test_no_command_executes_what_a_run_names(
@@ -103,7 +103,9 @@ def test_what_was_trained_with_here_is_opened_as_before(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = tmp_path / "mine.py"
-    run = runs.start(tmp_path / "own", "sentiment", "transformer", [*TINY, f"score={score}:Mine"])
+    run = runs.start(
+        tmp_path / "own", "classification", "transformer", [*TINY, f"score={score}:Mine"]
+    )
     for _ in run.train():
         pass
     monkeypatch.setenv(VARIABLE, "")  # as in another process
@@ -135,7 +137,7 @@ def test_a_configuration_folder_that_cannot_be_written_stops_no_training(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     (tmp_path / "mine.py").write_text(SCORE)
     own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
-    run = runs.start(tmp_path / "own", "sentiment", "transformer", own)
+    run = runs.start(tmp_path / "own", "classification", "transformer", own)
     assert [progress.step for progress in run.train()] == [1, 2]
     monkeypatch.setenv(VARIABLE, "")
     with pytest.raises(RegardError, match="--trust"):
@@ -179,7 +181,7 @@ def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_pa
         "        return queries @ keys.mT / self.scale + 0 * self.steps.sum()\n"
     )
     own = [*TINY, f"score={tmp_path}/own.py:Own"]
-    for _ in runs.start(tmp_path / "run", "sentiment", "transformer", own).train():
+    for _ in runs.start(tmp_path / "run", "classification", "transformer", own).train():
         pass
     said = runs.load(tmp_path / "run").predict("a good film")
     assert sum(said.probabilities.values()) == pytest.approx(1, abs=1e-5)

@@ -21,8 +21,8 @@ from regard import durable
 
 SMALL = ("examples=200", "width=16", "heads=2", "feedforward=16", "layers=1", "steps=30",
          "patience=0", "precision=fp32", "batch_tokens=512", "threads=1")  # fmt: skip
-TRAIN = ("train", "sentiment", "--model", "transformer", *SMALL)
-COMPARE = ("compare", "sentiment", "--arms", "mean,tfidf", "--seeds", "2", "examples=200",
+TRAIN = ("train", "classification", "--model", "transformer", *SMALL)
+COMPARE = ("compare", "classification", "--arms", "mean,tfidf", "--seeds", "2", "examples=200",
            "width=16", "steps=30", "patience=0")  # fmt: skip
 PREDICT = ("predict", "RUN", "a good film")
 SECONDS = 180.0

@@ -127,7 +127,7 @@ class _Writes:
 
 def attack(place: Path, every: int = 1) -> Iterator[Tally]:
     """Refuse every write in turn (or each ``every``-th); yields the tally after each training."""
-    texts = TASKS["sentiment"].prepare(Config.make("sentiment", MODEL, SETTINGS).data)
+    texts = TASKS["classification"].prepare(Config.make("classification", MODEL, SETTINGS).data)
     for split in ("train", "validation", "test"):
         texts.split(split)
     begun = time.monotonic()

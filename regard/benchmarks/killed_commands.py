@@ -59,7 +59,17 @@ class Tally:
 
 def compare(folder: Path) -> subprocess.Popen[bytes]:
     """Begin a comparison, or go on with it."""
-    words = ["compare", "sentiment", "--arms", ARMS, "--seeds", "2", "--out", str(folder), *SMALL]
+    words = [
+        "compare",
+        "classification",
+        "--arms",
+        ARMS,
+        "--seeds",
+        "2",
+        "--out",
+        str(folder),
+        *SMALL,
+    ]
     return begun(*words)
 
 

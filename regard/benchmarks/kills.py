@@ -63,7 +63,9 @@ def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterato
     they fall, which may be inside a save, too.
     """
     chance = random.Random(seed)
-    texts = TASKS["sentiment"].prepare(runs.Config.make("sentiment", MODEL, SETTINGS).data)
+    texts = TASKS["classification"].prepare(
+        runs.Config.make("classification", MODEL, SETTINGS).data
+    )
     for split in ("train", "validation", "test"):
         texts.split(split)  # read here once, for all processes
     begun = time.monotonic()
@@ -161,7 +163,7 @@ def finish(process: BaseProcess) -> None:
 
 def train(folder: Path) -> None:
     """The whole of a run, as every command and comparison does it."""
-    for _ in runs.open_or_start(folder, "sentiment", MODEL, SETTINGS).train():
+    for _ in runs.open_or_start(folder, "classification", MODEL, SETTINGS).train():
         pass
 
 

@@ -76,7 +76,7 @@ def model(folder: Path, layers: int, heads: int, tokens: int) -> Run:
         f"layers={layers}", f"heads={heads}", f"width={12 * heads}", f"length={tokens}",
         "feedforward=64", "examples=60", "steps=1", "batch_tokens=500", "precision=fp32",
     ]  # fmt: skip
-    run = runs.open_or_start(folder, "sentiment", "transformer", settings)
+    run = runs.open_or_start(folder, "classification", "transformer", settings)
     for _ in run.train():
         pass
     return run

@@ -263,7 +263,7 @@ def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
 
     def make(folder: Path) -> None:
         overrides = [*settings]
-        if task == "sentiment":
+        if task == "classification":
             rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(80))]
             (folder / "a.csv").write_text("label,text\n" + "".join(rows))
             overrides.append(f"data={folder / 'a.csv'}")
@@ -310,7 +310,9 @@ def learning() -> Any:
     from regard.training.loop import Training
     from regard.training.precision import choose_precision
 
-    config = runs.Config.make("sentiment", "transformer", [*STACK, "examples=60", "average=0.9"])
+    config = runs.Config.make(
+        "classification", "transformer", [*STACK, "examples=60", "average=0.9"]
+    )
     task = prepare(config)
     model, _ = begin(config, task)
     return Training(model, task, config.training, choose_precision("fp32"))
@@ -344,7 +346,7 @@ def comparison(folder: Path) -> None:
     rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(120))]
     (folder / "a.csv").write_text("label,text\n" + "".join(rows))
     compare.compare(
-        "sentiment", ["mean", "transformer:layers=1,heads=2,feedforward=8", "tfidf"], seeds=2,
+        "classification", ["mean", "transformer:layers=1,heads=2,feedforward=8", "tfidf"], seeds=2,
         out=folder / "study", overrides=[f"data={folder / 'a.csv'}", *TINY], workers=1,
     )  # fmt: skip
 
@@ -380,8 +382,8 @@ TARGETS = (
     Target("gpt2", theirs("gpt"), ("model/*",), (look_at_theirs,)),
     Target("bert", theirs("bert"), ("model/*",), (look_at_theirs, begin_from_theirs)),
     Target("t5", theirs("t5"), ("model/*",), (look_at_theirs,)),
-    Target("run-transformer", run("sentiment", "transformer", *STACK), RUN, (look_at_run,)),
-    Target("run-tfidf", run("sentiment", "tfidf"), RUN, (look_at_run,)),
+    Target("run-transformer", run("classification", "transformer", *STACK), RUN, (look_at_run,)),
+    Target("run-tfidf", run("classification", "tfidf"), RUN, (look_at_run,)),
     Target("run-gpt", run("language-modeling", "gpt", *STACK, "examples=40", "length=32"), RUN,
            (look_at_run,)),
     Target("run-dates", run("dates", "bahdanau", *TINY, "hidden=8"), RUN, (look_at_run,)),

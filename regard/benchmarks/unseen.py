@@ -133,7 +133,7 @@ def studies(
     place = asked.out / name
     return [
         Study.plan(
-            "sentiment",
+            "classification",
             list(arms),
             seeds=asked.seeds,
             out=place / f"fold-{number}",

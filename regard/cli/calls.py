@@ -44,7 +44,7 @@ def train(
     Errors, of names and settings before torch is loaded: no such task, model or setting; a folder
     that holds another run; data that cannot be read.
 
-    >>> train("sentiment", model="trasformer")
+    >>> train("classification", model="trasformer")
     Traceback (most recent call last):
     regard.errors.RegardError: no model is called 'trasformer'; did you mean transformer? ...
     """
@@ -104,7 +104,7 @@ def compare(
 
     Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
 
-    >>> compare("sentiment", "mean,lstm")
+    >>> compare("classification", "mean,lstm")
     Traceback (most recent call last):
     regard.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
     """

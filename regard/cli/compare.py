@@ -139,15 +139,15 @@ def compare(
     are compared by BLEU of the whole test. The same command again goes on where it was; more
     --seeds add to what is there.
 
-    regard compare sentiment --arms mean,transformer,tfidf
+    regard compare classification --arms mean,transformer,tfidf
 
-    regard compare sentiment --arms "transformer,transformer:score=additive"
+    regard compare classification --arms "transformer,transformer:score=additive"
 
-    regard compare sentiment --data reviews.csv --seeds 5 --budget 10m
+    regard compare classification --data reviews.csv --seeds 5 --budget 10m
 
     regard compare translation --data multi30k --arms gru,bahdanau --seeds 1
 
-    regard compare sentiment --arms tfidf,transformer --tune 12
+    regard compare classification --arms tfidf,transformer --tune 12
 
     regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """
@@ -191,8 +191,8 @@ def compare(
 def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
     """Return where a comparison goes that names no folder.
 
-    >>> usual_folder("sentiment", "a/reviews.csv", tunes=False).name
-    'compare-sentiment-reviews'
+    >>> usual_folder("classification", "a/reviews.csv", tunes=False).name
+    'compare-classification-reviews'
     """
     kind = "tune" if tunes else "compare"
     return Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"

@@ -48,7 +48,7 @@ def evaluate(
     The test split was answered once, when the run was completed; those answers are judged here.
     With --data the model answers a labelled file of yours now.
 
-    regard evaluate runs/sentiment-transformer --data more.csv --predictions answers.jsonl
+    regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
     """
     from regard import durable, runs
     from regard.runs.classifying import ClassifierRun

@@ -93,11 +93,11 @@ def predict(
     the likeliest. With --longest it writes past what it reads at once: when that is full, its last
     half is read anew.
 
-    regard predict runs/sentiment-transformer 'not a bad film' 'not a good film'
+    regard predict runs/classification-transformer 'not a bad film' 'not a good film'
 
-    cat reviews.txt | regard predict runs/sentiment-transformer
+    cat reviews.txt | regard predict runs/classification-transformer
 
-    regard predict runs/sentiment-transformer --file reviews.csv --text body > labels.tsv
+    regard predict runs/classification-transformer --file reviews.csv --text body > labels.tsv
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 

@@ -23,7 +23,7 @@ def report(
 
     It shows where every head looks, opens anywhere, offline, and is at most 5 MB.
 
-    regard report runs/sentiment-transformer 'not a bad film' --out film.html
+    regard report runs/classification-transformer 'not a bad film' --out film.html
     """
     from regard.cli.predict import as_utf8
     from regard.reports.run import write_run_report

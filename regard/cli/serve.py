@@ -30,7 +30,7 @@ def serve(
 
     Everything stays on this machine: it listens at 127.0.0.1, and the page asks nothing outside.
 
-    regard serve runs/sentiment-transformer
+    regard serve runs/classification-transformer
 
     regard serve --port 8080 queue=16
     """

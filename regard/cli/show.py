@@ -53,7 +53,7 @@ def show(
     draws every layer and head into one page (.html), or the mean of those chosen into one picture
     (.svg).
 
-    regard show runs/sentiment-transformer 'not a bad film at all' --layer 3
+    regard show runs/classification-transformer 'not a bad film at all' --layer 3
 
     regard show runs/translation-transformer 'Ein Hund.' --out map.html
     """

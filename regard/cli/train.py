@@ -18,8 +18,8 @@ MODELS_IN_WORDS = (  # written out, so that help does not load the table
 )
 WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
 TASKS_IN_WORDS = (
-    "sentiment, reverse, dates, translation; language-modeling, masked-modeling, span-corruption; "
-    "birthplace-pretrain, birthplace"
+    "classification, reverse, dates, translation; language-modeling, masked-modeling, "
+    "span-corruption; birthplace-pretrain, birthplace"
 )
 
 TEXT = "'your text'"  # of a command that is suggested
@@ -45,7 +45,7 @@ def train(
         typer.Option(
             "--model",
             "-m",
-            help=f"Which model. Of sentiment: {MODELS_IN_WORDS}; of a task that writes texts: "
+            help=f"Which model. Of classification: {MODELS_IN_WORDS}; of a task that writes texts: "
             f"{WRITERS_IN_WORDS}.",
             show_default="the task's own",
         ),
@@ -121,15 +121,15 @@ def train(
     when the run is complete; with --end it makes a run of what was learned until then. Nothing is
     overwritten: other settings need another --out.
 
-    regard train sentiment
+    regard train classification
 
-    regard train sentiment --model rnn --data reviews.csv --budget 10m seed=1
+    regard train classification --model rnn --data reviews.csv --budget 10m seed=1
 
-    regard train sentiment --data few.csv --pretrain-on many.txt
+    regard train classification --data few.csv --pretrain-on many.txt
 
     regard train birthplace --init runs/birthplace-pretrain-gpt
 
-    regard train sentiment --config runs/mine --out runs/again seed=1
+    regard train classification --config runs/mine --out runs/again seed=1
     """
     from regard import runs
     from regard.errors import RegardError

@@ -54,7 +54,7 @@ def _multi30k(name: str, size: int, sha256: str) -> RemoteFile:
 SOURCES: dict[str, Source] = {
     "imdb": Source(
         "25,000 + 25,000 film reviews, positive or negative",
-        "sentiment",
+        "classification",
         (
             RemoteFile(
                 "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",

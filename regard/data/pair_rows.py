@@ -159,7 +159,8 @@ def _columns(
     if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
         raise RegardError(
             f"{here}: the columns {listed(header)} are of texts with labels: those are for regard "
-            "train sentiment; if they are pairs, name them by source_name=NAME target_name=NAME"
+            "train classification; if they are pairs, name them by source_name=NAME "
+            "target_name=NAME"
         )
     if kind == "tsv" and len(names) in (2, 3):
         return 0, 1, False

@@ -82,7 +82,8 @@ def labels_in(pairs: Sequence[Pair], name: str) -> list[str]:
     shown = [getattr(pair, which) for pair in islice(few.values(), 3)]
     return [
         f"{len(pairs):,} pairs have only {len(few):,} different texts as {which} ({listed(shown)}, "
-        f"first {pairs[0].place}): texts with labels are for regard train sentiment --data {name}"
+        f"first {pairs[0].place}): texts with labels are for "
+        f"regard train classification --data {name}"
     ]
 
 

@@ -39,7 +39,8 @@ class BuiltIn(NamedTuple):
 
 BUILT_IN = {
     "reviews": BuiltIn(
-        "4,000 + 1,000 film reviews from a grammar; word order and negation decide", "sentiment"
+        "4,000 + 1,000 film reviews from a grammar; word order and negation decide",
+        "classification",
     ),
     "reverse": BuiltIn("random strings of A … Z and the same from behind", "translation"),
     "biographies": BuiltIn(

@@ -1,6 +1,6 @@
 """Runs: names and settings become a task, a model and a folder that remembers everything.
 
-run = open_or_start("runs/first", "sentiment", "transformer", ["epochs=3"])
+run = open_or_start("runs/first", "classification", "transformer", ["epochs=3"])
 for progress in run.train(): ...
 run.evaluate().value
 load("runs/first").predict("not a bad film")

@@ -35,7 +35,7 @@ FINE_TUNING: Mapping[str, Any] = {
 class Config:
     """A task by name, a model by name, and all their settings; ``config.toml`` of a run.
 
-    >>> config = Config.make("sentiment", "transformer", ["steps=100", "score=additive"])
+    >>> config = Config.make("classification", "transformer", ["steps=100", "score=additive"])
     >>> config.training.steps, config.network.score
     (100, 'additive')
     """
@@ -196,7 +196,7 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
         raise RegardError(
             f"position={position} reads the tree of each text, and "
             f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "
-            "with labels (sentiment, --data FILE.conllu label=KEY). In Python: with "
+            "with labels (classification, --data FILE.conllu label=KEY). In Python: with "
             "regard.attention.parsed(…)"
         )
 
@@ -212,7 +212,7 @@ def training_defaults(
     warm-up and the mean of the weights: such a training goes to its end.
 
     >>> from regard.models.settings import EncoderSettings
-    >>> task = TASKS["sentiment"]
+    >>> task = TASKS["classification"]
     >>> training_defaults(task, EncoderSettings(), {}) == task.training
     True
     >>> training_defaults(task, EncoderSettings(), {"schedule": "linear", "epochs": 3})

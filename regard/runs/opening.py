@@ -29,7 +29,7 @@ RUNS: dict[str, type[Run]] = {
 
 def start(
     folder: Path | str,
-    task: str = "sentiment",
+    task: str = "classification",
     model: str = "transformer",
     overrides: Sequence[str] = (),
 ) -> Run:
@@ -42,7 +42,7 @@ def start(
 
 def open_or_start(
     folder: Path | str,
-    task: str = "sentiment",
+    task: str = "classification",
     model: str = "transformer",
     overrides: Sequence[str] = (),
 ) -> Run:

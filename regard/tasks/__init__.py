@@ -112,7 +112,7 @@ TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
 _ALL = [
     TaskEntry(
-        "sentiment",
+        "classification",
         "which label does a text bear?",
         ClassificationSettings,
         _classification,

@@ -153,12 +153,14 @@ def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
     comparisons: list[Path] = []
     for folder in asked:
         if not folder.is_dir():
-            what = "give the folder of a run" if folders else "train one: regard train sentiment"
+            what = (
+                "give the folder of a run" if folders else "train one: regard train classification"
+            )
             raise RegardError(f"{folder} is no folder; {what}")
         _search(folder.resolve(), runs, comparisons, DEEP)
     if not runs and not comparisons:
         places = ", ".join(map(str, asked))
-        raise RegardError(f"no complete run in {places}; train one: regard train sentiment")
+        raise RegardError(f"no complete run in {places}; train one: regard train classification")
     both = list(dict.fromkeys([*runs, *comparisons]))
     base = _above(both)
     return Shelf(

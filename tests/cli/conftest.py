@@ -58,6 +58,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli") / "run"
     from regard import runs
 
-    for _ in runs.start(folder, "sentiment", "transformer", TINY).train():
+    for _ in runs.start(folder, "classification", "transformer", TINY).train():
         pass
     return folder

@@ -24,19 +24,19 @@ def test_train_makes_the_run_of_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = regard.train("sentiment", model="transformer", **TINY)
+    run = regard.train("classification", model="transformer", **TINY)
     assert run.complete
-    assert run.folder.path == Path("runs/sentiment-transformer")
+    assert run.folder.path == Path("runs/classification-transformer")
     assert 0 <= run.evaluate().value <= 1
     assert len(run.predict(["good", "bad"])) == 2
     status = call(
-        *("train", "sentiment", "--model", "transformer", "--out", "again"),
+        *("train", "classification", "--model", "transformer", "--out", "again"),
         *(f"{key}={value}" for key, value in TINY.items()),
     )
     assert status == 0
     there, here = (
         Path(folder, "model.safetensors").read_bytes()
-        for folder in ("again", "runs/sentiment-transformer")
+        for folder in ("again", "runs/classification-transformer")
     )
     assert there == here
 
@@ -46,30 +46,30 @@ def test_train_says_its_folder_and_shows_progress_on_request(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     steps = np.int64(2)
-    regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
+    regard.train("classification", model="mean", examples=120, steps=steps, threads=1)
     told = capsys.readouterr()
-    assert told.err == "run: runs/sentiment-mean\n"  # no terminal, no bar
+    assert told.err == "run: runs/classification-mean\n"  # no terminal, no bar
     assert told.out == ""
-    regard.train("sentiment", model="mean", examples=120, steps=steps, threads=1)
-    assert capsys.readouterr().err == "run: runs/sentiment-mean (complete already)\n"
+    regard.train("classification", model="mean", examples=120, steps=steps, threads=1)
+    assert capsys.readouterr().err == "run: runs/classification-mean (complete already)\n"
     regard.train(
-        "sentiment", model="mean", out=tmp_path / "b", progress=True, examples=120,
+        "classification", model="mean", out=tmp_path / "b", progress=True, examples=120,
         budget="2 steps", threads=1,
     )  # fmt: skip
     told = capsys.readouterr()
-    assert "mean on sentiment: 2 of 2" in told.err
+    assert "mean on classification: 2 of 2" in told.err
     assert "run: " not in told.err
     slow = {"examples": 120, "batch_tokens": 8192, "patience": 0, "threads": 1}
-    regard.train("sentiment", model="transformer", out="d", budget="1s", **slow)
+    regard.train("classification", model="transformer", out="d", budget="1s", **slow)
     assert "updates fit into 0.0166667 minutes, which is few" in capsys.readouterr().err
-    begun = regard.train("sentiment", init="b", out="c", examples=120, steps=1, threads=1)
+    begun = regard.train("classification", init="b", out="c", examples=120, steps=1, threads=1)
     assert begun.config.model == "mean"
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"task": "sentimnt"}, "did you mean sentiment"),
+        ({"task": "clasification"}, "did you mean classification"),
         ({"model": "lstm"}, "did you mean rnn"),
         ({"lerning_rate": 1}, "did you mean learning_rate"),
         ({"budget": "3 moons"}, "a budget is 10m"),
@@ -88,7 +88,7 @@ def test_mistakes_of_a_call(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RegardError, match=says):
-        regard.train(**{"task": "sentiment", **given})  # type: ignore[arg-type]
+        regard.train(**{"task": "classification", **given})  # type: ignore[arg-type]
 
 
 def test_pretraining_goes_before_and_settings_come_from_another_run(
@@ -98,21 +98,21 @@ def test_pretraining_goes_before_and_settings_come_from_another_run(
     texts = [example.text for example in load_corpus("reviews").train[:200]]
     Path("many.txt").write_text("\n".join(texts) + "\n")
     run = regard.train(
-        "sentiment", pretrain_on="many.txt", pretrain_budget="2 steps", out="a", **TINY
+        "classification", pretrain_on="many.txt", pretrain_budget="2 steps", out="a", **TINY
     )
     assert run.config.model == "bert"
     assert run.config.training.init == "a-pretrained"
     before = regard.load("a-pretrained")
     assert before.metrics()[-1]["step"] == 2
-    again = regard.train("sentiment", config="a", out="b", steps=1)
+    again = regard.train("classification", config="a", out="b", steps=1)
     assert again.config.network == run.config.network
     assert again.metrics()[-1]["step"] == 1
 
 
 def test_a_folder_with_another_run_is_kept(tmp_path: Path) -> None:
-    regard.train("sentiment", model="tfidf", out=tmp_path / "a", examples=120)
+    regard.train("classification", model="tfidf", out=tmp_path / "a", examples=120)
     with pytest.raises(RegardError, match="holds another run: examples is 120 there and 130 here"):
-        regard.train("sentiment", model="tfidf", out=tmp_path / "a", examples=130)
+        regard.train("classification", model="tfidf", out=tmp_path / "a", examples=130)
 
 
 def test_compare_makes_the_comparison_of_the_command(
@@ -122,27 +122,29 @@ def test_compare_makes_the_comparison_of_the_command(
     Path("mine.csv").write_text(
         "text,label\n" + "".join(f"{'good' if i % 2 else 'bad'} {i},{i % 2}\n" for i in range(60))
     )
-    found = regard.compare("sentiment", "tfidf,nb-svm", data=Path("mine.csv"), seeds=1, workers=1)
-    assert capsys.readouterr().err == "runs: runs/compare-sentiment-mine\n"
+    found = regard.compare(
+        "classification", "tfidf,nb-svm", data=Path("mine.csv"), seeds=1, workers=1
+    )
+    assert capsys.readouterr().err == "runs: runs/compare-classification-mine\n"
     assert [result.arm.name for result in found.arms] == ["tfidf", "nb-svm"]
-    written = json.loads(Path("runs/compare-sentiment-mine/comparison.json").read_text())
-    assert written["report"] == "runs/compare-sentiment-mine/report.html"
+    written = json.loads(Path("runs/compare-classification-mine/comparison.json").read_text())
+    assert written["report"] == "runs/compare-classification-mine/report.html"
     assert Path(written["report"]).exists()
     with pytest.raises(RegardError, match="did you mean rnn"):
-        regard.compare("sentiment", ["mean", "lstm"])
+        regard.compare("classification", ["mean", "lstm"])
     with pytest.raises(RegardError, match="data is of the type dict"):
-        regard.compare("sentiment", ["mean", "cnn"], data={})  # type: ignore[arg-type]
+        regard.compare("classification", ["mean", "cnn"], data={})  # type: ignore[arg-type]
     with pytest.raises(RegardError, match="--sampler is of a search"):
-        regard.compare("sentiment", ["mean", "cnn"], sampler="tpe")
+        regard.compare("classification", ["mean", "cnn"], sampler="tpe")
     with pytest.raises(RegardError, match="no setting is called 'epoch'; did you mean epochs"):
-        regard.compare("sentiment", ["mean", "cnn"], epoch=3)
+        regard.compare("classification", ["mean", "cnn"], epoch=3)
 
 
 def test_a_misspelt_name_loads_no_torch() -> None:
     code = """
 import sys, regard
 try:
-    regard.train("sentiment", model="trasformer")
+    regard.train("classification", model="trasformer")
 except regard.RegardError as error:
     assert "did you mean transformer?" in str(error), error
 else:

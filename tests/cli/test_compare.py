@@ -57,7 +57,7 @@ def test_settings_are_searched_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["sentiment", "--arms", "tfidf,nb-svm", "--seeds", "1", "--out", str(out), TINY[2]]
+    words = ["classification", "--arms", "tfidf,nb-svm", "--seeds", "1", "--out", str(out), TINY[2]]
     words += ["--tune", "2", "--tune-space", "ngrams=1,2"]
     assert run(monkeypatch, *words, "--dry-run", "--json") == 0
     forecast = json.loads(capsys.readouterr().out)
@@ -99,7 +99,7 @@ def test_a_search_that_is_badly_asked_for_is_refused(
 ) -> None:
     out = tmp_path / "out"
     arms = ["--arms", "mean,attention-pool", "--out", str(out)]
-    assert run(monkeypatch, "sentiment", *arms, *words) == 2
+    assert run(monkeypatch, "classification", *arms, *words) == 2
     told = " ".join(capsys.readouterr().err.split())
     assert says in told
     assert "Traceback" not in told
@@ -110,7 +110,7 @@ def test_from_the_command_to_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["sentiment", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(out), *TINY]
+    words = ["classification", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(out), *TINY]
     assert run(monkeypatch, *words, "--workers", "1") == 0
     first = capsys.readouterr()
     lines = first.out.splitlines()
@@ -149,7 +149,7 @@ def test_a_narrow_terminal_gets_two_tables(
 ) -> None:
     verdict = Difference("cnn:filters=[9]", "mean", 0.012, 0.004, 0.02, 0.0042, 3, 1000, 2)
     arms = (row("mean", 0.87, None), row("cnn:filters=[9]", 0.882, 2_500_000))
-    found = Comparison("sentiment", "accuracy", arms, "mean", (verdict,), folder=Path("out"))
+    found = Comparison("classification", "accuracy", arms, "mean", (verdict,), folder=Path("out"))
     show_comparison(found)
     one = capsys.readouterr().out.splitlines()
     narrow = Console(width=80, force_terminal=True, color_system=None)
@@ -178,7 +178,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
-    words = ["sentiment", "-a", "mean", "-a", "tfidf", "--seeds", "5", "--workers", "2"]
+    words = ["classification", "-a", "mean", "-a", "tfidf", "--seeds", "5", "--workers", "2"]
     words += ["--out", str(tmp_path / "out"), "--dry-run", *TINY]
     assert run(monkeypatch, *words, "--json") == 0
     result = json.loads(capsys.readouterr().out)
@@ -204,11 +204,11 @@ def test_a_dry_run_forecasts_and_writes_nothing(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["sentiment", "--arms", "mean,trnsformer"], "did you mean transformer"),
-        (["sentiment", "--arms", "mean"], "two arms or more"),
-        (["sentiment"], "two arms or more"),
+        (["classification", "--arms", "mean,trnsformer"], "did you mean transformer"),
+        (["classification", "--arms", "mean"], "two arms or more"),
+        (["classification"], "two arms or more"),
         (["translation", "--arms", "gru"], "two arms or more, not 1: --arms gru,bahdanau; "),
-        (["sentiment", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
+        (["classification", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
     ],
 )
 def test_a_mistake_is_one_line_with_exit_code_2(
@@ -238,7 +238,15 @@ def test_an_arm_that_fails_makes_exit_code_2(
     monkeypatch.setattr("regard.studies.compare.launch", launch)
     monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
-    words = ["sentiment", "--arms", "tfidf,cnn", "--seeds", "1", "--out", str(tmp_path / "out")]
+    words = [
+        "classification",
+        "--arms",
+        "tfidf,cnn",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert run(monkeypatch, *words, *TINY) == 2
     printed = capsys.readouterr()
     assert printed.err.splitlines()[-1] == "error: cnn, seed 0: out of luck"
@@ -261,7 +269,15 @@ def living(group: int) -> list[str]:
 
 
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
-    words = ["sentiment", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(tmp_path / "out")]
+    words = [
+        "classification",
+        "--arms",
+        "mean,tfidf",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     slow = [word if not word.startswith("steps") else "steps=1000000" for word in TINY]
     slow += ["--workers", "1"]
     metrics = tmp_path / "out" / "mean" / "seed-0" / "metrics.jsonl"
@@ -325,5 +341,5 @@ def test_files_of_predictions(
         told = capsys.readouterr()
         assert says in told.err
         assert (told.err.count("\n"), told.out) == (1, "")
-    assert run(monkeypatch, "sentiment", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
+    assert run(monkeypatch, "classification", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
     assert "a training takes metric=macro-f1" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_list(tmp_path):
     ]
     assert [row["where"] for row in rows[:6]] == [*["built in"] * 5, None]
     assert [row["used_for"] for row in rows[:4]] == [
-        *("sentiment", "translation", "birthplace", "pretraining")
+        *("classification", "translation", "birthplace", "pretraining")
     ]
 
 
@@ -70,7 +70,7 @@ def test_check_by_group(tmp_path):
 @pytest.mark.parametrize(
     ("task", "says"),
     [
-        ("sentiment", "regard data check looks through texts with labels"),
+        ("classification", "regard data check looks through texts with labels"),
         ("dates", "regard train dates --dry-run reads its data and trains nothing"),
     ],
 )

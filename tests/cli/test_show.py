@@ -74,7 +74,7 @@ def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says:
     brief = ["examples=120", "seed=0"]
     if model != "tfidf":
         brief += ["steps=1", "width=8", "threads=1"]
-    regard("train", "sentiment", "--model", model, "--out", tmp_path / "run", *brief)
+    regard("train", "classification", "--model", model, "--out", tmp_path / "run", *brief)
     said = regard("show", tmp_path / "run", "a good film")
     assert said.status == 0
     assert says in said.out
@@ -87,7 +87,9 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs that count words, in two folders of one folder."""
     home = tmp_path_factory.mktemp("home")
     for model in ("tfidf", "nb-svm"):
-        run = runs.start(home / model / "seed-0", "sentiment", model, ["examples=120", "minimum=1"])
+        run = runs.start(
+            home / model / "seed-0", "classification", model, ["examples=120", "minimum=1"]
+        )
         for _ in run.train():
             pass
     return home

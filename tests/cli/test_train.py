@@ -11,10 +11,16 @@ def test_trains_and_names_the_run_and_what_comes_next(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = regard(
-        "train", "sentiment", "--model", "attention-pool", "examples=120", "--budget", "3 steps"
+        "train",
+        "classification",
+        "--model",
+        "attention-pool",
+        "examples=120",
+        "--budget",
+        "3 steps",
     )
     assert said.status == 0
-    folder = Path("runs/sentiment-attention-pool")
+    folder = Path("runs/classification-attention-pool")
     assert (folder / "MANIFEST.json").exists()
     assert "test accuracy" in said.out
     assert f"run: {folder}" in said.out
@@ -22,14 +28,20 @@ def test_trains_and_names_the_run_and_what_comes_next(
         assert f"regard {command} {folder}" in said.out
     assert "3 of 3" in said.err
     again = regard(
-        "train", "sentiment", "--model", "attention-pool", "examples=120", "--budget", "3 steps"
+        "train",
+        "classification",
+        "--model",
+        "attention-pool",
+        "examples=120",
+        "--budget",
+        "3 steps",
     )
     assert again.status == 0
     assert "complete already" in again.out
 
 
 def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> None:
-    said = regard("train", "sentiment", "--out", trained, "--json", *TINY)
+    said = regard("train", "classification", "--out", trained, "--json", *TINY)
     assert said.status == 0
     found = json.loads(said.out)
     assert said.out.count("\n") == 1
@@ -43,7 +55,7 @@ def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> 
 def test_a_run_is_trained_once_more_by_its_config(
     regard: Command, trained: Path, tmp_path: Path
 ) -> None:
-    said = regard("train", "sentiment", "--config", trained, "--out", tmp_path / "again")
+    said = regard("train", "classification", "--config", trained, "--out", tmp_path / "again")
     assert said.status == 0, said.err
     one, two = (
         (folder / "predictions.jsonl").read_bytes() for folder in (trained, tmp_path / "again")
@@ -52,19 +64,19 @@ def test_a_run_is_trained_once_more_by_its_config(
     file = trained / "config.toml"
     assert (tmp_path / "again" / "config.toml").read_bytes() == file.read_bytes()
     said = regard(
-        *("train", "sentiment", "--config", file, "--out", tmp_path / "other", "--json"),
+        *("train", "classification", "--config", file, "--out", tmp_path / "other", "--json"),
         *("seed=3", "--budget", "0.5 epochs"),
     )
     assert json.loads(said.out)["steps"] < 10
     assert "seed = 3" in (tmp_path / "other" / "config.toml").read_text()
     said = regard("train", "reverse", "--config", trained, "--out", tmp_path / "none")
-    assert "error: --config is of sentiment, not of reverse" in said.err
-    said = regard("train", "sentiment", "--config", tmp_path / "none.toml")
+    assert "error: --config is of classification, not of reverse" in said.err
+    said = regard("train", "classification", "--config", tmp_path / "none.toml")
     assert "does not exist" in said.err
 
 
 def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: Path) -> None:
-    said = regard("train", "sentiment", "--out", trained, *TINY[:-1], "seed=3")
+    said = regard("train", "classification", "--out", trained, *TINY[:-1], "seed=3")
     assert said.status == 2
     assert said.out == ""
     assert said.err.startswith("error: ")
@@ -75,21 +87,24 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["train", "sentimnt"], "did you mean sentiment"),
-        (["train", "sentiment", "--model", "transfomer"], "did you mean transformer"),
-        (["train", "sentiment", "learning_rat=1"], "did you mean learning_rate"),
-        (["train", "sentiment", "learning_rate=fast"], "learning_rate='fast'"),
-        (["train", "sentiment", "learning_rate"], "key=value, not 'learning_rate'"),
-        (["train", "sentiment", "--budget", "10"], "10 of what"),
-        (["train", "sentiment", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
-        (["train", "sentiment", "--data", "nowhere.csv"], "nowhere.csv"),
-        (["train", "sentiment", "schedule=cosin"], "did you mean cosine"),
+        (["train", "clasification"], "did you mean classification"),
+        (["train", "classification", "--model", "transfomer"], "did you mean transformer"),
+        (["train", "classification", "learning_rat=1"], "did you mean learning_rate"),
+        (["train", "classification", "learning_rate=fast"], "learning_rate='fast'"),
+        (["train", "classification", "learning_rate"], "key=value, not 'learning_rate'"),
+        (["train", "classification", "--budget", "10"], "10 of what"),
+        (["train", "classification", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
+        (["train", "classification", "--data", "nowhere.csv"], "nowhere.csv"),
+        (["train", "classification", "schedule=cosin"], "did you mean cosine"),
         (
-            ["train", "sentiment", "lenght=3"],
+            ["train", "classification", "lenght=3"],
             "did you mean length or learning_rate or class_weights? There",
         ),
-        (["train", "sentiment", "--pretrain-budget", "5 steps"], "goes with --pretrain-on"),
-        (["train", "sentiment", "text=review", "steps=1"], "reviews has no columns to be named"),
+        (["train", "classification", "--pretrain-budget", "5 steps"], "goes with --pretrain-on"),
+        (
+            ["train", "classification", "text=review", "steps=1"],
+            "reviews has no columns to be named",
+        ),
         (["train", "language-modeling", "text=x", "steps=1"], "pydoc has no columns: leave text=x"),
     ],
 )
@@ -110,36 +125,36 @@ def test_bad_data_are_named_by_file_and_line(
     monkeypatch.chdir(tmp_path)
     one = tmp_path / "one.csv"
     one.write_text("text,label\n" + "good film,up\n" * 30)
-    said = regard("train", "sentiment", "--model", "mean", "--data", one)
+    said = regard("train", "classification", "--model", "mean", "--data", one)
     assert said.status == 2
     assert "one.csv" in said.err
     assert said.err.count("\n") == 1
     latin = tmp_path / "latin.csv"
     latin.write_bytes(b"text,label\ngood film,up\ncaf\xe9,down\n")
-    said = regard("train", "sentiment", "--model", "mean", "--data", latin)
+    said = regard("train", "classification", "--model", "mean", "--data", latin)
     assert said.status == 2
     assert "latin.csv:3" in said.err
     good = tmp_path / "good.csv"  # and a run that came to nothing is not in the way
     rows = [f"{word} film {n},{word}" for n in range(40) for word in ("good", "bad")]
     good.write_text("\n".join(["text,label", *rows]))
-    said = regard("train", "sentiment", "--model", "mean", "--data", good, "steps=2")
+    said = regard("train", "classification", "--model", "mean", "--data", good, "steps=2")
     assert said.status == 0
-    assert "run: runs/sentiment-mean" in said.out
+    assert "run: runs/classification-mean" in said.out
 
 
 def test_dry_run_forecasts_and_writes_nothing(
     regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = regard("train", "sentiment", "--dry-run", *TINY)
+    said = regard("train", "classification", "--dry-run", *TINY)
     assert said.status == 0
     assert list(tmp_path.iterdir()) == []
     assert "tokens/s" in said.out
     assert "MB of memory" in said.out
     short = [pair for pair in TINY if not pair.startswith("epochs")]
-    said = regard("train", "sentiment", "--dry-run", "--budget", "0.5s", *short)
+    said = regard("train", "classification", "--dry-run", "--budget", "0.5s", *short)
     assert "updates fit into 0.00833333 minutes, which is few" in said.out
-    found = json.loads(regard("train", "sentiment", "--dry-run", "--json", *TINY).out)
+    found = json.loads(regard("train", "classification", "--dry-run", "--json", *TINY).out)
     assert found["warnings"] == []
     assert found["test"] == 1_000
     assert found["seconds"] > 0
@@ -152,11 +167,11 @@ def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.Mon
     from regard import runs
 
     settings = [*TINY, "save_every=1"]
-    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
     for _ in islice(training, 3):
         pass
     training.close()
-    said = regard("train", "sentiment", "--out", tmp_path / "run", *settings)
+    said = regard("train", "classification", "--out", tmp_path / "run", *settings)
     assert said.status == 0
     assert "Resumed from step 2." in said.err
 
@@ -169,20 +184,20 @@ def test_a_stopped_training_is_ended_by_a_word(
     from regard import runs
 
     settings = [*TINY, "save_every=1"]
-    training = runs.start(tmp_path / "run", "sentiment", "transformer", settings).train()
+    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
     for _ in islice(training, 3):
         pass
     training.close()
-    said = regard("train", "sentiment", "--out", tmp_path / "run", "--end", *settings)
+    said = regard("train", "classification", "--out", tmp_path / "run", "--end", *settings)
     assert said.status == 0
     assert "ended by hand after" in said.out
     assert "test accuracy" in said.out
     again = json.loads(
-        regard("train", "sentiment", "--out", tmp_path / "run", "--json", *settings).out
+        regard("train", "classification", "--out", tmp_path / "run", "--json", *settings).out
     )
     assert again["was_complete"]
     assert 0 < again["ended"] < 1
-    nothing = regard("train", "sentiment", "--out", tmp_path / "new", "--end", *settings)
+    nothing = regard("train", "classification", "--out", tmp_path / "new", "--end", *settings)
     assert nothing.status == 2
     assert "no checkpoint was written yet" in nothing.err
 
@@ -230,7 +245,7 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
         "precision=fp32",
         "patience=0",
     )
-    timed = ("train", "sentiment", "--model", "mean", *tiny, "minutes=0.003", "--out", out)
+    timed = ("train", "classification", "--model", "mean", *tiny, "minutes=0.003", "--out", out)
     found = json.loads(regard(*timed, "--json").out)
     assert found["repeat"] == f"steps={found['steps']}"
     told = regard(*timed).out
@@ -239,7 +254,7 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     regard("report", out, "--out", report)
     assert f"-again {found['repeat']}" in report.read_text()
     again = regard(
-        *("train", "sentiment", "--config", out, "--out", tmp_path / "again"),
+        *("train", "classification", "--config", out, "--out", tmp_path / "again"),
         *(found["repeat"], "--json"),
     )
     assert json.loads(again.out)["steps"] == found["steps"]

@@ -222,8 +222,8 @@ def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> N
 
 
 def test_other_runs_take_no_options_of_writing(regard: Command, tmp_path: Path) -> None:
-    regard("train", "sentiment", "-m", "mean", "--out", tmp_path / "r", "examples=60", "steps=1",
-           "width=4", "threads=1")  # fmt: skip
+    regard("train", "classification", "-m", "mean", "--out", tmp_path / "r", "examples=60",
+           "steps=1", "width=4", "threads=1")  # fmt: skip
     said = regard("predict", tmp_path / "r", "--beam", 2, "fine")
     assert said.status == 2
     assert "--beam is for runs that write texts" in said.err

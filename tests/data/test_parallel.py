@@ -116,8 +116,8 @@ def test_fingerprint_sees_texts_and_order(tmp_path):
 
 def test_what_is_no_data(tmp_path):
     assert "did you mean multi30k?" in refused("multi30")
-    assert "imdb holds no pairs of texts; it is for sentiment" in refused("imdb")
-    assert "reviews holds no pairs of texts; it is for sentiment" in refused("reviews")
+    assert "imdb holds no pairs of texts; it is for classification" in refused("imdb")
+    assert "reviews holds no pairs of texts; it is for classification" in refused("reviews")
     assert "there is no such file" in refused(str(tmp_path / "none.tsv"))
     assert "no pairs for" in refused(table(tmp_path / "few.tsv", sentences(3)))
     same = table(tmp_path / "x.tsv", sentences(30))
@@ -320,7 +320,7 @@ def test_labelled_texts_given_as_pairs(tmp_path):
     path = written(tmp_path / "r.tsv", rows)
     assert load_pairs(path).notes[0] == (
         "400 pairs have only 2 different texts as target ('pos', 'neg', first r.tsv:1): texts with "
-        f"labels are for regard train sentiment --data {path}"
+        f"labels are for regard train classification --data {path}"
     )
     pairs = written(tmp_path / "p.tsv", [(text, f"Film {text[-3:]}") for text, _ in rows])
     assert not any("labels" in note for note in load_pairs(pairs).notes)
@@ -330,5 +330,5 @@ def test_labelled_texts_given_as_pairs(tmp_path):
         load_pairs(str(titled))
     assert load_pairs(str(titled), source_name="text", target_name="label").notes[0] == (
         f"400 pairs have only 2 different texts as target ('pos', 'neg', first t.tsv:2): texts "
-        f"with labels are for regard train sentiment --data {titled}"
+        f"with labels are for regard train classification --data {titled}"
     )

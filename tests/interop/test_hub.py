@@ -105,7 +105,7 @@ def test_the_command_trains_from_a_hub(there, tmp_path):
         "HF_ENDPOINT": there.url,
         "HF_HUB_DISABLE_XET": "1",
     }
-    command = [sys.executable, "-m", "regard", "train", "sentiment", "--model", "frozen"]
+    command = [sys.executable, "-m", "regard", "train", "classification", "--model", "frozen"]
     command += ["--data", str(data), f"weights={NAME}", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -23,8 +23,8 @@ def write_run(
     folder.mkdir(parents=True)
     network = {"position": MODELS[model].defaults.get("position", "none"), "width": 16}
     (folder / "config.toml").write_text(
-        f'task = "sentiment"\nmodel = "{model}"\n[network]\nposition = "{network["position"]}"\n'
-        "width = 16\n"
+        f'task = "classification"\nmodel = "{model}"\n'
+        f'[network]\nposition = "{network["position"]}"\nwidth = 16\n'
     )
     (folder / "env.json").write_text(json.dumps({"versions": {"torch": "2.13"}, "threads": 1}))
     with (folder / "predictions.jsonl").open("w", encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def made(tmp_path: Path) -> Callable[..., tuple[Made, Path]]:
              "p": 0.2, "says": "no evidence of a difference between nb-svm and mean"},
         ]  # fmt: skip
         return {
-            "task": "sentiment", "metric": "accuracy", "arms": arms, "verdicts": verdicts,
+            "task": "classification", "metric": "accuracy", "arms": arms, "verdicts": verdicts,
             "claims": [{"says": "it holds", "value": 0.9, "holds": True}], "report": "",
             "reference": "mean", "data": "reviews", "command": "regard lab sentiment",
             "notes": ["123 texts dropped"], "fingerprint": "abc123", "question": "Which?",
@@ -82,6 +82,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "batch_tokens=300", "threads=1", "precision=fp32",
     ]  # fmt: skip
     folder = tmp_path_factory.mktemp("reported") / "run"
-    for _ in runs.start(folder, "sentiment", "transformer", settings).train():
+    for _ in runs.start(folder, "classification", "transformer", settings).train():
         pass
     return folder

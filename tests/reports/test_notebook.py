@@ -181,7 +181,7 @@ def test_a_run_shows_itself(trained: Path) -> None:
     run = regard.load(trained)
     assert isinstance(run, Run)
     inside = framed(run._repr_html_())
-    assert "transformer on sentiment" in inside
+    assert "transformer on classification" in inside
     assert run.evaluate().line() in inside
 
 
@@ -194,7 +194,7 @@ def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
 
 def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
     run = regard.load(trained)
-    assert repr(run) == f"<Run {trained}: transformer on sentiment (reviews), complete>"
+    assert repr(run) == f"<Run {trained}: transformer on classification (reviews), complete>"
     said = run.predict("not a bad film")
     first, second = said.top()
     assert repr(said) == (
@@ -231,9 +231,9 @@ def test_parts_say_their_sizes() -> None:
 
 def test_a_comparison_says_its_table(tmp_path: Path) -> None:
     row = ArmResult(Arm("mean", "mean"), 3, 0.25, 0.2, 0.3, 1.0, 100.0, 12, None)
-    compared = Comparison("sentiment", "log loss", (row,), "mean", (), folder=tmp_path)
+    compared = Comparison("classification", "log loss", (row,), "mean", (), folder=tmp_path)
     head, *table = repr(compared).splitlines()
-    assert head == "<Comparison on sentiment, 1 arm>"
+    assert head == "<Comparison on classification, 1 arm>"
     assert table[1].startswith("mean  0.250 (0.200 to 0.300)")
     inside = framed(compared._repr_html_())
     assert ">log loss, nats<" in inside

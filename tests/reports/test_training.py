@@ -29,11 +29,13 @@ def folder(
 def test_size_batch_steps_and_rate_of_each_arm(tmp_path: Path) -> None:
     sizes = {"trained_on": {"examples": 1_600, "tokens": 40_000}}
     seeds = [
-        folder(tmp_path / f"transformer-{steps}", "sentiment", "transformer",
+        folder(tmp_path / f"transformer-{steps}", "classification", "transformer",
                ["learning_rate=0.002", "schedule=linear"], sizes, steps)
         for steps in (50, 40)
     ]  # fmt: skip
-    counted = folder(tmp_path / "tfidf", "sentiment", "tfidf", [], {"data": {"counts": [700, 900]}})
+    counted = folder(
+        tmp_path / "tfidf", "classification", "tfidf", [], {"data": {"counts": [700, 900]}}
+    )
     lm = folder(tmp_path / "lm", "language-modeling", "gpt", [], sizes)
     odd = tmp_path / "odd"
     odd.mkdir()

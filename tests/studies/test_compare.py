@@ -77,7 +77,7 @@ def answers(folder: Path) -> np.ndarray:
 def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arms = ["mean", SMALL_TRANSFORMER, "tfidf"]
-    found = compare("sentiment", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
+    found = compare("classification", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
     assert inline.ran == [("mean", 0), (SMALL_TRANSFORMER, 0), ("tfidf", 0), ("mean", 1),
                           (SMALL_TRANSFORMER, 1)]  # fmt: skip
     result = found.json()
@@ -110,7 +110,7 @@ def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: 
 
 
 def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_path: Path) -> None:
-    found = compare("sentiment", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY)
+    found = compare("classification", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY)
     words, mean = found.json()["arms"]
     assert (words["training"], words["trained"]) == ("converged", True)
     assert not mean["trained"]  # four steps
@@ -123,7 +123,7 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_pa
 
 def test_what_ended_a_training_is_in_its_result(inline: Inline, tmp_path: Path) -> None:
     given = ["width=32", "filters=8", "examples=600", "learning_rate=0.01", "evaluate_every=10"]
-    found = compare("sentiment", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+    found = compare("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
     assert run.convergence == read_judged(run.folder.path).trained == "converged"
@@ -140,7 +140,9 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
     data = tmp_path / "films.csv"
     data.write_text("\n".join(["film,text,label", *rows]) + "\n")
     settings = [f"data={data}", "group=film"]
-    found = compare("sentiment", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings)
+    found = compare(
+        "classification", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings
+    )
     judged = read_judged(tmp_path / "out" / "tfidf" / "seed-0")
     assert judged is not None
     assert judged.groups is not None
@@ -149,7 +151,7 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
 
 
 def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
-    found = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     mean, tfidf = found.arms
     run = runs.load(tmp_path / "mean" / "seed-0")
     assert mean.parameters == sum(p.numel() for p in run.network.parameters())
@@ -168,18 +170,23 @@ def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
     assert [row["flops"] for row in record["arms"]] == [mean.flops, None]
     assert record["data"] == "reviews"
     assert record["fingerprint"]
-    words = "regard compare sentiment --arms mean;tfidf --seeds 1 --reference mean".split()
+    words = "regard compare classification --arms mean;tfidf --seeds 1 --reference mean".split()
     assert record["command"] == [*words, *TINY, "--out", str(tmp_path)]
     assert "two models, not two methods" in found.verdicts[0].says
     assert found.table().splitlines()[1].startswith("mean ")
 
 
 def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_path: Path) -> None:
-    first = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    first = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     inline.ran.clear()
     events: list[Event] = []
     again = compare(
-        "sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, on_event=events.append
+        "classification",
+        "mean,tfidf",
+        seeds=1,
+        out=tmp_path,
+        overrides=TINY,
+        on_event=events.append,
     )
     assert inline.ran == []
     assert again == first
@@ -187,18 +194,18 @@ def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_pa
         ("kept", "mean", 1.0, 2),
         ("kept", "tfidf", 1.0, 2),
     ]
-    more = compare("sentiment", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY)
+    more = compare("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY)
     assert inline.ran == [("mean", 1), ("mean", 2)]
     assert [row.seeds for row in more.arms] == [3, 1]
 
 
 def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path) -> None:
-    first = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    first = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     folder = tmp_path / "mean" / "seed-0"
     weights = (folder / "model.safetensors").stat().st_mtime_ns
     judged_path(folder).unlink()
     assert read_judged(folder) is None
-    again = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    again = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     assert inline.ran[2:] == [("mean", 0)]
     assert (folder / "model.safetensors").stat().st_mtime_ns == weights  # not trained again
     assert again.arms[0].mean == first.arms[0].mean
@@ -209,13 +216,13 @@ def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path
 def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     settings = [*TINY, "threads=1", "save_every=1"]
     folder = tmp_path / "mean" / "seed-0"
-    run = runs.start(folder, "sentiment", "mean", settings)
+    run = runs.start(folder, "classification", "mean", settings)
     training = run.train()
     for _ in islice(training, 3):
         pass
     training.close()
     list(run.train(end=True))
-    asked = RunTask(str(folder), "sentiment", "mean", tuple(settings))
+    asked = RunTask(str(folder), "classification", "mean", tuple(settings))
     with pytest.raises(RegardError, match=r"seed-0: the training was ended by hand after \d+% of"):
         train_and_judge(asked, lambda share, says: None)
 
@@ -228,19 +235,19 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     arms = ["mean", f"transformer:score={own}:Mine,layers=1,heads=2,feedforward=8"]
     given = [*TINY[:2], "batch_tokens=600", f"data={data}"]
-    compare("sentiment", arms, seeds=1, out=tmp_path / "c", overrides=given)
+    compare("classification", arms, seeds=1, out=tmp_path / "c", overrides=given)
     own.write_text(
         "from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    twice = 2\n"
     )
     with pytest.raises(RegardError, match=r"Mine changed since .*seed-0 was trained; give another"):
-        compare("sentiment", arms, seeds=2, out=tmp_path / "c", overrides=given)
+        compare("classification", arms, seeds=2, out=tmp_path / "c", overrides=given)
     first = runs.load(next((tmp_path / "c").glob("transformer*/seed-0")))
     with pytest.raises(RegardError, match=r"Mine has changed since .* was trained with it; put it"):
         first.predict("a film")
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     data.write_text(data.read_text().replace("film 3 is good,pos", "film 3 is good,neg"))
     with pytest.raises(RegardError, match=r"the data changed since .* was trained; give another"):
-        compare("sentiment", arms, seeds=2, out=tmp_path / "c", overrides=given)
+        compare("classification", arms, seeds=2, out=tmp_path / "c", overrides=given)
 
 
 def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
@@ -273,7 +280,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     data = skewed(tmp_path / "few.csv")
     given = [f"data={data}", "group=author", f"metric={metric}", "ngrams=1", *TINY]
     arms = "tfidf;tfidf:class_weights=balanced;tfidf:inverse_penalty=0.001;mean"
-    found = compare("sentiment", arms, seeds=1, out=tmp_path / "out", overrides=given)
+    found = compare("classification", arms, seeds=1, out=tmp_path / "out", overrides=given)
     runs_of = {row.arm.name: tmp_path / "out" / row.arm.folder / "seed-0" for row in found.arms}
     title = METRICS[metric]
     assert found.metric == title
@@ -310,7 +317,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
 
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare("sentiment", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare("classification", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     assert [row.arm.name for row in found.arms] == ["mean", "tfidf"]
     assert [(f.arm, f.seed, f.says) for f in found.failures] == [("cnn", 0, "it would not learn")]
     assert [(v.a, v.b, v.family) for v in found.verdicts] == [("tfidf", "mean", 1)]
@@ -321,16 +328,16 @@ def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) 
 
 def test_without_its_reference_there_is_no_verdict(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare("sentiment", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare("classification", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY)
     assert found.verdicts == ()
     inline.failing = {"cnn", "mean"}
     with pytest.raises(RegardError, match="it would not learn"):
-        compare("sentiment", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY)
+        compare("classification", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY)
 
 
 def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None:
     arms = "mean,attention-pool,tfidf,cnn:filters=4"
-    found = compare("sentiment", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
+    found = compare("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
     assert [(v.a, v.b, v.family) for v in found.rungs] == [
         ("attention-pool", "mean", 2),
         ("cnn:filters=4", "attention-pool", 2),
@@ -339,12 +346,12 @@ def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None
     families = [row["family"] for row in found.record()["verdicts"]]
     assert families == ["reference"] * 3 + ["ladder"] * 2
     chosen = [("cnn:filters=4", "mean")]
-    found = compare("sentiment", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
+    found = compare("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
     assert [(v.a, v.b, v.family) for v in found.rungs] == [("cnn:filters=4", "mean", 1)]
 
 
 def plan(arms: str | Sequence[str | Arm] = "mean,tfidf", **given: Any) -> Study:
-    return Study.plan("sentiment", arms, **{"out": "nowhere", **given})
+    return Study.plan("classification", arms, **{"out": "nowhere", **given})
 
 
 def test_settings_go_to_the_arms_that_have_them() -> None:
@@ -388,21 +395,21 @@ def test_mistakes_are_found_before_anything_runs(given: dict[str, Any], says: st
 def test_rungs_must_be_arms_and_tasks_must_exist(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="a rung must be one of the arms"):
         plan().rungs([("mean", "cnn")])
-    with pytest.raises(RegardError, match="did you mean sentiment"):
-        Study.plan("sentimant", "mean,cnn", out=tmp_path)
+    with pytest.raises(RegardError, match="did you mean classification"):
+        Study.plan("clasification", "mean,cnn", out=tmp_path)
 
 
 def test_another_run_in_the_folder_is_not_touched(inline: Inline, tmp_path: Path) -> None:
-    compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     with pytest.raises(RegardError, match="holds another run: width is 8 there and 9 here"):
-        compare("sentiment", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
+        compare("classification", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
 
 
 def test_bad_data_are_one_error_not_one_for_each_arm(inline: Inline, tmp_path: Path) -> None:
     path = tmp_path / "reviews.csv"
     path.write_text("text,label\n" + "fine,yes\n" * 30)
     with pytest.raises(RegardError, match="all 30 rows have the label"):
-        compare("sentiment", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
+        compare("classification", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
     assert inline.ran == []
 
 
@@ -419,14 +426,14 @@ def test_with_processes_a_killed_worker_is_named_and_its_run_goes_on(
 
     steps = ["steps=300", "evaluate_every=100"]
     asked: dict[str, Any] = {"seeds": 1, "out": tmp_path, "overrides": [TINY[0], *TINY[2:], *steps]}
-    first = compare("sentiment", "mean,tfidf", **asked, workers=1, on_event=kill_once)
+    first = compare("classification", "mean,tfidf", **asked, workers=1, on_event=kill_once)
     assert killed == ["mean"]
     assert [(f.arm, f.seed, f.says) for f in first.failures] == [("mean", 0, DIED)]
     assert [row.arm.name for row in first.arms] == ["tfidf"]
     launcher = Inline()
     monkeypatch.setattr(module, "launch", launcher)
     monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
-    again = compare("sentiment", "mean,tfidf", **asked)
+    again = compare("classification", "mean,tfidf", **asked)
     assert launcher.ran == [("mean", 0)]
     assert again.failures == ()
     assert [row.arm.name for row in again.arms] == ["mean", "tfidf"]
@@ -436,7 +443,7 @@ def test_with_processes_a_killed_worker_is_named_and_its_run_goes_on(
 @pytest.mark.parametrize("wrong", ["score=adtive", "normalize=sofmax", "pattern=windw-8"])
 def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(RegardError, match=r"arm transformer:.*: no .* is called"):
-        compare("sentiment", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out")
+        compare("classification", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -446,7 +453,7 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
     arms, out = ["mean", "cnn:filters=4", "tfidf"], tmp_path / "out"
     shared = [pair for pair in TINY if not pair.startswith("steps")]
     found = compare(
-        "sentiment", arms, seeds=2, out=out, overrides=shared, budget="0.3s", reference="mean"
+        "classification", arms, seeds=2, out=out, overrides=shared, budget="0.3s", reference="mean"
     )
     record = json.loads((out / "comparison.json").read_text())
     last = {
@@ -458,16 +465,16 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
     assert record["command"][-2:] == ["--out", str(out)]
     assert "--budget" in record["command"]
     assert record["repeat"] == [
-        *("regard", "compare", "sentiment", "--arms"),
+        *("regard", "compare", "classification", "--arms"),
         f"mean:steps={means['mean']};cnn:filters=4,steps={means['cnn']};tfidf",
         *("--seeds", "2", "--reference", f"mean:steps={means['mean']}", *shared),
         *("--out", f"{out}-again"),
     ]
-    Study.plan("sentiment", record["repeat"][4], out=tmp_path / "again", overrides=shared)
+    Study.plan("classification", record["repeat"][4], out=tmp_path / "again", overrides=shared)
     assert f"steps={means['mean']}" in write_report(found.record(), out).read_text()
 
 
 def test_a_budget_in_steps_needs_no_other_command(inline: Inline, tmp_path: Path) -> None:
-    found = compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
+    found = compare("classification", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
     assert "repeat" not in found.record()
     assert [row["steps"] for row in found.record()["arms"]] == [[4], []]

@@ -160,7 +160,7 @@ def test_mistakes_leave_everything_as_it_was(tmp_path: Path) -> None:
             compare_predictions(given, out=out, **asked)
         assert not out.exists()
     out.mkdir()
-    (out / "comparison.json").write_text('{"task": "sentiment"}')
+    (out / "comparison.json").write_text('{"task": "classification"}')
     with pytest.raises(RegardError, match="holds another comparison; give another --out"):
         compare_predictions(files, out=out)
     with pytest.raises(RegardError, match=r"lies in .*, which is written anew"):

@@ -17,7 +17,7 @@ EVERYTHING = "dropout=0 word_dropout=0 spread=1 learning_rate=1 weight_decay=1".
 
 
 def spaces(arms: str, *space: str, given: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
-    return Search(3, space=space).spaces("sentiment", parse_arms([arms]), given)
+    return Search(3, space=space).spaces("classification", parse_arms([arms]), given)
 
 
 def test_each_arm_has_its_own_space_and_what_is_given_is_not_searched() -> None:
@@ -61,7 +61,7 @@ def test_a_space_that_cannot_be_searched_is_refused(given: dict[str, Any], says:
     search = Search(3, space=given.get("space", ()))
     arms = parse_arms(["mean,attention-pool"])
     with pytest.raises(RegardError) as caught:
-        search.spaces("sentiment", arms, given.get("overrides", ()))
+        search.spaces("classification", arms, given.get("overrides", ()))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 

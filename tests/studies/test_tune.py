@@ -42,7 +42,7 @@ def searched(out: Path, trials: int = 3, arms: str = "mean,tfidf", **given: Any)
     search = Search(trials, **{"space": tuple(NETWORK), **given.pop("search", {})})
     usual = [*TINY, "minimum=1"] if "mean" in arms else [*TINY[1:], "minimum=1"]
     asked = {"seeds": 1, "out": out, "overrides": usual, **given}
-    return compare("sentiment", arms, search=search, **asked)
+    return compare("classification", arms, search=search, **asked)
 
 
 def what_was_found(record: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,9 @@ def test_a_trial_does_not_read_the_test_split(
     def read(self: Classification) -> Any:
         raise AssertionError("the test split was read")
 
-    study = Study.plan("sentiment", "mean,tfidf", out=tmp_path, overrides=TINY, search=Search(2))
+    study = Study.plan(
+        "classification", "mean,tfidf", out=tmp_path, overrides=TINY, search=Search(2)
+    )
     monkeypatch.setattr(Classification, "test", property(read))
     for arm in study.arms:
         task = study.trial(arm, 0, {})
@@ -109,15 +111,15 @@ def test_a_trial_does_not_read_the_test_split(
         assert trial.about["fingerprint"]
         assert not Path(task.folder).exists()
     with pytest.raises(AssertionError, match="the test split was read"):
-        list(runs.start(tmp_path / "run", "sentiment", "tfidf", TINY[1:]).train())
+        list(runs.start(tmp_path / "run", "classification", "tfidf", TINY[1:]).train())
 
 
 def test_the_score_is_the_best_validation_and_survives_a_kill_before_it_is_kept(
     tmp_path: Path,
 ) -> None:
     given = ("steps=6", "evaluate_every=2", *TINY[:1], *TINY[2:], "threads=1", "save_every=1")
-    task = RunTask(str(tmp_path / "trial-0"), "sentiment", "mean", given)
-    run = runs.open_or_start(Path(task.folder), "sentiment", "mean", given)
+    task = RunTask(str(tmp_path / "trial-0"), "classification", "mean", given)
+    run = runs.open_or_start(Path(task.folder), "classification", "mean", given)
     rows = [row for row in run.try_out() if row.validation is not None]
     assert not run.complete
     assert not (tmp_path / "trial-0" / "predictions.jsonl").exists()
@@ -156,7 +158,7 @@ def test_stopped_anywhere_and_run_again_it_finds_the_same(
 
 
 def test_killed_and_run_again_by_the_command_it_finds_the_same(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "regard", "compare", "sentiment", "--arms", "tfidf,nb-svm"]
+    words = [sys.executable, "-m", "regard", "compare", "classification", "--arms", "tfidf,nb-svm"]
     words += ["--tune", "4", "--seeds", "1", "--workers", "1", "examples=200", "--json", "--out"]
     place = tmp_path / "killed" / "tfidf" / "tune" / "trial-1.json"
     command = subprocess.Popen(
@@ -199,7 +201,7 @@ def test_more_trials_may_follow_until_the_test_is_read(
 def test_runs_without_a_search_are_not_taken_for_searched_ones(
     inline: Inline, tmp_path: Path
 ) -> None:
-    compare("sentiment", "mean,tfidf", seeds=1, out=tmp_path, overrides=[*TINY, "minimum=1"])
+    compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=[*TINY, "minimum=1"])
     with pytest.raises(RegardError, match="mean was trained without a search; give another --out"):
         searched(tmp_path)
 
@@ -243,7 +245,7 @@ def test_settings_that_cannot_be_trained_are_trials_that_failed(
 
 
 def test_a_loss_that_diverges_is_a_trial_that_failed(inline: Inline, tmp_path: Path) -> None:
-    task = RunTask(str(tmp_path / "trial-0"), "sentiment", "mean",
+    task = RunTask(str(tmp_path / "trial-0"), "classification", "mean",
                    (*TINY, "learning_rate=1e30", "clip=0", "threads=1"))  # fmt: skip
     says = train_and_validate(task, lambda share, says: None)
     trial = read_trial(Path(task.folder))

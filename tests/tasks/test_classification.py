@@ -165,7 +165,7 @@ def test_too_few_to_split_is_said(tmp_path: Path, task: Classification) -> None:
 
 def test_prepared_once_in_a_process() -> None:
     settings = build(ClassificationSettings, {"data": "reviews"})
-    one = TASKS["sentiment"].prepare(settings)
+    one = TASKS["classification"].prepare(settings)
     assert one is prepare(build(ClassificationSettings, {"data": "reviews"}))
     assert one is not prepare(build(ClassificationSettings, {"data": "reviews", "length": 9}))
 

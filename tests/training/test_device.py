@@ -18,10 +18,14 @@ SMALL = ["width=16", "threads=1", "dropout=0", "steps=4", "save_every=2", "preci
 STACK = [*SMALL, "heads=2", "layers=1", "feedforward=24"]
 WRITING = ["letters=3", "examples=400", "judged=20", "batch_tokens=224"]
 KINDS = {
-    **{name: ("sentiment", name, [*STACK, "length=40"]) for name in ("gpt", "bert", "t5")},
-    "transformer": ("sentiment", "transformer", [*SMALL, "word_dropout=0", "length=40", "heads=2"]),
-    "rnn": ("sentiment", "rnn", [*SMALL, "word_dropout=0", "length=40"]),
-    "cnn": ("sentiment", "cnn", [*SMALL, "word_dropout=0", "length=40"]),
+    **{name: ("classification", name, [*STACK, "length=40"]) for name in ("gpt", "bert", "t5")},
+    "transformer": (
+        "classification",
+        "transformer",
+        [*SMALL, "word_dropout=0", "length=40", "heads=2"],
+    ),
+    "rnn": ("classification", "rnn", [*SMALL, "word_dropout=0", "length=40"]),
+    "cnn": ("classification", "cnn", [*SMALL, "word_dropout=0", "length=40"]),
     "bahdanau": ("reverse", "bahdanau", [*SMALL, *WRITING, "hidden=16"]),
     "writer": ("reverse", "transformer", [*STACK, *WRITING, "average=0.9"]),
     "next": ("language-modeling", "gpt", [*STACK, "length=40", "score=synthesizer"]),
@@ -53,7 +57,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_learned(tmp_path)
         choose_device("cuda")
     with pytest.raises(RegardError, match="device=cuda"):
         choose_precision("auto", "cuda")
-    run = runs.open_or_start(tmp_path / "r", "sentiment", "mean", ["device=cuda", "steps=1"])
+    run = runs.open_or_start(tmp_path / "r", "classification", "mean", ["device=cuda", "steps=1"])
     with pytest.raises(RegardError, match="device=cuda"):
         next(run.train())
     assert not run.folder.checkpoints.steps()

@@ -106,7 +106,17 @@ def test_two_processes_take_the_steps_of_their_mean_gradient(tmp_path: Path) -> 
 def test_a_run_is_trained_by_two_and_told_by_one(tmp_path: Path) -> None:
     out = str(tmp_path / "run")
     tiny = "width=8 steps=6 examples=200 batch_tokens=600 evaluate_every=3 threads=1".split()
-    words = ["-m", "regard", "train", "sentiment", "--model", "transformer", "--out", out, *tiny]
+    words = [
+        "-m",
+        "regard",
+        "train",
+        "classification",
+        "--model",
+        "transformer",
+        "--out",
+        out,
+        *tiny,
+    ]
     first, second = together(*words)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert "test accuracy" in first.stdout

@@ -49,8 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("served")
     strings = turned(tmp_path_factory.mktemp("strings"))
     for name, task, model, settings in (
-        ("labels", "sentiment", "transformer", TINY),
-        ("counts", "sentiment", "tfidf", ["examples=120", "threads=1"]),
+        ("labels", "classification", "transformer", TINY),
+        ("counts", "classification", "tfidf", ["examples=120", "threads=1"]),
         ("writes", "reverse", "lab-6", [strings, *TURNED]),
         ("goes", "language-modeling", "gpt", GOES_ON),
     ):

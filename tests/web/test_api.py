@@ -102,7 +102,7 @@ def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path:
     assert (theirs["kind"], theirs["writes"]) == ("sequences", "another")
     assert set(mine) == set(labels), "a page reads them alike"
     assert broken == {"name": "broken", "error": "its weights are gone"}
-    assert labels["task"] == "sentiment"
+    assert labels["task"] == "classification"
     assert said["label"] == "fine"
     assert asked == ["mine", "theirs", "broken", "broken", "mine"], "each is loaded for it once"
 

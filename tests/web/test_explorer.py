@@ -35,7 +35,7 @@ LABELS = """() => {
 
 def run_row(name: str, **more: Any) -> dict[str, Any]:
     """A run as /runs lists it."""
-    about = {"task": "sentiment", "model": "mean", "says": "a mean", "data": "reviews"}
+    about = {"task": "classification", "model": "mean", "says": "a mean", "data": "reviews"}
     return {"name": name, **about, "kind": "classification", "labels": [], "attends": True, **more}
 
 

@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"text": f"{text} {i}", "label": text} for text in SOUND for i in range(8)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     made = folder / "made"
-    for _ in runs.start(made, "sentiment", "transformer", [f"data={data}", *SETTINGS]).train():
+    for _ in runs.start(made, "classification", "transformer", [f"data={data}", *SETTINGS]).train():
         pass
     for name, file in zip(NAMES, FILES, strict=True):
         shutil.copytree(made, folder / "runs" / name, copy_function=os.link)

@@ -121,7 +121,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         sections=[*looked, *(part.section for part in parts)],
         claims=[*claims, *(one for part in parts for one in part.claims)],
         follows=(
-            "regard compare sentiment --data reviews --arms "
+            "regard compare classification --data reviews --arms "
             "transformer:position=rotary,transformer:position=relative-keys"
         ),
         metric=f"accuracy at the last word of {settings.reach} times the trained length",

@@ -32,7 +32,7 @@ from regard.studies.launch import Job
 from regard.tasks.masked_modeling import MaskedModeling
 
 NAME = "pretraining"
-TASK = "sentiment"
+TASK = "classification"
 PRETRAINED = "pretrained {}"
 #: As the seed has it, an encoder is also asked which sentence follows.
 ASKED = {**{model: own for model, (_, own) in WAYS.items()}, "bert": ("next_sentence=true",)}
@@ -163,7 +163,7 @@ def plan_for(asked: PretrainingSettings) -> tuple[Kind, list[str]]:
     if asked.data not in KINDS:
         raise RegardError(
             f"--data {asked.data}: this lab knows {' and '.join(KINDS)}; with your own texts: "
-            "regard train sentiment --data FEW.csv --pretrain-on MANY.txt"
+            "regard train classification --data FEW.csv --pretrain-on MANY.txt"
         )
     return KINDS[asked.data], models
 
@@ -238,7 +238,7 @@ def finding(
         [gain_claim(model, gain) for model, gain in gains.items()],
         "regard lab pretraining --data imdb"
         if asked.data == "reviews"
-        else "regard train sentiment --data FEW.csv --pretrain-on MANY.txt",
+        else "regard train classification --data FEW.csv --pretrain-on MANY.txt",
         metric=str(record["metric"]),
         arms=arms,
         verdicts=record["verdicts"],

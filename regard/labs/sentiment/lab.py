@@ -17,6 +17,7 @@ from regard.labs.finding import claim, command
 from regard.labs.sentiment import ladder, word_order
 from regard.labs.sentiment.plan import (
     BLIND,
+    NAME,
     REFERENCE,
     SELF_PRETRAINED,
     TASK,
@@ -35,7 +36,9 @@ from regard.studies.launch import Job
 
 NEXT = {
     "reviews": "regard lab sentiment --data imdb",
-    "imdb": "regard compare sentiment --data imdb --arms transformer:heads=1,transformer:heads=8",
+    "imdb": (
+        "regard compare classification --data imdb --arms transformer:heads=1,transformer:heads=8"
+    ),
 }
 
 
@@ -69,14 +72,14 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         section = {"title": "What does each rung add?", "says": []}
     section |= {"tables": [table.json() for table in tables]}
     record |= {
-        "question": LABS[TASK].question,
+        "question": LABS[NAME].question,
         "data": data,
         "word_order": pairs,
         "sections": [section] if tables else [],
         "claims": ladder.depth_claims(record, plan.depths)
         if plan.depths
         else claims(record, data, pairs),
-        "command": command(TASK, order),
+        "command": command(NAME, order),
     }
     record["report"] = str(write_report(record, out))
     lines = comparison.rows()
@@ -116,7 +119,7 @@ def rehearse(order: Order, say: Say) -> dict[str, Any]:
         Planned(arm.name, job.task, 1 if arm.deterministic else plan.seeds)
         for arm, job in zip(arms, study.jobs(), strict=False)
     ]
-    return forecast(TASK, planned, order.workers or 2, say)
+    return forecast(NAME, planned, order.workers or 2, say)
 
 
 def place_for(order: Order) -> Path:
@@ -153,7 +156,7 @@ def arms_in(plan: Plan, out: Path) -> list[Arm]:
 
 def introduce(data: str, plan: Plan, say: Say) -> None:
     """The question and what will be done about it."""
-    say(LABS[TASK].question)
+    say(LABS[NAME].question)
     say(f"{len(plan.arms)} arms on {data}, {plan.seeds} seeds each (baselines once)")
     if plan.pretraining:
         say(f"{SELF_PRETRAINED} reads the texts first, once for each seed: this takes hours")

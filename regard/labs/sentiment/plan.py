@@ -9,7 +9,8 @@ from regard.labs.comparing import given, told
 from regard.studies.arms import Arm
 from regard.studies.budget import parse_budget
 
-TASK = "sentiment"
+NAME = "sentiment"
+TASK = "classification"
 REFERENCE = "mean"
 BLIND = ("mean", "attention-pool", "query-from-mean", "self-attention", "+residual")
 LAYERED = (

@@ -23,7 +23,7 @@ function show() {
   document.title = `${title} · regard`;
   writeState({ view });
   if (!known.runs.some((run) => !run.error) && view !== "learn") {
-    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No run is here. Train one with: regard train sentiment")]));
+    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No run is here. Train one with: regard train classification")]));
     return;
   }
   main.replaceChildren(build({ ...known, state }));

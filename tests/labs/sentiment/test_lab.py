@@ -35,7 +35,8 @@ def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
 def configs(order: Order) -> dict[str, Config]:
     """The config of every arm, as the comparison would make it."""
     plan = plan_for(order)
-    study = Study.plan("sentiment", plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
+    given: Any = {"seeds": 1, "out": "nowhere", "overrides": plan.overrides}
+    study = Study.plan("classification", plan.arms, **given)
     return {
         job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
         for job in study.jobs()
