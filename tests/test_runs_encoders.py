@@ -203,7 +203,7 @@ def test_a_run_goes_on_from_one_that_began_with_weights(data, bert, tmp_path):
 
 @pytest.mark.parametrize("model", ["bert", "frozen"])
 def test_the_commands(model, data, bert, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
     command = ["train", "classification", "--model", model, data, f"weights={bert}", *BRIEF]
     out = str(tmp_path / "run")
     assert call(*command, "--dry-run", "--json") == 0

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from regard.tasks.task import device_of, judging
+from regard.layers.device import device_of, evaluation_mode
 
 
 def _recurrent(x: Any, input_weight: Any, state_weight: Any, *rest: Any, **named: Any) -> int:
@@ -95,5 +95,5 @@ def flops_per_example(model: nn.Module, length: int) -> int:
     """
     device = device_of(model)
     tokens = torch.ones(1, length, dtype=torch.long, device=device)
-    with judging(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         return operations(lambda: model(tokens, torch.tensor([length], device=device)))

@@ -26,11 +26,11 @@ from regard.benchmarks import nanogpt
 from regard.benchmarks.language_model_peers import BLOCK
 from regard.data.fetch import present
 from regard.errors import RegardError
+from regard.memory import keep_freed_memory
 from regard.models import MODELS_FOR
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS
 from regard.training.loop import Training
-from regard.training.memory import keep_freed_memory
 from regard.training.precision import choose_precision
 from regard.training.settings import TrainingSettings
 

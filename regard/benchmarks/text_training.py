@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import sinusoidal
 from regard.data.batches import pad
 from regard.layers.embedding import inside
+from regard.memory import keep_freed_memory
 from regard.models import MODELS
 from regard.models.settings import TextClassifierSettings
 from regard.settings import Settings, build, split
@@ -27,7 +28,6 @@ from regard.tasks.classification import Classification, Encoded, prepare
 from regard.tasks.metrics import accuracy
 from regard.tasks.settings import ClassificationSettings
 from regard.training.loop import TrainingSettings, train
-from regard.training.memory import keep_freed_memory
 
 PEER_BATCH = 32
 PEER_RATE = 1e-3  # Adam's default, the tutorials' choice

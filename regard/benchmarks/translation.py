@@ -24,6 +24,7 @@ from regard.benchmarks.joey import Joey
 from regard.data.batches import pad
 from regard.decoding import Limits, beam, side_by_side
 from regard.errors import RegardError
+from regard.memory import keep_freed_memory
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.settings import Settings, build, split
@@ -31,7 +32,6 @@ from regard.tasks import TASKS
 from regard.tasks.sequences import Sequences, prepare
 from regard.tasks.settings import SequencesSettings
 from regard.training.loop import TrainingSettings, train
-from regard.training.memory import keep_freed_memory
 from regard.training.precision import Precision, choose_precision
 
 NEVER = 1 << 30

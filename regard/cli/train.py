@@ -149,7 +149,7 @@ def train(
         asked.append((task, overrides))
         show_forecasts([runs.forecast(what, model, own) for what, own in asked], json)
         return
-    from regard.training.memory import keep_freed_memory
+    from regard.memory import keep_freed_memory
     from regard.training.ranks import ranks
 
     keep_freed_memory()

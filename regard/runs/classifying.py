@@ -22,6 +22,7 @@ from regard.data.files import Example, read_examples
 from regard.data.labels import parse_labels, rename
 from regard.data.titles import listed
 from regard.errors import RegardError
+from regard.memory import peak_mb
 from regard.models.tuned import Tuned
 from regard.runs.build import prepare, tokenizer_kind
 from regard.runs.evaluation import Evaluation, Judging, Prediction, predictions
@@ -33,7 +34,6 @@ from regard.tasks.metrics import METRICS, log_loss
 from regard.tasks.settings import ClassificationSettings
 from regard.training.convergence import ONE_LABEL
 from regard.training.loop import Progress
-from regard.training.memory import peak_mb
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:

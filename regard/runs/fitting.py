@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import plan_batches
+from regard.layers.device import evaluation_mode, to_device
+from regard.memory import peak_mb
 from regard.models.frozen import fit_head
 from regard.models.tuned import Tuned
 from regard.tasks.classification import Classification
-from regard.tasks.task import Split, beside, judging
+from regard.tasks.task import Split
 from regard.training.loop import Progress, using_threads
-from regard.training.memory import peak_mb
 from regard.training.precision import Precision, choose_device
 from regard.training.settings import TrainingSettings
 
@@ -73,8 +74,8 @@ class Fitting:
     @torch.no_grad()
     def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return one vector for each of these texts of a split, (texts, width)."""
-        batch = beside(self.network, self.task.batch(split, indexes))
-        with judging(self.network), self.precision.autocast(self.device.type):
+        batch = to_device(self.network, self.task.batch(split, indexes))
+        with evaluation_mode(self.network), self.precision.autocast(self.device.type):
             vectors = self.network.vector(batch.tokens, batch.lengths)
         self.tokens += int(self.lengths[split][indexes].sum())
         return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)

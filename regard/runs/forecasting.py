@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.layers.device import to_device
+from regard.memory import forget_peak, peak_mb
 from regard.models.tuned import Tuned
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.fitting import Fitting
 from regard.runs.room import need
 from regard.tasks.classification import Classification
-from regard.tasks.task import SPLITS, beside
+from regard.tasks.task import SPLITS
 from regard.training.clock import follow_the_clock, warning
 from regard.training.loop import Training, seeded, using_threads, validations
-from regard.training.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
     with using_threads(settings.threads):
         # Pays for what every process pays once.
         with seeded(0, training.device), precision.autocast(settings.device):
-            task.loss(network, beside(network, task.batch("train", plan[0]))).backward()
+            task.loss(network, to_device(network, task.batch("train", plan[0]))).backward()
         pace = min(_pace(training, indexes) for indexes in plan[:2])
     tokens = {side: int(task.lengths(side, settings.seed, 0).sum()) for side in SPLITS}
     mean = tokens["train"] / len(plan)

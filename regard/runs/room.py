@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from regard.errors import UntrainableError
+from regard.memory import free_mb
 from regard.parts import digests
 from regard.runs.config import Config
-from regard.training.memory import free_mb
 from regard.training.settings import MOST_TOKENS, TrainingSettings
 
 NUMBER = 4  # bytes: weights and optimizer are in fp32

@@ -12,13 +12,13 @@ from regard.analysis.alignment import source_weights
 from regard.data.pairs import Pair
 from regard.data.parallel import read_pairs
 from regard.errors import RegardError
+from regard.layers.device import to_device
 from regard.runs.run import Looked
 from regard.runs.texts import TextRun, written
 from regard.runs.translations import Scored, Translations
 from regard.tasks.sequence_metrics import Aligned, alignment_error
 from regard.tasks.sequences import METRICS, Sequences
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import beside
 
 Weights = Float[np.ndarray, "heads target source"]
 Truth = Bool[np.ndarray, "target source"]
@@ -161,7 +161,7 @@ def weighed(
     for start in range(0, len(asked), rows):
         chosen = asked[start : start + rows]
         batch = task.tensors([source[i] for i, _ in chosen], [target[i] for i, _ in chosen])
-        batch = beside(model, batch)
+        batch = to_device(model, batch)
         layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
         if not layers:
             return

@@ -179,7 +179,7 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     import torch
 
     from regard import runs
-    from regard.training.memory import forget_peak, keep_freed_memory, peak_mb
+    from regard.memory import forget_peak, keep_freed_memory, peak_mb
 
     torch.set_num_threads(1)
     keep_freed_memory()

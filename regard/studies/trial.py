@@ -75,8 +75,8 @@ def train_and_validate(asked: RunTask, report: Report) -> str:
     import torch
 
     from regard import runs
+    from regard.memory import keep_freed_memory
     from regard.runs.evaluation import validated
-    from regard.training.memory import keep_freed_memory
 
     torch.set_num_threads(1)
     keep_freed_memory()

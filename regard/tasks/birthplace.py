@@ -26,12 +26,13 @@ from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.layers.cross_entropy import word_loss
+from regard.layers.device import evaluation_mode, to_device
 from regard.tasks.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.language_modeling import NextToken, NextTokens
 from regard.tasks.pretraining import Rows
 from regard.tasks.searching import Writes, score
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.tasks.task import Split, Task, beside, judging, must_be_split
+from regard.tasks.task import Split, Task, must_be_split
 
 
 class BirthplacePretraining(NextToken):
@@ -293,11 +294,11 @@ class Answers(Task[QuestionBatch], Writes):
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The share of answers that are written as they should be, and the loss."""
-        with judging(model):
+        with evaluation_mode(model):
             total = count = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = beside(model, self.batch(split, indexes))
+                batch = to_device(model, self.batch(split, indexes))
                 asked = int(batch.real.sum())
                 total += float(self.loss(model, batch)) * asked
                 count += asked

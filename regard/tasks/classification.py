@@ -25,9 +25,10 @@ from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
 from regard.data.titles import listed
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError, look_up
+from regard.layers.device import device_of, evaluation_mode
 from regard.tasks.metrics import METRICS, log_loss, scores
 from regard.tasks.settings import ClassificationSettings
-from regard.tasks.task import Split, Task, device_of, judging, must_be_split
+from regard.tasks.task import Split, Task, must_be_split
 
 T = TypeVar("T")
 Trees = list[NDArray[np.int32]] | None  # None: texts without a tree
@@ -242,7 +243,7 @@ class Classification(Task[Batch]):
         lengths = [len(text) for text in ids]
         probabilities = np.zeros((len(ids), len(self.labels)), dtype=np.float32)
         device, budget = device_of(model), max([tokens, *lengths])
-        with judging(model):
+        with evaluation_mode(model):
             for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
                 padded, sizes = pad([ids[index] for index in indexes])
                 parents = _hung(trees, indexes)

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from regard.data.batches import pad
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
+from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.corruption import generator, masked
 from regard.tasks.pretraining import Asking, FromPieces, Rows
 from regard.tasks.settings import MaskedModelingSettings
-from regard.tasks.task import Split, beside, judging
+from regard.tasks.task import Split
 
 SYMBOLS = 3  # [CLS] first [SEP] second [SEP]
 MASK = "[MASK]"
@@ -149,9 +150,9 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         if not self.settings.next_sentence:
             raise RegardError("next_sentence=false: which piece follows was not asked; set it true")
         right = count = 0
-        with judging(model):
+        with evaluation_mode(model):
             for rows in self.batches(split, tokens=tokens, seed=0, epoch=0, shuffle=False):
-                batch = beside(model, self.batch(split, rows))
+                batch = to_device(model, self.batch(split, rows))
                 follows: Tensor = model.next_sentence(  # type: ignore[operator]
                     self._states(model, batch)
                 )

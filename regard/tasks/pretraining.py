@@ -18,8 +18,9 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
+from regard.layers.device import evaluation_mode, to_device
 from regard.tasks.settings import PretrainingSettings
-from regard.tasks.task import Split, Task, beside, judging, must_be_split
+from regard.tasks.task import Split, Task, must_be_split
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
 Rows = NDArray[np.integer]  # of a batch: seed, epoch and index of each example
@@ -211,12 +212,12 @@ class Pretraining(Task[B], Generic[B]):
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
         """What the model says to each example of a split, always corrupted in the same way."""
-        with judging(model):
+        with evaluation_mode(model):
             longest = int(self.lengths(split, 0, 0).max(initial=1))
             for rows in self.batches(
                 split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
             ):
-                batch = beside(model, self.batch(split, rows))
+                batch = to_device(model, self.batch(split, rows))
                 nats, right = said(model, *self.asked(model, batch))
                 counts = batch.real.sum(1).tolist()
                 parts = zip(nats.split(counts), right.split(counts), strict=True)

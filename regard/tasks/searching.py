@@ -25,7 +25,7 @@ from regard.decoding import (
     side_by_side,
 )
 from regard.errors import RegardError
-from regard.tasks.task import device_of, judging
+from regard.layers.device import device_of, evaluation_mode
 
 ROWS = 64  # texts that are written side by side
 
@@ -189,7 +189,7 @@ def write(
         )
 
     starts = range(0, len(order), ROWS)
-    with judging(model):
+    with evaluation_mode(model):
         written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
         for place, several in zip(order, chain.from_iterable(written), strict=True):
             found[place] = several
@@ -234,7 +234,7 @@ def score(
     order = np.argsort([-len(ids) for ids in targets], kind="stable")
     found: dict[int, Written] = {}
     writer, device = cast(Writer, model), device_of(model)
-    with judging(model):
+    with evaluation_mode(model):
         for start in range(0, len(order), ROWS):
             chosen = order[start : start + ROWS].tolist()
             tokens, lengths = pad([sources[i] for i in chosen])

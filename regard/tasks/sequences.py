@@ -17,11 +17,12 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.decoding import Limits, Written
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
+from regard.layers.device import evaluation_mode, to_device
 from regard.tasks.encoded import Encoded, PairBatch, paired
 from regard.tasks.searching import Search, Writes, score, write
 from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import Split, Task, beside, judging, must_be_split
+from regard.tasks.task import Split, Task, must_be_split
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
@@ -133,11 +134,11 @@ class Sequences(Task[PairBatch], Writes):
 
         The loss is per word, without smoothing.
         """
-        with judging(model):
+        with evaluation_mode(model):
             total = words = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = beside(model, self.batch(split, indexes))
+                batch = to_device(model, self.batch(split, indexes))
                 count = int(batch.real.sum())
                 total += float(self._loss(model, batch, 0.0)) * count
                 words += count

@@ -1,13 +1,10 @@
 """What the training loop asks of a task: batches, a loss, a judgement. It knows nothing else."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -97,32 +94,3 @@ def must_be_split(name: str) -> None:
     """Errors: there is no split of this name."""
     if name not in SPLITS:
         raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
-
-
-def beside(model: nn.Module, batch: B) -> B:
-    """A batch, a dataclass of tensors, on the device of the model's parameters."""
-    device = device_of(model)
-    if device.type == "cpu":
-        return batch
-    value: Any = batch
-    parts = {x.name: getattr(value, x.name) for x in fields(value)}
-    moved = {name: part.to(device) for name, part in parts.items() if part is not None}
-    found: B = replace(value, **moved)
-    return found
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters are; the processor for a model without any."""
-    parameter = next(model.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
-
-
-@contextmanager
-def judging(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in evaluation mode."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

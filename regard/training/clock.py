@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.tasks.task import beside
+from regard.layers.device import to_device
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def passes(training: "Training", indexes: NDArray[np.integer]) -> float:
 
     begun = time.monotonic()
     training.model.train()
-    batch = beside(training.model, training.task.batch("train", indexes))
+    batch = to_device(training.model, training.task.batch("train", indexes))
     kind = training.device.type
     with seeded(0, training.device), training.precision.autocast(kind):
         loss = training.task.loss(training.model, batch)

@@ -19,8 +19,10 @@ from pydantic import Field
 from torch import nn
 
 from regard.errors import RegardError, UntrainableError
+from regard.layers.device import to_device
+from regard.memory import peak_mb, trim
 from regard.reading import checked
-from regard.tasks.task import Task, beside
+from regard.tasks.task import Task
 from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -30,7 +32,6 @@ from regard.training.checkpoints import (
     weights,
 )
 from regard.training.clock import FewUpdates, follow_the_clock
-from regard.training.memory import peak_mb, trim
 from regard.training.optimizer import OPTIMIZERS
 from regard.training.precision import Precision, choose_device, choose_precision
 from regard.training.ranks import ranks
@@ -220,7 +221,7 @@ class Training:
         self.optimizer.zero()
         with seeded(step_seed(settings.seed, state.step, self.ranks.rank), self.device):
             with self.precision.autocast(self.device.type):
-                loss = self.task.loss(self.model, beside(self.model, batch))
+                loss = self.task.loss(self.model, to_device(self.model, batch))
             loss.backward()
         self.ranks.average(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-from regard.training.memory import peak_mb
+from regard.memory import peak_mb
 
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 Labels = tuple[tuple[str, str], ...]

@@ -38,7 +38,7 @@ def call(*words: object) -> int:
 
 @pytest.fixture(autouse=True)
 def memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
 
 
 @pytest.fixture

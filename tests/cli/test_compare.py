@@ -236,7 +236,7 @@ def test_an_arm_that_fails_makes_exit_code_2(
         return [Outcome(good), Outcome(bad, None, "out of luck")]
 
     monkeypatch.setattr("regard.studies.compare.launch", launch)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
     words = [
         "classification",

@@ -24,4 +24,4 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("regard.studies.compare.launch", at_once)
     monkeypatch.setattr("regard.studies.launch.launch", at_once)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)

@@ -63,7 +63,7 @@ class Inline:
 def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     launcher = Inline()
     monkeypatch.setattr(module, "launch", launcher)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     return launcher
 
@@ -432,7 +432,7 @@ def test_with_processes_a_killed_worker_is_named_and_its_run_goes_on(
     assert [row.arm.name for row in first.arms] == ["tfidf"]
     launcher = Inline()
     monkeypatch.setattr(module, "launch", launcher)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
     again = compare("classification", "mean,tfidf", **asked)
     assert launcher.ran == [("mean", 0)]
     assert again.failures == ()

@@ -33,7 +33,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     launcher = Inline()
     monkeypatch.setattr(module, "launch", launcher)
     monkeypatch.setattr(compare_module, "launch", launcher)
-    monkeypatch.setattr("regard.training.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     return launcher
 

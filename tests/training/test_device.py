@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard import runs
 from regard.errors import RegardError
-from regard.tasks.task import beside, device_of
+from regard.layers.device import device_of, to_device
 from regard.training.checkpoints import weights
 from regard.training.precision import choose_device, choose_precision
 
@@ -44,8 +44,8 @@ class Two:
 
 def test_a_batch_goes_where_the_model_is():
     batch = Two(torch.zeros(2, 3), torch.tensor([3, 1]))
-    assert beside(nn.Linear(2, 2), batch) is batch
-    moved = beside(nn.Linear(2, 2, device="meta"), batch)
+    assert to_device(nn.Linear(2, 2), batch) is batch
+    moved = to_device(nn.Linear(2, 2, device="meta"), batch)
     assert (moved.tokens.device.type, moved.lengths.device.type) == ("meta", "meta")
     assert moved.tokens.shape == (2, 3)
     assert device_of(nn.ReLU()).type == "cpu"

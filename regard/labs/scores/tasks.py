@@ -24,8 +24,8 @@ from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.data.puzzles import PAD, Examples, recall, sorting
 from regard.data.sources import load_corpus
 from regard.errors import look_up
+from regard.memory import keep_freed_memory
 from regard.models.stacked import Reads, StackedEncoder
-from regard.training.memory import keep_freed_memory
 from regard.training.schedules import factor
 from regard.training.stacked import StackedAdam
 
