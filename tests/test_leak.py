@@ -68,10 +68,10 @@ def test_patterns_and_a_compressed_encoder_look_at_nothing_to_come(
 
 def test_a_decoder_that_looks_ahead_is_found() -> None:
     network = Transformer(TransformerSettings(width=8, heads=2, layers=1, feedforward=8), 9, 9)
-    must_not_look_ahead(network, "sequences", 9)
+    must_not_look_ahead(network, "another", 9)
     network.decoder[0].attention.work.attention.forward = ahead
     with pytest.raises(RegardError, match="the network looks ahead"):
-        must_not_look_ahead(network, "sequences", 9)
+        must_not_look_ahead(network, "another", 9)
 
 
 def ahead(queries, keys, values, mask, **rest):

@@ -16,7 +16,7 @@ from regard.models import MODELS
 from regard.runs.build import prepare
 from regard.runs.config import Config
 from regard.runs.folder import Folder
-from regard.tasks import TASKS
+from regard.tasks import TASKS, shared
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
 TINY = [*BRIEF, "epochs=2"]
@@ -317,11 +317,15 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
         pass
     training.close()
     data.write_text("\n".join(["text,label", *rows, "good after all,up"]))
-    from regard.tasks.classification import prepare
 
-    prepare.cache_clear()  # as another process would
+    shared.cache_clear()  # as another process would
     with pytest.raises(RegardError, match=r"the data of .* are not what they were"):
         finish(runs.load(tmp_path / "run"))
+
+
+def chances(run: runs.Run, texts: list[str]) -> np.ndarray:
+    """(texts, labels) probabilities, the labels in the run's order."""
+    return np.array([list(said.probabilities.values()) for said in run.predict(texts)])
 
 
 def test_evaluation_is_of_the_test_split(whole: Path) -> None:
@@ -335,7 +339,7 @@ def test_evaluation_is_of_the_test_split(whole: Path) -> None:
     assert rows[3]["label"] == judged.examples[3].label
     assert rows[3]["source"] == judged.examples[3].source
     assert rows[3]["probabilities"]["positive"] == pytest.approx(judged.probabilities[3, 1])
-    again = runs.load(whole).probabilities([row["text"] for row in rows])
+    again = chances(runs.load(whole), [row["text"] for row in rows])
     np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
 
 
@@ -361,7 +365,7 @@ def test_a_run_answers_without_its_data(whole: Path, tmp_path: Path, monkeypatch
     def unreachable(*_: object, **__: object) -> None:
         raise AssertionError("the data were read")
 
-    monkeypatch.setattr("regard.tasks.classification.load_corpus", unreachable)
+    monkeypatch.setattr("regard.tasks.classification.task.load_corpus", unreachable)
     run = runs.load(copy)
     one = run.predict("a good film")
     assert one.label in ("negative", "positive")
@@ -414,7 +418,7 @@ def test_a_text_longer_than_the_network_counts_is_cut(model: str, tmp_path: Path
             prepare(short)
 
 
-NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+NETWORKS = [name for name, entry in MODELS.items() if not entry.deterministic]
 
 
 @pytest.mark.parametrize(("model", "reads"), [
@@ -452,7 +456,7 @@ def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
     judged = loaded.evaluate()
     assert judged.n == 1_000
     assert judged.value > 0.55  # words alone tell a little
-    again = loaded.probabilities([example.text for example in judged.examples])
+    again = chances(loaded, [example.text for example in judged.examples])
     np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
     assert len(loaded.metrics()) == 1
     assert (
@@ -479,7 +483,7 @@ def test_pretrained_vectors_are_not_needed_afterwards(tmp_path: Path) -> None:
     loaded = runs.load(tmp_path / "run")
     assert loaded.network.embedding.weight.shape[1] == 3
     judged = run.evaluate()
-    again = loaded.probabilities([example.text for example in judged.examples])
+    again = chances(loaded, [example.text for example in judged.examples])
     np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
 
 
@@ -587,7 +591,7 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
 
 def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None:
     said = repr(runs.load(whole).evaluate())
-    assert said.startswith("<Evaluation accuracy ")
+    assert said.startswith("<LabelEvaluation accuracy ")
     assert len(said) < 700
 
 
@@ -608,3 +612,17 @@ def test_a_run_opens_by_what_its_environment_must_have(tmp_path):
         path.write_text(json.dumps({k: v for k, v in needed.items() if k != key}))
         with pytest.raises(RegardError, match=f"{key} is missing"):
             runs.load(tmp_path / "run").predict("a good film")
+
+
+def test_a_baseline_answers_without_its_data(tmp_path: Path) -> None:
+    data = tmp_path / "r.csv"
+    rows = [f"a {word} film number {n},{label}" for n in range(40)
+            for word, label in (("good", "up"), ("bad", "down"))]  # fmt: skip
+    data.write_text("\n".join(["text,label", *rows]))
+    finish(runs.start(tmp_path / "run", "classification", "tfidf", [f"data={data}", "minimum=1"]))
+    data.unlink()
+    shared.cache_clear()  # as another process would
+    loaded = runs.load(tmp_path / "run")
+    assert [said.label for said in loaded.predict(["a good film", "a bad film"])] == ["up", "down"]
+    assert loaded.evaluate().value == 1
+    assert loaded.left_out(["a " * 9_999]) == [0]

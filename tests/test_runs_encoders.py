@@ -82,7 +82,8 @@ def test_what_is_said_of_a_text_is_what_the_encoder_and_scikit_learn_say(data, w
     texts = ["a good film", "it is"]
     tokens = run.task.tokenizer
     kept = load_file(run.folder.weights)
-    for text, said in zip(texts, run.probabilities(texts), strict=True):
+    for text, answer in zip(texts, run.predict(texts), strict=True):
+        said = np.array(list(answer.probabilities.values()))
         ids = [tokens.marks.classify, *tokens.encode([text])[0], tokens.marks.separator]
         with torch.no_grad():
             mean = theirs(torch.tensor([ids])).last_hidden_state.mean(1)

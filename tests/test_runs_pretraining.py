@@ -10,11 +10,12 @@ import torch
 from regard import runs
 from regard.data.pairs import Pair
 from regard.errors import RegardError
-from regard.runs import Answered, Likelihoods
 from regard.runs.build import begin_from, prepare
 from regard.runs.config import Config
-from regard.runs.translations import Text
-from regard.tasks.searching import Search
+from regard.tasks.birthplace.evaluation import Answered
+from regard.tasks.pretraining.evaluation import Likelihoods
+from regard.tasks.writing.evaluation import Text
+from regard.tasks.writing.searching import Search
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=40", "threads=1", "dropout=0"]
 
@@ -75,7 +76,7 @@ def test_how_a_text_goes_on_is_searched_for_or_drawn(pretrained):
     assert pretrained.best(texts, Search(longest=9_999)) == pretrained.best(texts, 1)
     assert [text.text for text in pretrained.best([""], 3)[0]] == [""]
     assert pretrained.left_out(["a" * 20, "a" * 26]) == [0, 6]
-    assert pretrained.keeps == "tail"
+    assert pretrained.task.keeps == "tail"
 
 
 def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pretrained, tmp_path):
@@ -205,7 +206,7 @@ def goes_on_or_fills_in(run):
     """Each kind of pretrained run is asked for more than one text, and for too long a one."""
     texts = ["A charming <extra_id_0> film [MASK] .", ""]
     assert len(run.predict(texts)) == 2
-    if run.search is None:
+    if run.config.task == "masked-modeling":
         with pytest.raises(RegardError, match="writes no texts to choose from"):
             run.best(texts, 2)
     else:

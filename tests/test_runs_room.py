@@ -8,7 +8,6 @@ from torch import nn
 
 from regard import runs
 from regard.errors import RegardError, UntrainableError
-from regard.models import MODELS_FOR
 from regard.runs.config import Config
 from regard.runs.room import Need, need, shape_of
 from regard.tasks import TASKS
@@ -25,14 +24,14 @@ def test_need_is_counted_by_hand() -> None:
     with torch.device("meta"):
         network = nn.Sequential(nn.Linear(1000, 3000, bias=False), nn.ReLU())
     asked = TrainingSettings(batch_tokens=500)
-    found = need(network, asked, "network", 0)
+    found = need(network, asked, True, 0)
     assert found.parameters == 3_000_000
     assert found.kept_mb == pytest.approx(5 * 4 * 3)  # weights, gradients, best, two of AdamW
     assert found.batch_mb == pytest.approx(500 * 4000 * 4 / 1e6)
     meant = asked.model_copy(update={"average": 0.9, "optimizer": "muon", "batch_size": 2})
-    assert need(network, meant, "network", 100).kept_mb == pytest.approx(5 * 4 * 3)
-    assert need(network, meant, "network", 100).tokens == 200
-    assert need(network, asked, "frozen", 0).kept_mb == pytest.approx(4 * 3)
+    assert need(network, meant, True, 100).kept_mb == pytest.approx(5 * 4 * 3)
+    assert need(network, meant, True, 100).tokens == 200
+    assert need(network, asked, False, 0).kept_mb == pytest.approx(4 * 3)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +39,8 @@ def test_need_is_counted_by_hand() -> None:
     [
         (task, name)
         for task in ("classification", "dates", "masked-modeling")
-        for name, entry in MODELS_FOR[TASKS[task].kind].items()
-        if entry.kind == "network"
+        for name, entry in TASKS[task].models.items()
+        if not entry.deterministic
     ],
 )
 def test_every_network_is_reckoned_without_its_numbers(task: str, model: str) -> None:

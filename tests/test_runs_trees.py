@@ -15,7 +15,7 @@ from regard.reports.run import write_run_report
 from regard.runs.config import Config
 from regard.studies.compare import Study
 from regard.studies.job import train_and_judge
-from regard.tasks.classification import Classification
+from regard.tasks.classification.task import Classification
 from regard.tasks.settings import ClassificationSettings
 from tests.cli.conftest import call
 from tests.data.test_conllu import sentence, written
@@ -38,7 +38,7 @@ def parses(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(parses: Path, tmp_path_factory: pytest.TempPathFactory) -> runs.ClassifierRun:
+def trained(parses: Path, tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
     run = runs.start(
         tmp_path_factory.mktemp("trees") / "run",
         "classification",
@@ -47,7 +47,7 @@ def trained(parses: Path, tmp_path_factory: pytest.TempPathFactory) -> runs.Clas
     )
     for _ in run.train():
         pass
-    assert isinstance(run, runs.ClassifierRun)
+    assert isinstance(run, runs.Run)
     return run
 
 
@@ -99,14 +99,16 @@ def test_every_model_that_has_positions_sees_the_tree(parses, model, position):
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
     words = "w1 w2 w3 w4"
     trees = [(-1, 0, 1, 2), (-1, 0, 0, 0), (-1, 0, 1, 2)]
-    deep, flat, again = one.predict(network, [Example(words, "", "", parents=x) for x in trees])
+    deep, flat, again = one.probabilities(
+        network, [Example(words, "", "", parents=x) for x in trees]
+    )
     assert abs(deep - flat).max() > 1e-4
     assert deep == pytest.approx(again, abs=1e-6)
     padded = [Example(words, "", "", parents=trees[0]), Example("w1 " * 6 + "w1", "", "", "",
               (-1, 0, 1, 2, 3, 4, 5))]  # fmt: skip
-    assert one.predict(network, padded)[0] == pytest.approx(deep, abs=1e-5)
+    assert one.probabilities(network, padded)[0] == pytest.approx(deep, abs=1e-5)
     with pytest.raises(RegardError, match="this model reads the tree of each text"):
-        one.predict(network, [words])
+        one.probabilities(network, [words])
 
 
 def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):

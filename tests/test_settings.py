@@ -9,7 +9,7 @@ from regard.attention.scores import SCORES
 from regard.data.tokenizers import TOKENIZERS
 from regard.errors import RegardError
 from regard.layers.feedforward import ACTIVATIONS
-from regard.models import MODELS_FOR, ModelEntry
+from regard.models import ModelEntry
 from regard.runs.config import Config
 from regard.settings import Settings, build, words
 from regard.tasks import TASKS
@@ -18,10 +18,12 @@ from regard.training.schedules import SCHEDULES
 from regard.training.settings import MOST_EPOCHS, TrainingSettings
 from regard.usual import USUAL
 
+TASK_MODELS = [task.models for task in TASKS.values()]
+
 ALL = {
     TrainingSettings,
     *(task.settings for task in TASKS.values()),
-    *(model.settings for models in MODELS_FOR.values() for model in models.values()),
+    *(model.settings for models in TASK_MODELS for model in models.values()),
 }
 TABLES = {
     "score": SCORES,
@@ -47,7 +49,7 @@ def test_every_range_of_a_search_is_of_settings_that_there_are(kind: type[Settin
             assert where.has(str(getattr(build(kind, {key: end}), key)))
 
 
-@pytest.mark.parametrize("entry", [e for models in MODELS_FOR.values() for e in models.values()])
+@pytest.mark.parametrize("entry", [e for models in TASK_MODELS for e in models.values()])
 def test_every_model_is_searched_and_its_defaults_are_in_its_ranges(entry: ModelEntry) -> None:
     settings = entry.configure()
     assert entry.settings.search
@@ -57,7 +59,7 @@ def test_every_model_is_searched_and_its_defaults_are_in_its_ranges(entry: Model
 
 def test_usual_names_mean_settings_that_there_are() -> None:
     known = {key for kind in ALL for key in kind.model_fields}
-    known |= {*TASKS, *(name for models in MODELS_FOR.values() for name in models), *PATTERNS}
+    known |= {*TASKS, *(name for models in TASK_MODELS for name in models), *PATTERNS}
     known |= {word for kind in ALL for key in kind.model_fields for word in words(kind, key)}
     known |= {name for table in TABLES.values() for name in table}
     assert {name for names in USUAL.values() for name in names} <= known

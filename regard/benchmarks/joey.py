@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regard.errors import RegardError
 from regard.models.settings import TransformerSettings
-from regard.tasks.sequences import Sequences
+from regard.tasks.writing.task import Sequences
 
 SCRIPT = Path(__file__).parent / "joey_process.py"  # run by its python, which has no regard
 SENTENCES = 4_000  # of the train split that are sent, drawn at random

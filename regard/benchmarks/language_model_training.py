@@ -27,7 +27,6 @@ from regard.benchmarks.language_model_peers import BLOCK
 from regard.data.fetch import present
 from regard.errors import RegardError
 from regard.memory import keep_freed_memory
-from regard.models import MODELS_FOR
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS
 from regard.training.loop import Training
@@ -130,7 +129,7 @@ def ours(name: str, how: BenchSettings) -> Step:
     """A step of regard's training, as `regard train` makes it."""
     task_name, task = prepared(name, how)
     entry = TASKS[task_name]
-    model = MODELS_FOR[entry.kind][entry.model]
+    model = entry.models[entry.model]
     sizes = {**vars(peers.SIZES), "length": BLOCK, "dropout": 0.1}
     torch.manual_seed(0)
     network = model.build(model.configure(sizes), **task.sizes)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.benchmarks.language_model_peers import descend
-from regard.models import MODELS_FOR
+from regard.models import DECODERS
 from regard.settings import build
 from regard.tasks import TASKS
 from regard.training.loop import Training
@@ -82,7 +82,7 @@ class Ours:
     """regard's training, whose clock is the share of the seconds that are gone."""
 
     def __init__(self, task: Any) -> None:
-        model = MODELS_FOR["language-modeling"]["gpt"]
+        model = DECODERS["gpt"]
         torch.manual_seed(0)
         network = model.build(model.configure(NETWORK), **task.sizes)
         settings = build(TrainingSettings, {**TRAINED, "minutes": 1.0})

@@ -178,7 +178,7 @@ def macro(
 def pseudo_values(
     metric: str, labels: Shaped[np.ndarray, "studies examples"], said: Answers
 ) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Compute what `regard.tasks.metrics.pseudo_values` computes, for many runs at once.
+    """Compute `regard.tasks.classification.metrics.pseudo_values` of many runs at once.
 
     Leaving an example out takes one from a cell of the confusion counts, so a run has as many
     different values as cells.
@@ -231,7 +231,7 @@ def bleu(total: Shaped[np.ndarray, " numbers *runs"]) -> Shaped[np.ndarray, " *r
 
 
 def bleu_pseudo_values(found: Statistics) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Compute what `Judgement.pseudo_values` of `regard.tasks.sequence_metrics` computes."""
+    """Compute what `Judgement.pseudo_values` of `regard.tasks.writing.metrics` computes."""
     total = found.sum(-1, keepdims=True)  # whole numbers below 2^24, so exact
     whole, without = bleu(total), bleu(total - found)
     return np.asarray(whole + (found.shape[-1] - 1) * (without.mean(-1, keepdims=True) - without))

@@ -24,8 +24,8 @@ from regard.memory import keep_freed_memory
 from regard.models import MODELS
 from regard.models.settings import TextClassifierSettings
 from regard.settings import Settings, build, split
-from regard.tasks.classification import Classification, Encoded, prepare
-from regard.tasks.metrics import accuracy
+from regard.tasks.classification.encoded import Encoded
+from regard.tasks.classification.task import Classification
 from regard.tasks.settings import ClassificationSettings
 from regard.training.loop import TrainingSettings, train
 
@@ -137,7 +137,7 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     sizes = entry.configure(network)
     assert isinstance(sizes, TextClassifierSettings)
     contest = Contest(
-        prepare(build(ClassificationSettings, data)),
+        Classification(build(ClassificationSettings, data)),
         sizes,
         build(TrainingSettings, {"epochs": 1, "evaluate_every": NEVER, **training}),
     )
@@ -184,7 +184,7 @@ def after_an_epoch(contest: Contest) -> dict[str, Any]:
         for _ in steps:
             pass
         seconds = time.perf_counter() - begun
-        results.append((seconds, accuracy(task.predict(model, "test"), task.answers("test"))))
+        results.append((seconds, task.answer(model).scores["accuracy"]))
     (our_s, our_accuracy), (their_s, their_accuracy) = results
     says = f"test accuracy {our_accuracy:.1%} and the peer's {their_accuracy:.1%}"
     return {

@@ -29,8 +29,8 @@ from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS
-from regard.tasks.sequences import Sequences, prepare
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.writing.task import Sequences
 from regard.training.loop import TrainingSettings, train
 from regard.training.precision import Precision, choose_precision
 
@@ -119,7 +119,7 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     asked = entry.configure({**languages, **data})
     assert isinstance(asked, SequencesSettings)
     contest = Contest(
-        prepare(asked),
+        Sequences(asked),
         build(TransformerSettings, {"layers": 4, **network}),
         build(TrainingSettings, {"epochs": 1000, "evaluate_every": NEVER, **training}),
         build(TranslationSettings, {**few, **bench}),

@@ -17,8 +17,8 @@ from regard.attention import sinusoidal
 from regard.data.batches import pad
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
-from regard.tasks.encoded import PairBatch
-from regard.tasks.sequences import Sequences
+from regard.tasks.writing.encoded import PairBatch
+from regard.tasks.writing.task import Sequences
 
 BEAM = 5
 RATE = 1e-4

@@ -294,7 +294,7 @@ def show_comparison(found: "Comparison") -> None:
     if not found.verdicts:
         say(f"nothing to compare with: {found.reference} has no result")
     models = models_of(found.task) if found.task in TASKS else {}
-    counting = [name for name, entry in models.items() if entry.kind == "baseline"]
+    counting = [name for name, entry in models.items() if entry.baseline]
     if counting and not any(result.arm.model in counting for result in found.arms):
         say(f"no arm counts words: {' or '.join(counting)} beside them shows what a network adds")
     for failure in found.failures:

@@ -66,7 +66,7 @@ def showable(runs: Sequence[Path]) -> Path | None:
             configs[run] = Config.read(run)
     able = [run for run, config in configs.items() if not config.reads_trees]
     attending = [run for run in able if configs[run].attends]
-    counting = [run for run in able if configs[run].entry.kind == "baseline"]
+    counting = [run for run in able if configs[run].entry.baseline]
     return next(iter([*attending, *counting]), None)
 
 

@@ -47,7 +47,7 @@ def rows(
     given = [*(settings or []), *([f"data={data}"] if data else [])]
     prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
     if not hasattr(prepared, "rows"):
-        labelled = entry.kind == "classification"
+        labelled = entry.labelled
         checks = "regard data check looks through texts with labels"
         reads = f"regard train {task} --dry-run reads its data and trains nothing"
         raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")

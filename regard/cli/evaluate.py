@@ -9,7 +9,7 @@ from regard.cli.console import Json, RunFolder, emit_json, opened, out, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.runs import Evaluation, Translations
+    from regard.tasks.evaluation import Evaluation
 
 
 def evaluate(
@@ -50,8 +50,7 @@ def evaluate(
 
     regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
     """
-    from regard import durable, runs
-    from regard.runs.classifying import ClassifierRun
+    from regard import durable
     from regard.runs.run import READ
 
     if data is None and (text or label):
@@ -59,14 +58,11 @@ def evaluate(
     if data is None and labels:
         raise RegardError("--labels renames those of a file: give it as --data FILE")
     model = opened(run, "evaluate")
-    if labels and not isinstance(model, ClassifierRun):
-        raise RegardError(f"--labels goes with a run that labels texts, not with {run}")
-    renamed = {"labels": labels} if labels else {}
-    judged = model.evaluate(data, text=text, label=label, **renamed)
+    judged = model.evaluate(data, text=text or "", label=label or "", labels=labels)
     notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None:
-        alone = predictions.suffix != ".jsonl" and isinstance(judged, runs.Answered)
-        durable.write_bytes(predictions, judged.plain() if alone else judged.rows())
+        plain = judged.plain() if predictions.suffix != ".jsonl" else b""
+        durable.write_bytes(predictions, plain or judged.rows())
     if json:
         emit_json(
             {
@@ -85,15 +81,12 @@ def evaluate(
         say(f"answers: {predictions}")
 
 
-def show(judged: "Evaluation | Translations", data: str) -> None:
+def show(judged: "Evaluation", data: str) -> None:
     """Print an evaluation."""
     from rich.markup import escape
     from rich.table import Table
 
-    from regard.runs.evaluation import SHOWN, Evaluation
-
-    unit = "tokens" if judged.metric == "likelihood" else "texts"
-    say(f"{judged.n:,} {unit} of {data}")
+    say(f"{judged.n:,} {judged.unit} of {data}")
     for name, words in judged.words():
         say(f"{name:<18} {words}")
     for heads, *rows in judged.tables():
@@ -105,6 +98,5 @@ def show(judged: "Evaluation | Translations", data: str) -> None:
             table.add_row(*map(escape, row))
         say()
         out.print(table)
-    hidden = isinstance(judged, Evaluation) and len(judged.labels) > SHOWN
-    if hidden:
-        say("\nall labels and pairs: --json, or regard report RUN")
+    if judged.note:
+        say(f"\n{judged.note}")

@@ -29,10 +29,9 @@ class TakesSettings(TyperCommand):
 
 def settings() -> list[str]:
     """Return the names of all settings that there are."""
-    from regard.models import MODELS_FOR
     from regard.tasks import TASKS
     from regard.training.settings import TrainingSettings
 
     kinds: list[type[Settings]] = [TrainingSettings, *(task.settings for task in TASKS.values())]
-    kinds += [entry.settings for models in MODELS_FOR.values() for entry in models.values()]
+    kinds += [entry.settings for task in TASKS.values() for entry in task.models.values()]
     return sorted({key for kind in kinds for key in kind.model_fields})

@@ -15,8 +15,8 @@ from regard.data.text_rows import text_rows
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.runs import Run, TextRun, WriterRun
-    from regard.tasks.searching import Search
+    from regard.runs import Run
+    from regard.tasks.writing.searching import Search
 
 CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def predict(
 
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
-    from regard import runs
+    from regard.tasks import TASKS
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
@@ -123,7 +123,7 @@ def predict(
     if file and table:
         source = text_rows(file, column, empty=True)
     elif file and is_conllu(file):
-        if not isinstance(loaded, runs.ClassifierRun):
+        if not TASKS[loaded.config.task].labelled:
             raise RegardError(f"{file}: parsed sentences are for runs that label texts")
         source = parsed_sentences(file)
     answers: list[dict[str, object]] = []
@@ -137,37 +137,36 @@ def predict(
         sys.stdout.flush()
         done += len(chunk)
     if json:
-        emit_json({"run": str(run), **loaded.about(), "predictions": answers})
+        emit_json({"run": str(run), **loaded.task.about(), "predictions": answers})
 
 
 def _how(
     run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
     """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
-    from regard.runs import ClassifierRun, TextRun, WriterRun
+    from regard.tasks.writing.searching import Writes
 
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
-    if top and not isinstance(run, ClassifierRun):
+    task = run.task
+    if top and not task.ranks:
         raise RegardError("--top is for runs that label texts; --best N asks a writer for several")
     if score:
-        if not isinstance(run, WriterRun):
-            raise RegardError("--score is for runs that write one text for another; this is none")
+        task.unscorable([])
         if asked:
             raise RegardError(f"--score judges texts that are given; --{option} is for writing")
-        writer = run
-        return lambda texts, name, done: _scored(writer, texts, name, done)
+        return lambda texts, name, done: _scored(run, texts, name, done)
     if unused := {"beam", "penalty"} & asked.keys():
         if asked.get("temperature"):
             raise RegardError(f"--{min(unused)} is for a beam, and --temperature draws; give one")
         asked = {**asked, "temperature": 0.0}
-    if isinstance(run, TextRun) and (own := run.search) is not None:
-        author, search = run, replace(own, **asked)
-        slides = search.slides(run.task.context)
-        if search.longest > (most := run.task.limits.longest) and not slides:
+    if isinstance(task, Writes):
+        search = replace(task.search, **asked)
+        slides = search.slides(task.context)
+        if search.longest > (most := task.limits.longest) and not slides:
             say(f"--longest {search.longest}: this run writes {most} tokens at most", quiet=True)
         several = "best" in asked
-        return lambda texts, name, done: _written(author, search, several, texts, name, done)
+        return lambda texts, name, done: _written(run, search, several, texts, name, done)
     if asked:
         raise RegardError(f"--{option} is for runs that write texts; this one does not")
 
@@ -185,7 +184,7 @@ def _how(
 
 
 def _written(
-    run: "TextRun", search: "Search", ranked: bool, texts: Sequence[str], name: str, done: int
+    run: "Run", search: "Search", ranked: bool, texts: Sequence[str], name: str, done: int
 ) -> Iterator[Answer]:
     """What is written for each text: a line, or if they are ``ranked`` one for each of the best."""
     _warn(run, texts, name, done)
@@ -198,7 +197,7 @@ def _written(
         yield lines, {"text": text, "best": [one.json() for one in several]}
 
 
-def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
     """How likely each target is. Errors: a line that is no pair, as file:line."""
     pairs: list[tuple[str, str]] = []
     wrong = ""
@@ -207,7 +206,7 @@ def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Ite
         if not tab:
             wrong = f"{name}:{number}: has no tab; --score reads SOURCE<tab>TARGET"
             break
-        (why,) = run.unscorable([(source, target)])
+        (why,) = run.task.unscorable([(source, target)])
         if why:
             wrong = f"{name}:{number}: {why}"
             break
@@ -221,12 +220,12 @@ def _scored(run: "WriterRun", texts: Sequence[str], name: str, done: int) -> Ite
 
 def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
     """Tell of each text that is read in part."""
-    which = {"head": "last", "tail": "first", "ends": "middle"}[run.keeps]
+    which = {"head": "last", "tail": "first", "ends": "middle"}[run.task.keeps]
     for number, left in enumerate(run.left_out(texts), done + 1):
         if left:
             say(
                 f"{name}:{number}: too long: its {which} {left:,} tokens are not read"
-                + ("; cut it into sentences" if run.keeps == "head" else ""),
+                + ("; cut it into sentences" if run.task.keeps == "head" else ""),
                 quiet=True,
             )
 

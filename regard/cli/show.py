@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from numpy import floating
     from numpy.typing import NDArray
 
+    from regard.analysis.layer_attention import LayerAttention
     from regard.reports.markup import Html
-    from regard.runs import ClassifierRun, Looked, Run
+    from regard.runs import Run
 
 TOP = 6
 FAINT = 0.1  # of the largest weight: below it a word keeps the terminal's own colours
@@ -61,7 +62,7 @@ def show(
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
         raise RegardError(f"--out {picture}: a page ends in .html, a picture in .svg")
     text, loaded = as_utf8(text), opened(run, "show")
-    if loaded.config.entry.kind == "baseline":
+    if loaded.config.entry.baseline:
         if layer is not None or head is not None:
             raise RegardError(f"{loaded.config.model} has no layers: leave --layer and --head out")
         show_words(loaded, text, picture, json)
@@ -103,7 +104,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     from regard.reports import weighed
 
     answer = run.predict(text)
-    found = cast("ClassifierRun", run).weigh(text, answer.label)
+    found = run.task.weigh(run.model, text, answer)
     if not found.words:
         raise RegardError("there is no word to look at in this text")
     if picture is not None:
@@ -137,7 +138,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         say(f"\ndrawn: {picture}")
 
 
-def write_picture(path: Path, text: str, said: str, layers: "list[Looked]") -> None:
+def write_picture(path: Path, text: str, said: str, layers: "list[LayerAttention]") -> None:
     """Draw the layers into a page, or their mean into a picture. Errors: nothing to draw."""
     from regard.reports.aligned import maps
     from regard.reports.markup import shorten, tag
@@ -165,28 +166,26 @@ def write_charts(path: Path, text: str, said: str, chart: "Html", parts: "Sequen
     write_bytes(path, whole.encode("utf-8", errors="replace"))
 
 
-def looks(run: "Run", text: str) -> "list[Looked]":
+def looks(run: "Run", text: str) -> "list[LayerAttention]":
     """The layers of a model at work; of one that writes another text those that look at the source.
 
     Of `mean` the attention that it is: each word the same weight.
     """
     if run.config.model != "mean":
-        from regard.runs.pieces import at_work
-
-        layers, _ = at_work(run, text)
+        layers, _ = run.at_work(text)
         return [looked for looked in layers if looked.asking is not None] or layers
     import numpy as np
 
-    from regard.runs import Looked
+    from regard.analysis.layer_attention import LayerAttention
 
     tokens = run.tokens(text)
     if not tokens:
         raise RegardError("there is no token to look at in this text")
     even = np.full((1, 1, len(tokens)), 1 / max(len(tokens), 1), dtype=np.float32)
-    return [Looked("mean of the words", tokens, even)]
+    return [LayerAttention("mean of the words", tokens, even)]
 
 
-def narrowed(looked: "Looked", head: int | None) -> "Looked":
+def narrowed(looked: "LayerAttention", head: int | None) -> "LayerAttention":
     """One head of a layer, or all. Errors: a head that the layer does not have."""
     if head is None:
         return looked
@@ -196,7 +195,7 @@ def narrowed(looked: "Looked", head: int | None) -> "Looked":
     return looked._replace(weights=looked.weights[head - 1 : head])
 
 
-def as_json(number: int, looked: "Looked") -> dict[str, Any]:
+def as_json(number: int, looked: "LayerAttention") -> dict[str, Any]:
     """A layer as plain values."""
     asking = {} if looked.asking is None else {"asking": looked.asking}
     return {
@@ -209,13 +208,13 @@ def as_json(number: int, looked: "Looked") -> dict[str, Any]:
     }
 
 
-def received(looked: "Looked") -> "NDArray[floating[Any]]":
+def received(looked: "LayerAttention") -> "NDArray[floating[Any]]":
     """(tokens,): the weight that each token gets, mean over heads and over those that look."""
     mean: NDArray[floating[Any]] = looked.weights.mean((0, 1))
     return mean
 
 
-def draw(number: int, looked: "Looked", head: int | None) -> None:
+def draw(number: int, looked: "LayerAttention", head: int | None) -> None:
     """Print a layer: the text in colours, the top words in numbers, the strongest pairs."""
     from regard.reports.attended import plain_name
 

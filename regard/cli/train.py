@@ -257,7 +257,7 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
 
 def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
     """Done, total, and words for the bar; done follows the budget, whatever it is counted in."""
-    from regard.runs.evaluation import validated
+    from regard.tasks.evaluation import validated
 
     words = [f"loss {progress.loss:.3f}"]
     if progress.best is not None:

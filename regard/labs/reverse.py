@@ -219,8 +219,7 @@ class Places:
 def weight_of(arm: Found) -> Places | None:
     """Return where an arm looks, a mean over its seeds; None where it looks at nothing."""
     import regard
-    from regard.runs import WriterRun
-    from regard.runs.writing import weighed
+    from regard.tasks.writing.alignment import weighed
 
     tables = []
     for folder in arm.folders:
@@ -228,7 +227,7 @@ def weight_of(arm: Found) -> Places | None:
             run = regard.load(folder)
         except RegardError:
             continue
-        if not isinstance(run, WriterRun) or not run.complete:
+        if not run.complete:
             continue
         with run.computing():
             pairs = run.task.split("test").pairs[:TEXTS]

@@ -5,7 +5,8 @@ Torch is loaded when a model is built, not when its name is read.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from regard.models import describe
 from regard.models.settings import (
@@ -27,7 +28,7 @@ from regard.settings import build as build_settings
 if TYPE_CHECKING:
     from regard.layers.embedding import Vectors
 
-__all__ = ["DECODERS", "ENCODERS", "MODELS", "MODELS_FOR", "WRITERS", "ModelEntry"]
+__all__ = ["DECODERS", "ENCODERS", "MODELS", "WRITERS", "ModelEntry"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,22 @@ class ModelEntry:
     settings: type[Settings]
     make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    #: A network is trained; of a frozen one only the last layer is fitted, and a baseline is none.
-    #: The last two are the same for every seed.
-    kind: Literal["network", "frozen", "baseline"] = "network"
+    #: Of a baseline, which is no network but is fitted: what reads it from its folder.
+    load: Callable[[Path], Any] | None = field(default=None, repr=False)
+    #: A pretrained network of which only the last layer is fitted.
+    frozen: bool = False
     #: How many symbols the model itself sets about a text: room that its words do not have.
     symbols: int = 0
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is no network: it is fitted, and asked by methods of its own."""
+        return self.load is not None
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every seed makes the same model: it is fitted, and not trained."""
+        return self.baseline or self.frozen
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This model's settings: its defaults, then the overrides.
@@ -76,7 +88,7 @@ class ModelEntry:
         (False, True)
         """
         said = {**self.defaults, **settings}
-        if self.kind == "baseline" or said.get("asks") == "nobody":
+        if self.baseline or said.get("asks") == "nobody":
             return False
         pool, layers = said.get("pool", "mean"), said.get("layers", 1)
         has_layers = "score" in self.settings.model_fields and layers != 0
@@ -192,6 +204,12 @@ def _naive_bayes_svm(
     return NaiveBayesSVM(settings, labels)
 
 
+def _load_baseline(folder: Path) -> Any:
+    from regard.models.baselines import load
+
+    return load(folder)
+
+
 def _rung(name: str, **defaults: Any) -> ModelEntry:
     return ModelEntry(
         name, describe.text_classifier, TextClassifierSettings, _text_classifier, defaults
@@ -228,7 +246,7 @@ _ENTRIES = [
         "logistic regression on the mean of a pretrained encoder's states (weights=)",
         EncoderSettings,
         _tuned_bert,
-        kind="frozen",
+        frozen=True,
         symbols=2,
     ),
     ModelEntry(
@@ -249,14 +267,14 @@ _ENTRIES = [
         describe.tfidf,
         TfidfSettings,
         _tfidf,
-        kind="baseline",
+        load=_load_baseline,
     ),
     ModelEntry(
         "nb-svm",
         describe.naive_bayes_svm,
         NaiveBayesSVMSettings,
         _naive_bayes_svm,
-        kind="baseline",
+        load=_load_baseline,
     ),
 ]
 
@@ -342,13 +360,4 @@ ENCODERS: dict[str, ModelEntry] = {
         BERTSettings,
         _bert,
     )
-}
-#: The models that a kind of task takes.
-MODELS_FOR: dict[str, dict[str, ModelEntry]] = {
-    "classification": MODELS,
-    "sequences": WRITERS,
-    "language-modeling": DECODERS,
-    "answers": DECODERS,
-    "masked-modeling": ENCODERS,
-    "span-corruption": {"t5": WRITERS["t5"], "transformer": WRITERS["transformer"]},
 }

@@ -16,7 +16,7 @@ from regard.reports.page import static
 from regard.reports.scales import text_width
 
 if TYPE_CHECKING:
-    from regard.runs import Looked
+    from regard.analysis.layer_attention import LayerAttention
 
 TEXTS = 3
 LONGEST = 120  # signs of a source that is drawn
@@ -63,7 +63,7 @@ def choose(arms: Sequence[Arm]) -> list[Answer]:
     return [answers[i] for i in ranked[:TEXTS]]
 
 
-def maps(looked: "Sequence[Looked]", name: str) -> list[Html]:
+def maps(looked: "Sequence[LayerAttention]", name: str) -> list[Html]:
     """The mean over all heads of all layers, then every head of every layer, as heat maps.
 
     One head alone is its own mean.
@@ -106,7 +106,7 @@ def plain_layer(path: str) -> str:
     return f"layer {int(block[1]) + 1}" if block else re.sub(r"(\.attention)+$", "", path)
 
 
-def _map(looked: "Looked", title: str, weights: NDArray[np.floating]) -> Html:
+def _map(looked: "LayerAttention", title: str, weights: NDArray[np.floating]) -> Html:
     asking, tokens = looked.asking, [_visible(piece) for piece in looked.tokens]
     if asking is None:  # self-attention, or a pool that asks once
         asking = tokens if len(weights) == len(tokens) else ["the text"] * len(weights)
@@ -128,7 +128,7 @@ def _visible(piece: str) -> str:
     return "␣" if piece == " " else piece
 
 
-def _look(arm: Arm, answers: Sequence[Answer]) -> "list[list[Looked]]":
+def _look(arm: Arm, answers: Sequence[Answer]) -> "list[list[LayerAttention]]":
     """The alignments of an arm's first run that can be loaded; none of one that never looks."""
     import regard
 
@@ -143,7 +143,10 @@ def _look(arm: Arm, answers: Sequence[Answer]) -> "list[list[Looked]]":
 
 
 def _text(
-    answer: Answer, index: int, arms: Sequence[Arm], seen: "Mapping[str, list[list[Looked]]]"
+    answer: Answer,
+    index: int,
+    arms: Sequence[Arm],
+    seen: "Mapping[str, list[list[LayerAttention]]]",
 ) -> Html:
     said = {arm.name: arm.answers[answer.index].said for arm in arms
             if len(arm.answers) > answer.index}  # fmt: skip

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regard import reading
 from regard.errors import RegardError
-from regard.models import MODELS_FOR, ModelEntry
+from regard.models import MODELS, ModelEntry
 from regard.reading import parse_json
 from regard.reports.figures import Series
 from regard.studies import arms as study
@@ -91,7 +91,7 @@ class Arm:
     def models(self) -> Mapping[str, ModelEntry]:
         """The models of the arm's task."""
         task = TASKS.get(str(self.config.get("task")))
-        return MODELS_FOR[task.kind if task else "classification"]
+        return task.models if task else MODELS
 
     @property
     def model(self) -> str:
@@ -103,7 +103,7 @@ class Arm:
     def deterministic(self) -> bool:
         """Whether every seed makes the same predictions, so that one run stands for all."""
         entry = self.models.get(self.model)
-        return entry is not None and entry.kind != "network"
+        return entry is not None and entry.deterministic
 
     @property
     def family(self) -> str:
@@ -111,7 +111,7 @@ class Arm:
         entry = self.models.get(self.model)
         if entry is None:
             return "network"
-        if entry.kind == "baseline":
+        if entry.baseline:
             return "baseline"
         return "attention" if entry.attends(self.config) else "network"
 
@@ -156,7 +156,7 @@ class Arm:
     def writes(self) -> bool:
         """Whether its answers are texts."""
         task = TASKS.get(str(self.config.get("task")))
-        return self.metric == "BLEU" or (task is not None and task.kind == "sequences")
+        return self.metric == "BLEU" or (task is not None and task.writes == "another")
 
     @cached_property
     def judged(self) -> list[Judged]:

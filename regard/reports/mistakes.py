@@ -10,7 +10,7 @@ from regard.reports.evidence import Answer, Arm, confusion_of
 from regard.reports.findings import Cell, Table
 from regard.reports.maps import confusion, heat_map
 from regard.reports.markup import Html, shorten, tag
-from regard.runs.evaluation import confused
+from regard.tasks.classification.evaluation import confused
 
 SHOWN = 6  # mistakes of the best arm
 LENGTH = 600  # signs of a text; longer ones are cut, with a mark

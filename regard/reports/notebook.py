@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.attention import Attended, Mask
 from regard.attention.sines import Sinusoidal
 from regard.durable import write_bytes
@@ -21,17 +22,10 @@ from regard.reports.packed import pack_below
 from regard.reports.page import page
 from regard.reports.run import look as packed_look
 from regard.reports.run import run_page, sandboxed, stored
-from regard.runs import (
-    Answered,
-    Evaluation,
-    Likelihoods,
-    Looked,
-    Prediction,
-    Run,
-    Translations,
-    load,
-)
+from regard.runs import Run, load
 from regard.studies.result import Comparison
+from regard.tasks.classification.evaluation import Prediction
+from regard.tasks.evaluation import Evaluation
 
 PLACES = 24  # positions of a mask that are drawn
 MASKS = 4  # of the rows of a batch, those of a mask that are drawn
@@ -82,7 +76,7 @@ def html(thing: object) -> str:
     '<iframe'
     """
     several = thing if isinstance(thing, list) else [thing]
-    layers = [one for one in several if isinstance(one, Looked)]
+    layers = [one for one in several if isinstance(one, LayerAttention)]
     if layers and len(layers) == len(several):
         return _layers(layers)
     for kind, draw in DRAWN.items():
@@ -128,12 +122,12 @@ def _row(batch: Tensor, number: int, room: int) -> dict[str, Any]:
     queries, keys = batch.shape[-2:]
     names = [str(i) for i in range(keys)]
     asking = None if queries == keys else [str(i) for i in range(queries)]
-    packed = pack_below([Looked("attention", names, batch[number].numpy(), asking)], room)
+    packed = pack_below([LayerAttention("attention", names, batch[number].numpy(), asking)], room)
     which = f"row {number + 1} of {len(batch)}: " if len(batch) > 1 else ""
     return {"text": f"{which}{queries} queries, {keys} keys", **packed}
 
 
-def _layers(layers: Sequence[Looked]) -> str:
+def _layers(layers: Sequence[LayerAttention]) -> str:
     """What layers did with a text."""
     text = " ".join(layers[0].tokens)
     looks = [{"text": text, **pack_below(layers, ROOM)}]
@@ -222,7 +216,7 @@ def _prediction(prediction: Prediction) -> str:
     return _framed("Prediction", [says, table], 160 + 32 * len(rows))
 
 
-def _judged(judged: Evaluation | Translations | Likelihoods | Answered) -> str:
+def _judged(judged: Evaluation) -> str:
     told = Table("How good it is", ("metric", "value"), judged.words())
     titles = ("Each label", "What it said, and the truth")
     more = [
@@ -242,7 +236,4 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     Comparison: _comparison,
     Prediction: _prediction,
     Evaluation: _judged,
-    Translations: _judged,
-    Likelihoods: _judged,
-    Answered: _judged,
 }

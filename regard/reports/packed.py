@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch.nn.functional import adaptive_max_pool2d
 
 from regard.analysis.heads import habits
+from regard.analysis.layer_attention import LayerAttention
 from regard.analysis.maps import rollout
 from regard.errors import RegardError
 from regard.reports.attended import plain_name
-from regard.runs import Looked
 
 Weights = NDArray[np.floating]
 
@@ -29,12 +29,12 @@ ROLLOUT = "rollout"
 SIDES = ("encoder", "decoder")
 
 
-def with_rollout(layers: Sequence[Looked], residual: float = 0.5) -> list[Looked]:
+def with_rollout(layers: Sequence[LayerAttention], residual: float = 0.5) -> list[LayerAttention]:
     """The layers, and where a text looks at itself in two or more of them their `rollout`.
 
     Encoder and decoder look at two texts: each has its own.
     """
-    stacks: dict[str, list[Looked]] = {}
+    stacks: dict[str, list[LayerAttention]] = {}
     for x in layers:
         if x.asking is None and x.weights.shape[1] == x.weights.shape[2] > 1:
             side = x.layer.partition(".")[0]
@@ -43,16 +43,16 @@ def with_rollout(layers: Sequence[Looked], residual: float = 0.5) -> list[Looked
     for side, same in stacks.items():
         if len(same) > 1 and len({x.weights.shape[1] for x in same}) == 1:
             together = rollout([torch.from_numpy(np.asarray(x.weights)) for x in same], residual)
-            found.append(Looked(side + ROLLOUT, same[0].tokens, together.numpy()[None]))
+            found.append(LayerAttention(side + ROLLOUT, same[0].tokens, together.numpy()[None]))
     return found
 
 
-def is_rollout(layer: Looked) -> bool:
+def is_rollout(layer: LayerAttention) -> bool:
     """Whether it is several layers together."""
     return layer.layer.rpartition(".")[2] == ROLLOUT
 
 
-def pack(layers: Sequence[Looked], *, small: int = SMALL) -> dict[str, Any]:
+def pack(layers: Sequence[LayerAttention], *, small: int = SMALL) -> dict[str, Any]:
     """The layers as plain values for JSON: names, tokens, what each head does, a thumbnail each.
 
     The weights of all heads are inside where they are at most `small` numbers together. Each head
@@ -64,7 +64,7 @@ def pack(layers: Sequence[Looked], *, small: int = SMALL) -> dict[str, Any]:
     return found
 
 
-def pack_below(layers: Sequence[Looked], limit: int) -> dict[str, Any]:
+def pack_below(layers: Sequence[LayerAttention], limit: int) -> dict[str, Any]:
     """All weights, or the strongest of each query, as many as fit into `limit` bytes of JSON.
 
     Errors: not even four of each query fit.
@@ -109,7 +109,7 @@ def thumbnail(weights: Weights) -> NDArray[np.uint8]:
     return np.asarray(np.rint(255 * np.sqrt(np.clip(cells / full, 0, 1))), dtype=np.uint8)
 
 
-def _described(layers: Sequence[Looked]) -> dict[str, Any]:
+def _described(layers: Sequence[LayerAttention]) -> dict[str, Any]:
     axes: list[list[str]] = []
 
     def axis(tokens: Sequence[str]) -> int:
@@ -120,7 +120,7 @@ def _described(layers: Sequence[Looked]) -> dict[str, Any]:
     return {"layers": [_layer(layer, axis) for layer in layers], "axes": axes}
 
 
-def _layer(layer: Looked, axis: Callable[[Sequence[str]], int]) -> dict[str, Any]:
+def _layer(layer: LayerAttention, axis: Callable[[Sequence[str]], int]) -> dict[str, Any]:
     heads, rows, columns = layer.weights.shape
     thumbs = [thumbnail(head) for head in layer.weights]
     kind = "cross" if layer.asking is not None else "pool" if rows < columns else "self"
@@ -145,7 +145,7 @@ def _layer(layer: Looked, axis: Callable[[Sequence[str]], int]) -> dict[str, Any
     }
 
 
-def _fill(found: dict[str, Any], layers: Sequence[Looked], top: int | None) -> int:
+def _fill(found: dict[str, Any], layers: Sequence[LayerAttention], top: int | None) -> int:
     """Put every head's weights in; how many letters that takes."""
     total = 0
     for row, layer in zip(found["layers"], layers, strict=True):

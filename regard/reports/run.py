@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.durable import write_bytes
 from regard.errors import RegardError
 from regard.reports.findings import Table, machine
@@ -13,9 +14,10 @@ from regard.reports.mistakes import confusion_drawn
 from regard.reports.packed import pack_below, with_rollout
 from regard.reports.page import FRAME, LIMIT, page, static
 from regard.reports.training import training_table
-from regard.runs import ClassifierRun, Evaluation, Looked, PretrainedRun, Run
-from regard.runs.pieces import at_work
-from regard.runs.pretraining import HIDDEN, beginning
+from regard.runs import Run
+from regard.tasks import TASKS
+from regard.tasks.classification.evaluation import LabelEvaluation
+from regard.tasks.pretraining.evaluation import beginning
 
 FOLDED = 24  # labels; the table of more is folded away
 TEXTS = 4  # of the test split, where none are given
@@ -39,7 +41,7 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
 
 def needs_trees(run: Run) -> bool:
     """Whether the run reads parsed sentences alone, so that a text cannot be shown to it."""
-    return isinstance(run, ClassifierRun) and run.reads_trees
+    return run.config.reads_trees
 
 
 def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
@@ -78,7 +80,7 @@ def what_it_looks_at() -> list[Html]:
 
 def labels(judged: Any) -> list[Html]:
     """How each label fared and what it was taken for, of a run that labels texts."""
-    if not isinstance(judged, Evaluation):
+    if not isinstance(judged, LabelEvaluation):
         return []
     heads, *rows = judged.by_label()
     note = f"Of {judged.n:,} test texts."
@@ -106,10 +108,10 @@ def place(folder: Path) -> str:
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
     """A text, the run's answer and its attention at work, packed into at most `limit` bytes."""
-    layers: list[Looked] = []
+    layers: list[LayerAttention] = []
     read = None
-    if run.config.entry.kind != "baseline" and run.tokens(text):
-        layers, read = at_work(run, text)
+    if not run.config.entry.baseline and run.tokens(text):
+        layers, read = run.at_work(text)
     plain = getattr(run.config.network, "block", "") == "plain"  # nothing passes beside
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
     told = {} if read is None else {"read": read}
@@ -124,9 +126,9 @@ def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def examples(run: Run) -> list[str]:
     """A few short texts of the test split, of long pieces their beginnings. Errors: it has none."""
     texts = [example.text for example in run.evaluate().examples]
-    if isinstance(run, PretrainedRun):
-        hidden = HIDDEN.get(run.config.task, "")
-        texts = [beginning(text, hidden) for text in texts]
+    task = TASKS[run.config.task]
+    if task.by_token:  # pieces of texts
+        texts = [beginning(text, task.hidden) for text in texts]
     short = sorted((text for text in texts if text.strip()), key=len)
     if not short:
         raise RegardError(f"{run.folder.path} answered no text; give some")

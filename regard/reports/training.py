@@ -12,7 +12,6 @@ from regard.runs.config import Config
 from regard.tasks import TASKS
 
 #: What the examples of a kind of task are called.
-EXAMPLES = {"classification": "texts", "sequences": "pairs", "answers": "questions"}
 UNKNOWN = "–"
 COLUMNS = ["arm", "learned from", "batch, mean", "steps", "learning rate"]
 
@@ -33,11 +32,11 @@ def _told(folders: Sequence[Path]) -> list[str]:
         break
     else:
         return []
-    unit = EXAMPLES.get(TASKS[config.task].kind, "pieces")
+    unit = TASKS[config.task].examples
     examples, tokens = _size(read_json(folder / "env.json"))
     size = f"{examples:,} {unit}" if examples else UNKNOWN
     size += f", {tokens:,} tokens" if tokens else ""
-    if config.entry.kind == "baseline":
+    if config.entry.baseline:
         return [size, UNKNOWN, UNKNOWN, UNKNOWN]
     ends = [last for folder in folders if _count((last := _last(folder)).get("step"))]
     if not ends:

@@ -13,35 +13,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.runs.answering import Answered, AnswererRun
     from regard.runs.before import pretraining_for, way_of
-    from regard.runs.classifying import ClassifierRun
     from regard.runs.config import Config, model_after
-    from regard.runs.evaluation import Evaluation, Prediction
     from regard.runs.forecasting import Forecast, forecast
     from regard.runs.opening import below, go_on, load, open_or_start, start
-    from regard.runs.pretraining import Likelihoods, PretrainedRun
-    from regard.runs.run import Looked, Run
-    from regard.runs.texts import TextRun
-    from regard.runs.translations import Text, Translations
-    from regard.runs.writing import WriterRun
+    from regard.runs.run import Run
 
 __all__ = [
-    "Answered",
-    "AnswererRun",
-    "ClassifierRun",
     "Config",
-    "Evaluation",
     "Forecast",
-    "Likelihoods",
-    "Looked",
-    "Prediction",
-    "PretrainedRun",
     "Run",
-    "Text",
-    "TextRun",
-    "Translations",
-    "WriterRun",
     "below",
     "forecast",
     "go_on",
@@ -54,21 +35,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answered": "answering",
-    "AnswererRun": "answering",
-    "ClassifierRun": "classifying",
     "Config": "config",
-    "Evaluation": "evaluation",
     "Forecast": "forecasting",
-    "Likelihoods": "pretraining",
-    "Looked": "run",
-    "Prediction": "evaluation",
-    "PretrainedRun": "pretraining",
     "Run": "run",
-    "Text": "translations",
-    "TextRun": "texts",
-    "Translations": "translations",
-    "WriterRun": "writing",
     "below": "opening",
     "forecast": "forecasting",
     "go_on": "opening",

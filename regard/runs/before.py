@@ -5,7 +5,6 @@ from pathlib import Path
 
 from regard.data.texts import NAMES
 from regard.errors import RegardError
-from regard.models import MODELS_FOR
 from regard.runs.config import CUTTING, Config, shared
 from regard.runs.opening import open_or_start
 from regard.runs.run import Run
@@ -54,7 +53,7 @@ def way_of(
     task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
     """The task that pretrains a model, and its settings, as `pretraining_for` has them."""
-    if model not in WAYS or TASKS[task].kind != "classification":
+    if model not in WAYS or not TASKS[task].labelled:
         raise RegardError(
             f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
             f"{', '.join(WAYS)} and a task that puts labels on texts"
@@ -66,7 +65,7 @@ def way_of(
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
     judging = judged_by(wanted.data, texts)
-    theirs = MODELS_FOR[TASKS[way].kind][model].settings
+    theirs = TASKS[way].models[model].settings
     network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}

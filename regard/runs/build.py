@@ -89,14 +89,14 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     network = build_network(config, **task.sizes, vectors=vectors)
     OPTIMIZERS[config.training.optimizer].suits(network)
     longest = getattr(config.network, "length", None)
-    must_not_look_ahead(network, TASKS[config.task].kind, task.sizes["vocabulary"], longest)
+    must_not_look_ahead(network, TASKS[config.task].writes, task.sizes["vocabulary"], longest)
     taken: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     if init := config.training.init:
         taken = begin_from(network, Path(init), config.model, task)
     elif (name := weights_of(config)) and isinstance(network, TunedBERT):
         stored = Encoder(name).put(network)
-        if stored["new"] and config.entry.kind == "frozen":
+        if stored["new"] and config.entry.frozen:
             raise RegardError(
                 f"{config.model} trains no encoder, and weights={name} has no {stored['new'][0]}: "
                 f"leave the settings that ask for it out, or train a bert"
@@ -174,14 +174,14 @@ def small(config: Config) -> Callable[[], nn.Module]:
 
 def must_be_buildable(config: Config) -> None:
     """Errors, before any data are read: a part that is misspelt; more memory than is free."""
-    if config.entry.kind != "baseline" and (needed := shape_of(config, small(config))) is not None:
+    if not config.entry.baseline and (needed := shape_of(config, small(config))) is not None:
         needed.check()
 
 
 def build_once(config: Config) -> None:
     """Build the network for eight words, so that a misspelt part is named before any training."""
     must_be_buildable(config)
-    if config.entry.kind != "baseline":
+    if not config.entry.baseline:
         OPTIMIZERS[config.training.optimizer].suits(small(config)())
 
 

@@ -10,7 +10,7 @@ import tomli_w
 
 from regard.data.conllu import is_conllu
 from regard.errors import RegardError, look_up
-from regard.models import MODELS_FOR, ModelEntry
+from regard.models import ModelEntry
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS, TaskEntry
 from regard.training.settings import BUDGETS, TrainingSettings
@@ -57,11 +57,11 @@ class Config:
         positions along trees of data that have none; with ``weights=``, what the weights decide.
         """
         asked = look_up(TASKS, task, "task")
-        entry = look_up(MODELS_FOR[asked.kind], model, "model")
+        entry = look_up(asked.models, model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
         trust_named(network.values())
         if init := training.get("init"):
-            if entry.kind == "baseline":
+            if entry.baseline:
                 raise RegardError(f"{model} counts words and begins from no run: leave init out")
             before = cls.read(Path(init))
             _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
@@ -72,7 +72,7 @@ class Config:
         if name := getattr(configured, "weights", ""):
             data = {**data, "tokenizer": _own_tokens(asked.configure(data), data.keys(), name)}
             configured = configured if init else _as_stored(name, network)
-        elif entry.kind == "frozen":
+        elif entry.frozen:
             raise RegardError(
                 f"{model} trains no encoder and takes one: weights=FOLDER, or a name on the hub"
             )
@@ -104,7 +104,7 @@ class Config:
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None
         asked = look_up(TASKS, task, "task")
-        entry = look_up(MODELS_FOR[asked.kind], model, "model")
+        entry = look_up(asked.models, model, "model")
         kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
         data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
         must_be_trusted(network.model_dump(), path)
@@ -113,7 +113,7 @@ class Config:
     @property
     def entry(self) -> ModelEntry:
         """The model's row in the table."""
-        return MODELS_FOR[TASKS[self.task].kind][self.model]
+        return TASKS[self.task].models[self.model]
 
     @property
     def attends(self) -> bool:
@@ -182,7 +182,7 @@ def model_after(init: Path | None, task: str) -> str:
     if init is None:
         return ""
     name = Config.read(init).model
-    return name if name in MODELS_FOR[look_up(TASKS, task, "task").kind] else ""
+    return name if name in look_up(TASKS, task, "task").models else ""
 
 
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
@@ -192,7 +192,7 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
     held = task.configure(data).model_dump().get("validation")  # a share, or a file
     files = [str(data[key]) for key in ("data", "test") if data.get(key)]
     files += [held] if isinstance(held, str) else []
-    if not (task.kind == "classification" and files and all(map(is_conllu, files))):
+    if not (task.labelled and files and all(map(is_conllu, files))):
         raise RegardError(
             f"position={position} reads the tree of each text, and "
             f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "

@@ -17,9 +17,9 @@ from regard.layers import marks
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.runs.run import Run
-from regard.tasks.language_modeling import LanguageModeling
-from regard.tasks.searching import Writes
-from regard.tasks.sequences import Sequences
+from regard.tasks.pretraining.language_modeling import LanguageModeling
+from regard.tasks.writing.searching import Writes
+from regard.tasks.writing.task import Sequences
 
 END = "</s>"
 
@@ -44,7 +44,7 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     write = look_up(TARGETS, to, "target")
     if quantization != "float32" and to != "ctranslate2":
         raise RegardError(f"quantization={quantization} is CTranslate2's; {to} takes float32")
-    if run.config.entry.kind == "baseline":
+    if run.config.entry.baseline:
         raise RegardError(f"{run.config.model} counts words: it has no network to export")
     return write(run, Path(folder), quantization)
 
@@ -102,7 +102,7 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
         roles |= {"mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
         inner = framed(inner, "[CLS]", "[SEP]", ids)
     else:
-        end = cast(Writes, run.task).end
+        end = cast(Writes[Any], run.task).end
         roles["eos_token"], config["eos_token_id"] = names[end - len(tokenizer)], end
     if layout.kind == "gpt":  # where texts stand one behind the other, one begins behind an end
         begins = isinstance(run.task, LanguageModeling)

@@ -13,7 +13,7 @@ from regard.layers.device import evaluation_mode, to_device
 from regard.memory import peak_mb
 from regard.models.frozen import fit_head
 from regard.models.tuned import Tuned
-from regard.tasks.classification import Classification
+from regard.tasks.classification.task import Classification
 from regard.tasks.task import Split
 from regard.training.loop import Progress, using_threads
 from regard.training.precision import Precision, choose_device
@@ -67,7 +67,7 @@ class Fitting:
             self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
             self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
         logits = torch.from_numpy(found["validation"] @ head.weight.T + head.bias)
-        metric = self.task.score(logits.softmax(1).numpy(), answers["validation"])
+        metric = self.task.measure(logits.softmax(1).numpy(), answers["validation"])
         self.network.eval()
         yield self._progress(len(self.batches) + 1, head.loss, metric, head.held_loss)
 

@@ -15,7 +15,7 @@ from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.fitting import Fitting
 from regard.runs.room import need
-from regard.tasks.classification import Classification
+from regard.tasks.classification.task import Classification
 from regard.tasks.task import SPLITS
 from regard.training.clock import follow_the_clock, warning
 from regard.training.loop import Training, seeded, using_threads, validations
@@ -66,9 +66,9 @@ def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
     config = Config.make(task, model, overrides)
     prepared = prepare(config)
     forget_peak()  # the memory of an arm is its own
-    if config.entry.kind == "baseline":
+    if config.entry.baseline:
         return _of_baseline(config, prepared)
-    if config.entry.kind == "frozen":
+    if config.entry.frozen:
         return _of_frozen(config, prepared)
     return _of_network(config, prepared)
 
@@ -78,7 +78,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
     length = int(getattr(config.network, "length", 0))
-    tight = need(network, settings, config.entry.kind, length).warning
+    tight = need(network, settings, not config.entry.frozen, length).warning
     training = Training(network, task, settings, precision)
     with using_threads(settings.threads):
         follow_the_clock(training)

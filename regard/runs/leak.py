@@ -13,23 +13,26 @@ SLACK = 1e-4  # of the largest state
 
 
 def must_not_look_ahead(
-    network: nn.Module, kind: str, vocabulary: int, longest: int | None = None
+    network: nn.Module, writes: str, vocabulary: int, longest: int | None = None
 ) -> None:
-    """Refuse a network that is trained on what comes next (a `kind` of task) and can see it.
+    """Refuse a network that is trained on what comes next and can see it.
 
     A score of one's own sees all keys when it prepares them, whatever the mask hides: a mean over
-    them tells of words to come, and a training on it learns to copy. A text is read twice, the
-    second time with another last word, and nothing before that may change. `longest`: the words
-    that it can read, if there is such a number. Errors: what changed.
+    them tells of words to come, and a training on it learns to copy. A text is read
+    twice, the second time with another last word, and nothing before that may change.
+
+    ``writes``: whether the network writes "on" behind a text, "another" text, or none (""; then
+    nothing is looked at). ``longest``: the words that it can read, if there is such a number.
+    Errors: what changed.
     """
     words = min(WORDS, longest or WORDS)
-    if kind not in ("language-modeling", "answers", "sequences", "span-corruption"):
+    if not writes:
         return
     text = torch.arange(1, words + 1).remainder(vocabulary)[None]
     changed = text.clone()
     changed[0, -1] = 0
     beside: tuple[torch.Tensor, ...] = ()
-    if kind in ("sequences", "span-corruption"):  # they read a source too
+    if writes == "another":  # the network reads a source too
         beside = (text, torch.tensor([words]))
     with seeded(0), torch.no_grad():
         shaken = deepcopy(network).eval()

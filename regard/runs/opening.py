@@ -7,24 +7,10 @@ from pathlib import Path
 from regard import durable
 from regard.errors import RegardError
 from regard.reading import read_json
-from regard.runs.answering import AnswererRun
-from regard.runs.classifying import ClassifierRun
 from regard.runs.config import CONFIG, Config
 from regard.runs.folder import Folder
-from regard.runs.pretraining import PretrainedRun
 from regard.runs.run import Run
-from regard.runs.writing import WriterRun
-from regard.tasks import TASKS
 from regard.training.ranks import ranks
-
-RUNS: dict[str, type[Run]] = {
-    "classification": ClassifierRun,
-    "sequences": WriterRun,
-    "language-modeling": PretrainedRun,
-    "masked-modeling": PretrainedRun,
-    "span-corruption": PretrainedRun,
-    "answers": AnswererRun,
-}
 
 
 def start(
@@ -74,7 +60,7 @@ def go_on(folder: Path | str, config: Config) -> Run:
             f"{path} holds another run: {', '.join(differences)}; "
             "give another --out, or the same settings to go on"
         )
-    return _made(path, config)
+    return Run(path, config)
 
 
 def below(folder: Path | str) -> list[Path]:
@@ -102,10 +88,6 @@ def _ranks(home: Path) -> dict[Path, float]:
         return {}
 
 
-def _made(path: Path, config: Config) -> Run:
-    return RUNS[TASKS[config.task].kind](path, config)
-
-
 def _same(config: Config, path: Path) -> bool:
     return (path / CONFIG).exists() and (path / CONFIG).read_bytes() == config.toml()
 
@@ -116,4 +98,4 @@ def load(folder: Path | str) -> Run:
     Errors: no such folder, no run in it.
     """
     path = Path(folder)
-    return _made(path, Config.read(path))
+    return Run(path, Config.read(path))

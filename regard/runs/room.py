@@ -57,14 +57,12 @@ class Need:
         return f"this training may not fit into the memory: {self.figures}; take a smaller batch"
 
 
-def need(network: nn.Module, settings: TrainingSettings, kind: str, length: int) -> Need:
+def need(network: nn.Module, settings: TrainingSettings, trained: bool, length: int) -> Need:
     """Reckon the memory of a training from a network, which may be one on torch's meta device.
 
-    ``kind`` is of a `ModelEntry`; a frozen network is not trained. ``length``: tokens of the
-    longest text, 0 if there is no such bound.
+    ``trained``: not frozen. ``length``: tokens of the longest text, 0 if there is no such bound.
     """
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    trained = kind == "network"
     times = 3 + MOMENTS[settings.optimizer] + (settings.average > 0) if trained else 1
     tokens = settings.batch_tokens or MOST_TOKENS
     if settings.batch_size and length:
@@ -88,7 +86,7 @@ def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
     with torch.device("meta"):
         network = build()
     length = int(getattr(config.network, "length", 0))
-    return need(network, config.training, config.entry.kind, length)
+    return need(network, config.training, not config.entry.frozen, length)
 
 
 def _gb(megabytes: float) -> str:

@@ -16,7 +16,6 @@ CUTTING = {"tokenizer", "vocabulary", "minimum", "length", "truncate"}  # of tex
 WRITING = {"smoothing", "beam", "penalty", "judged"}
 LEARNING = {"validation", "examples", "class_weights"}  # of which texts, and how much each counts
 OWN_CHOICE = {*CUTTING, *WRITING, *LEARNING}
-WHOLE_TEXTS = ("classification", "sequences", "answers")  # kinds of task judged text by text
 
 
 def check_folder(place: Path, config: "Config") -> None:
@@ -68,7 +67,7 @@ def check_same_test(configs: Mapping[str, "Config"]) -> None:
     first: tuple[str, dict[str, Any]] | None = None
     for name, config in configs.items():
         # Where tokens are judged and not texts, what a token is must be the same.
-        own = OWN_CHOICE if TASKS[config.task].kind in WHOLE_TEXTS else {"validation"}
+        own = {"validation"} if TASKS[config.task].by_token else OWN_CHOICE
         data = config.data.model_dump(exclude=own)
         first = first or (name, data)
         for key, value in data.items():

@@ -41,7 +41,7 @@ class Arm:
     @property
     def deterministic(self) -> bool:
         """Whether every seed makes the same predictions, so that one run stands for all."""
-        return self.model in MODELS and MODELS[self.model].kind != "network"
+        return self.model in MODELS and MODELS[self.model].deterministic
 
 
 def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:

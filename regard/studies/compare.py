@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError, look_up
-from regard.models import MODELS_FOR, ModelEntry
+from regard.models import ModelEntry
 from regard.settings import unknown_key
 from regard.studies import worth
 from regard.studies.alike import (
@@ -197,7 +197,7 @@ class Study:
             key = read_alike(data)
             if key not in known:
                 # A task of its own: the files as they are now, not as they may have been read once.
-                known[key] = type(TASKS[self.task].prepare(data))(data).facts()
+                known[key] = TASKS[self.task].prepare(data, None).facts()
             found[arm.name] = known[key]
         return found
 
@@ -382,7 +382,7 @@ def models_of(task: str) -> Mapping[str, ModelEntry]:
     """The models that a task takes. Errors: no such task, with the nearest spellings."""
     from regard.tasks import TASKS
 
-    return MODELS_FOR[look_up(TASKS, task, "task").kind]
+    return look_up(TASKS, task, "task").models
 
 
 def _arms(arms: str | Sequence[str | Arm], models: Mapping[str, ModelEntry]) -> list[Arm]:

@@ -16,12 +16,19 @@ from regard.errors import RegardError
 from regard.reading import checked, read_json
 from regard.studies.launch import Report
 from regard.studies.result import Unit, unit_of
-from regard.tasks.metrics import METRICS, balanced_accuracy, losses, macro_f1, pseudo_values
-from regard.tasks.sequence_metrics import Judgement, restored
+from regard.tasks.classification.metrics import (
+    METRICS,
+    balanced_accuracy,
+    losses,
+    macro_f1,
+    pseudo_values,
+)
+from regard.tasks.writing.metrics import Judgement, restored
 from regard.training.convergence import CONVERGED
 
 if TYPE_CHECKING:
-    from regard.runs import Evaluation, Run
+    from regard.runs import Run
+    from regard.tasks.evaluation import Evaluation
     from regard.training.loop import Progress
 
 
@@ -198,13 +205,13 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
 
 
 def _judge(run: "Run", peak: float) -> Judged:
-    from regard.runs import Evaluation
+    from regard.tasks.classification.evaluation import LabelEvaluation
 
     evaluation, rows = run.evaluate(), run.metrics()
     parameters, flops = run.size([example.text for example in evaluation.examples])
     corpus = evaluation.corpus
     answers: dict[str, Any] = {}
-    if isinstance(evaluation, Evaluation):
+    if isinstance(evaluation, LabelEvaluation):
         chances, truth = evaluation.probabilities, evaluation.truth
         nats, classes = losses(chances, truth), len(evaluation.labels)
         answers = answers_of(evaluation.metric, classes, truth, evaluation.predicted, nats)
@@ -226,7 +233,7 @@ def _judge(run: "Run", peak: float) -> Judged:
         clusters=clusters_of([example.group for example in evaluation.examples]),
         trivial=dict(evaluation.trivial),
         **answers,
-        steps=int(rows[-1]["steps"]) if rows and run.config.entry.kind == "network" else None,
+        steps=int(rows[-1]["steps"]) if rows and not run.config.entry.deterministic else None,
         timed=run.repeat is not None,
         batch_tokens=int(rows[-1].get("batch_tokens", 0)) if rows else 0,
     )
@@ -285,7 +292,7 @@ def _share(progress: "Progress") -> float:
 
 
 def _says(progress: "Progress", metric: str) -> str:
-    from regard.runs.evaluation import validated
+    from regard.tasks.evaluation import validated
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     then = "" if progress.seconds_left else ", answering the test split"

@@ -25,8 +25,9 @@ from regard.studies.arms import Arm
 from regard.studies.compare import Study
 from regard.studies.job import Judged, answers_of, clusters_of, identity, judged_path
 from regard.studies.result import FILE, Comparison
-from regard.tasks import metrics, sequence_metrics
-from regard.tasks.metrics import METRICS
+from regard.tasks.classification import metrics
+from regard.tasks.classification.metrics import METRICS
+from regard.tasks.writing import metrics as sequence_metrics
 
 TASK = "predictions"
 OUT = "runs/compare-predictions"

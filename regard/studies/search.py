@@ -6,10 +6,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, get_args
 
 from regard.errors import RegardError
-from regard.models import MODELS_FOR
 from regard.ranges import Choice, LogUniform, Range, parse_range
 from regard.settings import Settings, unknown_key
-from regard.studies.alike import CUTTING, WHOLE_TEXTS
+from regard.studies.alike import CUTTING
 from regard.studies.arms import Arm
 from regard.training.settings import BUDGETS, TrainingSettings
 
@@ -181,8 +180,8 @@ def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
     """Whose settings a search may draw: a baseline has no training and cuts no texts."""
     from regard.tasks import TASKS
 
-    entry = MODELS_FOR[TASKS[task].kind][arm.model]
-    if entry.kind != "network":
+    entry = TASKS[task].models[arm.model]
+    if entry.deterministic:
         return (entry.settings,)
     return (entry.settings, TrainingSettings, TASKS[task].settings)
 
@@ -192,8 +191,8 @@ def _must_be_searchable(key: str, task: str) -> None:
     from regard.tasks import TASKS
 
     asked = TASKS[task]
-    data = set(asked.settings.model_fields) - (CUTTING if asked.kind in WHOLE_TEXTS else set())
-    models = {k for entry in MODELS_FOR[asked.kind].values() for k in entry.settings.model_fields}
+    data = set(asked.settings.model_fields) - (set() if asked.by_token else CUTTING)
+    models = {k for entry in asked.models.values() for k in entry.settings.model_fields}
     if key in KEPT or key in data - models:
         raise RegardError(f"{key} is not searched: it is the same for every trial and every arm")
 

@@ -76,7 +76,7 @@ def train_and_validate(asked: RunTask, report: Report) -> str:
 
     from regard import runs
     from regard.memory import keep_freed_memory
-    from regard.runs.evaluation import validated
+    from regard.tasks.evaluation import validated
 
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -122,7 +122,7 @@ def _share(progress: "Progress") -> float:
 
 
 def _says(progress: "Progress", metric: str) -> str:
-    from regard.runs.evaluation import validated
+    from regard.tasks.evaluation import validated
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"

@@ -1,9 +1,12 @@
-"""Every task by name. A task knows what a batch means; torch is loaded when one is prepared."""
+"""Every task by name, and the models that learn it; torch is loaded when one is prepared."""
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
+from regard.models import DECODERS, ENCODERS, MODELS, WRITERS, ModelEntry
 from regard.settings import Settings, build
 from regard.tasks.settings import (
     AnswersSettings,
@@ -20,82 +23,74 @@ __all__ = ["TASKS", "TaskEntry"]
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task's name, what is asked, its settings, and how it is prepared from them.
+    """A row of the table: a task's name and question, its settings, and who learns it.
 
-    ``kind`` says which models and which runs it takes; ``defaults`` are settings of its own;
-    ``training`` are settings of the training that it is learned by unless others are given;
-    ``model`` is the one it is trained with if none is named; ``inherits`` are settings that it
-    takes over from the run that it begins from (``--init``), beside how texts are cut into tokens.
+    ``task``: the class, as "module:Class", loaded when its data are first prepared. ``models``: who
+    can learn it, baselines among them; ``model`` does unless another is named. ``defaults`` are
+    settings of its own, ``training`` those of the training that it is learned by unless others are
+    given. ``inherits``: settings that it takes over from the run that it begins from (``--init``),
+    beside how texts are cut into tokens.
     """
 
     name: str
     says: str
     settings: type[Settings]
-    prepare: Callable[[Any], Any] = field(repr=False)
-    kind: Literal[
-        "classification",
-        "sequences",
-        "language-modeling",
-        "masked-modeling",
-        "span-corruption",
-        "answers",
-    ]
+    task: str
+    models: Mapping[str, ModelEntry] = field(repr=False)
     model: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     inherits: Sequence[str] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
+    #: What an example is called, in the plural.
+    examples: str = "texts"
+    #: Texts with labels: parsed sentences with trees can stand in their place, and their model can
+    #: be pretrained on texts without labels first.
+    labelled: bool = False
+    #: Judged token by token, so that two models are only alike if they cut texts alike.
+    by_token: bool = False
+    #: Whether a model writes "on" behind a text, or "another" text; "" if it writes none.
+    writes: Literal["", "on", "another"] = ""
+    #: How a text asks for what is missing in it.
+    hidden: str = ""
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This task's settings: its defaults, then the overrides."""
         return build(self.settings, {**self.defaults, **(overrides or {})})
 
+    def prepare(self, settings: Settings, *own: Any) -> Any:
+        """The task of these settings, its data unread.
 
-def _classification(settings: ClassificationSettings) -> Any:
-    from regard.tasks.classification import prepare
-
-    return prepare(settings)
-
-
-def _sequences(settings: SequencesSettings) -> Any:
-    from regard.tasks.sequences import prepare
-
-    return prepare(settings)
+        ``own``: the tokenizer of a run, and the facts that it remembers. Without them runs in one
+        process share the task, and with it its data and tokens.
+        """
+        return load_class(self.task)(settings, *own) if own else shared(self.task, settings)
 
 
-def _language(settings: PretrainingSettings) -> Any:
-    from regard.tasks.language_modeling import prepare
-
-    return prepare(settings)
-
-
-def _masked(settings: MaskedModelingSettings) -> Any:
-    from regard.tasks.masked_modeling import prepare
-
-    return prepare(settings)
+def load_class(name: str) -> Any:
+    """The class that "module:Class" names."""
+    module, _, found = name.partition(":")
+    return getattr(importlib.import_module(module), found)
 
 
-def _spans(settings: SpanCorruptionSettings) -> Any:
-    from regard.tasks.span_corruption import prepare
-
-    return prepare(settings)
-
-
-def _birthplace_pretraining(settings: BirthplacePretrainingSettings) -> Any:
-    from regard.tasks.birthplace import prepare_pretraining
-
-    return prepare_pretraining(settings)
-
-
-def _answers(settings: AnswersSettings) -> Any:
-    from regard.tasks.birthplace import prepare
-
-    return prepare(settings)
+@lru_cache(maxsize=8)
+def shared(task: str, settings: Settings) -> Any:
+    """A task that runs in one process share."""
+    return load_class(task)(settings)
 
 
 def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
     defaults = {"data": name, **defaults}
     return TaskEntry(
-        name, says, SequencesSettings, _sequences, "sequences", model, defaults, training=TEXTS
+        name,
+        says,
+        SequencesSettings,
+        "regard.tasks.writing.task:Sequences",
+        WRITERS,
+        model,
+        defaults,
+        training=TEXTS,
+        examples="pairs",
+        writes="another",
     )
 
 
@@ -110,15 +105,18 @@ UNTIL_IT_STOPS_IMPROVING = {
 #: The same with a batch counted in texts: short ones would make few steps of many tokens.
 TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
+SPAN_WRITERS = {name: WRITERS[name] for name in ("t5", "transformer")}
+
 _ALL = [
     TaskEntry(
         "classification",
         "which label does a text bear?",
         ClassificationSettings,
-        _classification,
-        "classification",
+        "regard.tasks.classification.task:Classification",
+        MODELS,
         "transformer",
         training=TEXTS,
+        labelled=True,
     ),
     _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
     _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),
@@ -136,47 +134,62 @@ _ALL = [
         "language-modeling",
         "what comes next in a text: what GPT is pretrained by",
         PretrainingSettings,
-        _language,
-        "language-modeling",
+        "regard.tasks.pretraining.language_modeling:LanguageModeling",
+        DECODERS,
         "gpt",
         training=UNTIL_IT_STOPS_IMPROVING,
+        examples="pieces",
+        by_token=True,
+        writes="on",
     ),
     TaskEntry(
         "masked-modeling",
         "which words of a text are hidden: what BERT is pretrained by",
         MaskedModelingSettings,
-        _masked,
-        "masked-modeling",
+        "regard.tasks.pretraining.masked_modeling:MaskedModeling",
+        ENCODERS,
         "bert",
         training=UNTIL_IT_STOPS_IMPROVING,
+        examples="pieces",
+        by_token=True,
+        hidden="[MASK]",
     ),
     TaskEntry(
         "span-corruption",
         "the spans that a text lacks, or how it goes on: what T5 is pretrained by",
         SpanCorruptionSettings,
-        _spans,
-        "span-corruption",
+        "regard.tasks.pretraining.span_corruption:SpanCorruption",
+        SPAN_WRITERS,
         "t5",
         training=UNTIL_IT_STOPS_IMPROVING,
+        examples="pieces",
+        by_token=True,
+        writes="another",
+        hidden="<extra_id_0>",
     ),
     TaskEntry(
         "birthplace-pretrain",
         "a span that a biography lacks, written behind it: assignment 5's pretraining",
         BirthplacePretrainingSettings,
-        _birthplace_pretraining,
-        "language-modeling",
+        "regard.tasks.birthplace.task:BirthplacePretraining",
+        DECODERS,
         "gpt",
         training=UNTIL_IT_STOPS_IMPROVING,
+        examples="pieces",
+        by_token=True,
+        writes="on",
     ),
     TaskEntry(
         "birthplace",
         "where was NAME born? The answer stood in the texts of pretraining, if it stood anywhere",
         AnswersSettings,
-        _answers,
-        "answers",
+        "regard.tasks.birthplace.task:Answers",
+        DECODERS,
         "gpt",
         inherits=("data", "data_dir"),
         training=TEXTS,
+        examples="questions",
+        writes="on",
     ),
 ]
 

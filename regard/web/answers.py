@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.analysis.layer_attention import LayerAttention, TooManyWeightsError, at_most
 from regard.errors import RegardError
 from regard.reports.packed import is_rollout, matrix, pack, with_rollout
-from regard.runs import Looked
-from regard.runs.pieces import Drawing, answered
-from regard.runs.run import TooManyWeightsError, at_most
+from regard.tasks.writing.streaming import Drawing, answered
 from regard.web.disagreements import Disagreements, Filter
 from regard.web.limits import Limits
 from regard.web.refusal import over
@@ -26,7 +25,7 @@ class Seen(NamedTuple):
     """An answer, what was looked at, and of one text that is gone on with how much was read."""
 
     answer: dict[str, Any]
-    layers: list[Looked]
+    layers: list[LayerAttention]
     read: int | None = None
 
 
@@ -148,7 +147,7 @@ def _looked(subject: Subject, text: str, written: Written) -> Seen:
     return Seen({**answered(pieces), "pieces": told}, layers, read)
 
 
-def _one_head(seen: Looked, head: int | None) -> Looked:
+def _one_head(seen: LayerAttention, head: int | None) -> LayerAttention:
     if head is None:
         return seen
     if head > len(seen.weights):
@@ -156,7 +155,7 @@ def _one_head(seen: Looked, head: int | None) -> Looked:
     return seen._replace(weights=seen.weights[head - 1 : head])
 
 
-def _plain(number: int, seen: Looked) -> dict[str, Any]:
+def _plain(number: int, seen: LayerAttention) -> dict[str, Any]:
     asking = {} if seen.asking is None else {"asking": seen.asking}
     weights = np.nan_to_num(seen.weights)
     return {

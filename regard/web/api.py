@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 import regard
 from regard.errors import RegardError
-from regard.runs.pieces import Drawing
+from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.asked import (
     AskedAttention,

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.errors import RegardError
-from regard.runs import Likelihoods
 
 LABELS = 100  # different true answers up to which texts can be chosen by them
 
@@ -44,7 +43,7 @@ class Disagreements:
     def between(cls, names: tuple[str, str], judged: Sequence[Any]) -> "Disagreements":
         """Of two runs by what they answered. Errors: no answers; answers to other texts."""
         first, second = judged
-        if isinstance(first, Likelihoods) or isinstance(second, Likelihoods):
+        if not first.said or not second.said:
             raise RegardError(
                 "these runs are judged token by token; there are no answers to compare"
             )
@@ -53,7 +52,7 @@ class Disagreements:
         if texts[0] != texts[1]:
             raise RegardError(f"{names[0]} and {names[1]} were not judged on the same texts")
         counts = [ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs]
-        said = [_said(found) for found in (first, second)]
+        said = [found.said for found in (first, second)]
         places = sorted(np.flatnonzero(ours != theirs), key=lambda i: (len(texts[0][i]), i))
         rows = [
             {"text": texts[0][i], "truth": first.examples[i].label, "a": said[0][i],
@@ -75,10 +74,3 @@ class Disagreements:
             "offset": min(offset, len(found)),
             "shown": found[offset : offset + limit],
         }
-
-
-def _said(found: Any) -> list[str]:
-    """What a run said to each text of its test split."""
-    if hasattr(found, "written"):
-        return [text.text for text in found.written]
-    return [found.labels[int(i)] for i in found.probabilities.argmax(-1)]

@@ -9,15 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.data.tokenizers import panics
 from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained, special
-from regard.runs import Looked
-from regard.runs.pieces import Asked, Drawing, Piece, Reread, answered, reread, write
-from regard.runs.run import looked
+from regard.tasks.writing.streaming import (
+    Drawing,
+    Piece,
+    Reread,
+    WriteRequest,
+    answered,
+    reread,
+    write,
+)
 
 SHORT = 48  # tokens that an answer has, unless more are asked for
 MASKS = ("[MASK]", "<mask>")  # BERT's and RoBERTa's
@@ -55,7 +62,7 @@ class PretrainedSubject:
             raise RegardError(f"{self.name} gives one answer to a text; ask without best")
         return [self._answer(text) for text in texts]
 
-    def attention(self, text: str) -> list[Looked]:
+    def attention(self, text: str) -> list[LayerAttention]:
         """What every layer looks at: of T5 while its answer is written."""
         ids = self._ids(text)
         if not ids:
@@ -84,7 +91,7 @@ class PretrainedSubject:
             raise RegardError(f"{self.name} fills in all at once; ask without written")
         return reread(self.model, self._asked(text, max(len(written), 1)), written)
 
-    def _asked(self, text: str, most: int) -> Asked:
+    def _asked(self, text: str, most: int) -> WriteRequest:
         assert self.writer is not None
         ids = self._ids(text)
         if self.loaded.kind == "gpt":  # all that is written can be read again
@@ -93,7 +100,7 @@ class PretrainedSubject:
                 raise RegardError(
                     f"a text of {len(ids)} tokens fills all positions of this model: give its end"
                 )
-        return Asked(
+        return WriteRequest(
             np.array(ids, dtype=np.int64),
             special(self.loaded.config, "eos_token_id"),
             int(self.loaded.config["vocab_size"]),

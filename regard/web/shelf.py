@@ -13,8 +13,9 @@ from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.reading import parse_json
 from regard.runs.config import CONFIG
-from regard.runs.pretraining import HIDDEN, beginning
 from regard.studies.result import read_comparison, unit_of
+from regard.tasks import TASKS
+from regard.tasks.pretraining.evaluation import beginning
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained
 from regard.web.subject import Open, Subject, opened
@@ -25,13 +26,6 @@ COMPARISON = "comparison.json"
 LOOKED = 2_000  # rows of predictions that are read for examples
 SHORT = 280  # signs of an example
 EXAMPLES = 4
-#: Tasks whose models write token by token: on from the text, or another text.
-WRITES = {
-    "language-modeling": "on",
-    "answers": "on",
-    "sequences": "another",
-    "span-corruption": "another",
-}
 
 
 @dataclass
@@ -95,7 +89,8 @@ class Shelf:
         path = self.runs[self.check(name)] / "predictions.jsonl"
         found: dict[str, list[str]] = {}
         cut: list[str] = []  # where all texts are long
-        hidden = HIDDEN.get(self._task(name), "")
+        task = TASKS.get(self._task(name))
+        hidden = task.hidden if task else ""
         try:
             with path.open("rb") as file:
                 for line in islice(file, LOOKED):
@@ -210,7 +205,6 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
     """A run in a few plain values. Errors: a folder of another layout; its files are broken."""
     from regard.runs.config import Config
     from regard.runs.folder import Folder
-    from regard.tasks import TASKS
 
     if is_pretrained(folder):
         return pretrained(name, folder)
@@ -221,14 +215,14 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "task": config.task,
         "model": config.model,
         "says": config.entry.describe(config.network),
-        "kind": "sequences" if TASKS[config.task].kind != "classification" else "classification",
+        "kind": "classification" if TASKS[config.task].labelled else "sequences",
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.attends,
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
-        "writes": WRITES.get(TASKS[config.task].kind, ""),
+        "writes": TASKS[config.task].writes,
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
     }
 

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.decoding import Writer
 from regard.errors import RegardError
-from regard.runs import ClassifierRun, Looked, Run, TextRun
-from regard.runs.pieces import (
-    LONGEST,
-    Asked,
+from regard.runs import Run
+from regard.tasks import TASKS
+from regard.tasks.writing.searching import Writes
+from regard.tasks.writing.streaming import (
     Drawing,
     Piece,
     Reread,
-    asking,
-    at_work,
+    WriteRequest,
     reread,
     write,
 )
@@ -33,7 +33,7 @@ class Subject(Protocol):
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         """An answer to each text, as plain values; of a writer the `best` texts."""
 
-    def attention(self, text: str) -> list[Looked]:
+    def attention(self, text: str) -> list[LayerAttention]:
         """What each attention layer looks at; nothing of a model without one."""
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
@@ -52,15 +52,14 @@ class RunSubject:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
-        self.kind = "classification" if isinstance(run, ClassifierRun) else "sequences"
+        labelled = TASKS[run.config.task].labelled
+        self.kind = "classification" if labelled else "sequences"
 
     def count(self, text: str) -> int:
         """Tokens of a text, before any is cut off; of a baseline its words."""
-        if self.run.config.entry.kind == "baseline":
+        if self.run.config.entry.baseline:
             return len(text.split())
-        if isinstance(self.run, TextRun):
-            return len(self.run.task.whole(text))
-        return len(self.run.task.tokenizer.encode([text])[0])
+        return len(self.run.task.whole(text))
 
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         """An answer to each text, as plain values; of a writer with ``best`` further ones.
@@ -74,29 +73,28 @@ class RunSubject:
         return answers
 
     def _answers(self, texts: list[str], best: int) -> list[dict[str, Any]]:
-        if best == 1 and isinstance(self.run, TextRun) and self.run.draws:
-            # each by itself, so that who else asks changes no answer
-            return [self.run.predict(text).json() for text in texts]
+        task = self.run.task
+        # What is drawn is drawn for each text by itself, so that who else asks changes no answer.
+        draws = isinstance(task, Writes) and task.search.temperature > 0
+        parts = [[text] for text in texts] if draws else [texts]
         if best == 1:
-            return [answer.json() for answer in self.run.predict(texts)]
-        if not isinstance(self.run, TextRun) or self.run.search is None:
+            return [answer.json() for part in parts for answer in self.run.predict(part)]
+        if not isinstance(task, Writes):
             raise RegardError(f"{self.name} gives one answer to a text; ask without best")
-        each = [[text] for text in texts] if self.run.draws else [texts]
-        found = [answers for some in each for answers in self.run.best(some, best)]
+        found = [answers for part in parts for answers in self.run.best(part, best)]
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in found]
 
-    def attention(self, text: str) -> list[Looked]:
+    def attention(self, text: str) -> list[LayerAttention]:
         """What each attention layer looks at; of a baseline nothing.
 
         Of a run that writes another text: while it writes its answer, and what source and answer
         look at in themselves.
         """
-        if self.run.config.entry.kind == "baseline" or not self.run.tokens(text):
+        if self.run.config.entry.baseline or not self.run.tokens(text):
             return []  # a language model has a token to begin behind
-        asked = asking(self.run.task, text, LONGEST)
-        if asked is not None and asked.behind:
+        if getattr(self.run.task, "behind", False):
             return self.run.attention(text)
-        return at_work(self.run, text)[0]
+        return self.run.at_work(text)[0]
 
     @property
     def residual(self) -> float:
@@ -131,10 +129,11 @@ class RunSubject:
         with self.run.computing():
             return reread(self.run.network, asked, written)
 
-    def _asked(self, text: str, most: int) -> Asked | None:
+    def _asked(self, text: str, most: int) -> WriteRequest | None:
         if self.kind == "classification":
             raise RegardError(f"{self.name} labels texts and writes none; ask /predict")
-        return asking(self.run.task, text, most)
+        task = self.run.task
+        return task.request(text, most) if isinstance(task, Writes) else None
 
 
 def opened(name: str, folder: Path) -> Subject:

@@ -30,7 +30,7 @@ from regard.models import MODELS
 #: Torch's own, as it loads what forward mode needs.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 ROOT = Path(__file__).parents[2]
-NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+NETWORKS = [name for name, entry in MODELS.items() if not entry.deterministic]
 #: Scores, positions and normalisers that differ in how they are computed.
 PARTS = [
     ("scaled-dot", "none", "softmax"),

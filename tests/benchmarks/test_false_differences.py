@@ -29,7 +29,7 @@ from regard.benchmarks.simulated_runs import (
     truth,
 )
 from regard.studies.statistics import arm_interval, compare_runs
-from regard.tasks.sequence_metrics import restored, signature
+from regard.tasks.writing.metrics import restored, signature
 
 METRICS = ("accuracy", "macro-F1", "balanced accuracy", "BLEU")
 

@@ -13,8 +13,8 @@ from regard.errors import RegardError
 from regard.interop.marian import theirs
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
-from regard.tasks.sequences import prepare
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.writing.task import Sequences
 
 SIZES = ["width=16", "layers=1", "heads=2", "feedforward=16", "length=40"]
 SMALL = [*SIZES, "data=reverse", "tokenizer=characters", "examples=200", "batch_tokens=512"]
@@ -49,7 +49,7 @@ def test_errors() -> None:
 
 
 def task():
-    return prepare(SequencesSettings(data="reverse", tokenizer="characters", examples=200))
+    return Sequences(SequencesSettings(data="reverse", tokenizer="characters", examples=200))
 
 
 def test_peers_learn_the_same_pairs() -> None:

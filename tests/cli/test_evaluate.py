@@ -9,19 +9,19 @@ from regard.cli.evaluate import show
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reports.mistakes import confusion_drawn
-from regard.runs import Evaluation
+from regard.tasks.classification.evaluation import LabelEvaluation
 
 from .conftest import Command
 
 
-def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> Evaluation:
+def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> LabelEvaluation:
     """Answers as pairs of the true and the said label's number."""
     examples = [Example("a text", names[true], f"x.csv:{i}") for i, (true, _) in enumerate(answers)]
     chances = np.eye(len(names))[[said for _, said in answers]]
-    return Evaluation.judge(names, examples, chances)
+    return LabelEvaluation.judge(names, examples, chances)
 
 
-def many(count: int) -> Evaluation:
+def many(count: int) -> LabelEvaluation:
     """Label k has count − k texts; of 0 two are said to be 1, of 3 one to be 2."""
     right = [(k, k) for k in range(count) for _ in range(count - k)]
     return judged([f"class {k}" for k in range(count)], [(0, 1), (0, 1), (3, 2), *right])
@@ -82,7 +82,7 @@ def test_the_report_has_the_whole_confusion() -> None:
 def test_a_strange_label_is_told_beside_a_few_that_are_known() -> None:
     names = [f"{'long ' * 20}{k}" for k in range(500)]
     with pytest.raises(RegardError, match="x:1: the label 'new' is none") as refused:
-        Evaluation.judge(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
+        LabelEvaluation.judge(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
     assert str(refused.value).endswith("and 490 more")
     assert len(str(refused.value)) < 600
 

@@ -8,8 +8,8 @@ from regard.data.pairs import StreamedPairs
 from regard.data.parallel import load_pairs, side_of
 from regard.data.stored import Rows
 from regard.errors import RegardError
-from regard.tasks.sequences import Sequences
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.writing.task import Sequences
 
 
 @pytest.fixture

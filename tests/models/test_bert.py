@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from regard.attention import POSITIONS, documents
-from regard.models import MODELS_FOR
+from regard.models import ENCODERS
 from regard.models.bert import BERT
 from regard.models.settings import BERTSettings
 from regard.settings import build
@@ -102,6 +102,6 @@ def test_it_learns_what_was_hidden(norm):
 
 
 def test_by_name():
-    settings = MODELS_FOR["masked-modeling"]["bert"].configure({"layers": "2"})
-    model = MODELS_FOR["masked-modeling"]["bert"].build(settings, vocabulary=5, labels=0)
+    settings = ENCODERS["bert"].configure({"layers": "2"})
+    model = ENCODERS["bert"].build(settings, vocabulary=5, labels=0)
     assert len(model.blocks) == 2

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from regard.attention import POSITIONS
 from regard.decoding import Limits, beam, greedy
 from regard.errors import RegardError
-from regard.models import MODELS_FOR
+from regard.models import WRITERS
 from regard.models.settings import T5Settings
 from regard.models.t5 import T5
 from regard.settings import build
@@ -135,7 +135,7 @@ def test_it_learns_to_turn_around(name):
 
 
 def test_by_name_and_errors():
-    assert MODELS_FOR["sequences"]["t5"].configure({"tie": "true"}).tie
+    assert WRITERS["t5"].configure({"tie": "true"}).tie
     with pytest.raises(RegardError, match="width=10 does not divide into heads=4; say head_width"):
         build(T5Settings, {"width": 10, "heads": 4})
     with pytest.raises(RegardError, match="farthest=16 leaves buckets=32 nothing to share"):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from regard.models import MODELS
 
 VOCABULARY, LABELS = 17, 3
-NETWORKS = [name for name, entry in MODELS.items() if entry.kind == "network"]
+NETWORKS = [name for name, entry in MODELS.items() if not entry.deterministic]
 PRETRAINED = ["gpt", "bert", "t5"]  # their settings have no spread and no word_dropout
 SELF_ATTENTION = ["self-attention", "+residual", "+positions", "+residual+positions", "+cls",
                   "transformer"]  # fmt: skip

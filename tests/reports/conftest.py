@@ -46,7 +46,7 @@ def made(tmp_path: Path) -> Callable[..., tuple[Made, Path]]:
     def make(texts: list[str] = TEXTS) -> tuple[Made, Path]:
         misses = {"mean": 10, "transformer": 6, "nb-svm": 2}
         for name, count in misses.items():
-            baseline = MODELS[name].kind == "baseline"
+            baseline = MODELS[name].baseline
             for seed in range(1 if baseline else 3):
                 wrong = set(range(seed, seed + count))
                 home = tmp_path / Arm(name, name).folder / f"seed-{seed}"

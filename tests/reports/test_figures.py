@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.reports.aligned import maps
 from regard.reports.figures import (
     Point,
@@ -19,7 +20,6 @@ from regard.reports.figures import (
 )
 from regard.reports.maps import attention_strip, confusion, heat_map
 from regard.reports.scales import Scale, number, spanning, spread, text_width, ticks
-from regard.runs import Looked
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -211,9 +211,9 @@ def test_a_map_of_weights_has_room_for_its_title_and_its_names() -> None:
     words = ["a", "word", "unbrokenunbrokenunbroken", "of", "it"]
     weights = np.full((2, 5, 5), 0.2, np.float32)
     title = "a word unbrokenunbrokenunbroken of it"
-    mean, *heads = maps([Looked("blocks.0.attention", words, weights)], title)
+    mean, *heads = maps([LayerAttention("blocks.0.attention", words, weights)], title)
     assert f">{title}: mean of 2 heads</text>" in mean
     assert [float(size) for size in re.findall(r"scale\(([\d.]+)\)", mean)] >= [15.0]
     assert f">{title}, layer 1, head 2</text>" in heads[1]
-    (pool,) = maps([Looked("pool.attention", words, weights[:1, :1])], "pool")
+    (pool,) = maps([LayerAttention("pool.attention", words, weights[:1, :1])], "pool")
     assert ">the text</text>" in pool

@@ -28,9 +28,10 @@ from regard.attention.sines import Sinusoidal
 from regard.errors import RegardError
 from regard.reports.markup import escape, shorten
 from regard.reports.page import static
-from regard.runs import Prediction, Run
+from regard.runs import Run
 from regard.studies.arms import Arm
 from regard.studies.result import ArmResult, Comparison
+from regard.tasks.classification.evaluation import Prediction
 from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import until
@@ -202,13 +203,15 @@ def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
     )
     assert f">{first[1]:.1%}</td>" in framed(said._repr_html_())
     judged = run.evaluate()
-    assert repr(judged) == f"<Evaluation {judged.line()}>"
+    assert repr(judged) == f"<LabelEvaluation {judged.line()}>"
     inside = framed(judged._repr_html_())
     assert all(f">{html.escape(' '.join(says.split()))}<" in re.sub(r" +", " ", inside)
                for _, says in judged.words())  # fmt: skip
     layers = run.attention("not a bad film")
-    assert repr(layers[0]) == "<Looked blocks.0.attention.attention: 2 heads, 4 × 4 weights>"
-    assert repr(layers[-1]) == "<Looked pool.attention: 1 head, 1 × 4 weights>"
+    assert repr(layers[0]) == (
+        "<LayerAttention blocks.0.attention.attention: 2 heads, 4 × 4 weights>"
+    )
+    assert repr(layers[-1]) == "<LayerAttention pool.attention: 1 head, 1 × 4 weights>"
     assert len(looks(regard.html(layers))[0]["layers"]) == len(layers)
     assert len(looks(layers[1]._repr_html_())[0]["layers"]) == 1
 

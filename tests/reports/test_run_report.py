@@ -8,23 +8,25 @@ import numpy as np
 import pytest
 
 import regard
+from regard.analysis.layer_attention import LayerAttention
 from regard.errors import RegardError
 from regard.reports.markup import tag
 from regard.reports.packed import pack, pack_below, with_rollout
 from regard.reports.page import LIMIT, bundle, page, static
 from regard.reports.run import sandboxed, stored, write_run_report
-from regard.runs import Looked
-from regard.runs.pretraining import beginning
+from regard.tasks.pretraining.evaluation import beginning
 from tests.reports.hostile import HOSTILE
 
 
-def random_layers(count: int, heads: int, n: int) -> list[Looked]:
+def random_layers(count: int, heads: int, n: int) -> list[LayerAttention]:
     rng = np.random.default_rng(0)
     layers = []
     for i in range(count):
         powers = np.exp(2 * rng.normal(size=(heads, n, n)).astype(np.float32))
         weights = powers / powers.sum(-1, keepdims=True)
-        layers.append(Looked(f"blocks.{i}.attention", [f"w{j % 97}" for j in range(n)], weights))
+        layers.append(
+            LayerAttention(f"blocks.{i}.attention", [f"w{j % 97}" for j in range(n)], weights)
+        )
     return layers
 
 
@@ -48,16 +50,16 @@ def test_twelve_by_twelve_heads_at_512_fit_into_five_megabytes() -> None:
 def test_encoder_and_decoder_are_put_together_each_for_itself() -> None:
     rng = np.random.default_rng(0)
 
-    def stack(side: str, n: int) -> list[Looked]:
+    def stack(side: str, n: int) -> list[LayerAttention]:
         tokens = [f"{side} {i}" for i in range(n)]
         return [
-            Looked(f"{side}.{i}.attention", tokens, rng.dirichlet(np.ones(n), (2, n)))
+            LayerAttention(f"{side}.{i}.attention", tokens, rng.dirichlet(np.ones(n), (2, n)))
             for i in range(3)
         ]
 
     for written in (4, 5):  # as long as what was read, and not
         read, said = stack("encoder", 4), stack("decoder", written)
-        across = Looked("decoder.0.memory_attention", read[0].tokens,
+        across = LayerAttention("decoder.0.memory_attention", read[0].tokens,
                         rng.dirichlet(np.ones(4), (2, written)), said[0].tokens)  # fmt: skip
         found = with_rollout([*read, across, *said])
         assert [x.layer for x in found[7:]] == ["encoder.rollout", "decoder.rollout"]
@@ -142,7 +144,7 @@ def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -
 @pytest.mark.browser
 def test_sixty_hostile_texts_run_nowhere(browser: Any, tmp_path: Path) -> None:
     n = len(HOSTILE)
-    layers = [Looked("blocks.0.attention", HOSTILE, np.full((2, n, n), 1 / n, np.float32))]
+    layers = [LayerAttention("blocks.0.attention", HOSTILE, np.full((2, n, n), 1 / n, np.float32))]
     looks = [
         {"text": text, "answer": {"label": text, "probabilities": {text: 1.0}}, **pack(layers)}
         for text in HOSTILE[:20]

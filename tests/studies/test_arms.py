@@ -1,8 +1,9 @@
 import pytest
 
 from regard.errors import RegardError
-from regard.models import MODELS, MODELS_FOR
+from regard.models import MODELS
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms
+from regard.tasks import TASKS
 
 
 def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
@@ -58,23 +59,23 @@ def test_arms_that_are_none(texts: list[str], says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "example"),
+    ("task", "given", "example"),
     [
         ("classification", [], "--arms mean,attention-pool; the models of this task are: mean, "),
         (
-            "sequences",
+            "reverse",
             ["transformer"],
             "--arms transformer,gru; the models of this task are: ",
         ),
-        ("sequences", ["gru:width=8"], "--arms gru:width=8,gru; "),
+        ("reverse", ["gru:width=8"], "--arms gru:width=8,gru; "),
         ("language-modeling", ["gpt"], "--arms gpt,gpt:layers=2; the models of this task are: gpt"),
     ],
 )
 def test_too_few_arms_are_answered_by_models_of_the_task(
-    kind: str, given: list[str], example: str
+    task: str, given: list[str], example: str
 ) -> None:
     with pytest.raises(RegardError) as caught:
-        parse_arms(given, MODELS_FOR[kind])
+        parse_arms(given, TASKS[task].models)
     assert f"two arms or more, not {len(given)}: {example}" in str(caught.value)
 
 

@@ -20,7 +20,7 @@ from regard.studies.compare import Study, compare
 from regard.studies.job import RunTask, judged_path, read_judged, train_and_judge
 from regard.studies.launch import DIED, Event, Job, Outcome
 from regard.studies.statistics import arm_interval, compare_runs, holm
-from regard.tasks.metrics import METRICS
+from regard.tasks.classification.metrics import METRICS
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
 SMALL_TRANSFORMER = "transformer:layers=1,heads=2,feedforward=8"

@@ -9,18 +9,18 @@ import pytest
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reports.comparison import write_report
-from regard.runs.evaluation import Evaluation
 from regard.studies.job import read_judged
 from regard.studies.predictions import by_arm, compare_predictions, named
 from regard.studies.statistics import compare_runs
-from regard.tasks.metrics import METRICS
-from regard.tasks.sequence_metrics import judge
+from regard.tasks.classification.evaluation import LabelEvaluation
+from regard.tasks.classification.metrics import METRICS
+from regard.tasks.writing.metrics import judge
 
 NAMES = ("neg", "neutral", "pos")
 LABELS = np.random.default_rng(9).choice(3, 80, p=[0.6, 0.1, 0.3])
 
 
-def evaluation(seed: int, right: float, metric: str = "accuracy") -> Evaluation:
+def evaluation(seed: int, right: float, metric: str = "accuracy") -> LabelEvaluation:
     """A run's answers to 80 texts by 20 authors, of which it knows a share."""
     random = np.random.default_rng(seed)
     chances = random.dirichlet(np.ones(3), 80)
@@ -30,7 +30,7 @@ def evaluation(seed: int, right: float, metric: str = "accuracy") -> Evaluation:
         Example(f"text {i}", NAMES[k], f"few.csv:{i}", f"author {i // 4}")
         for i, k in enumerate(LABELS.tolist())
     ]
-    return Evaluation.judge(NAMES, examples, chances, metric=metric)
+    return LabelEvaluation.judge(NAMES, examples, chances, metric=metric)
 
 
 def write(folder: Path, metric: str = "accuracy") -> list[Path]:

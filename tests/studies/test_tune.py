@@ -22,7 +22,7 @@ from regard.studies.job import RunTask
 from regard.studies.launch import Event
 from regard.studies.search import Search
 from regard.studies.trial import TRIAL_SEED, Trial, read_trial, train_and_validate
-from regard.tasks.classification import Classification
+from regard.tasks.classification.task import Classification
 from tests.studies.test_compare import TINY, Inline
 
 NETWORK = ["learning_rate=0.001..0.1:log"]

@@ -8,13 +8,13 @@ import pytest
 
 from regard.data.files import Example
 from regard.errors import RegardError
-from regard.runs.evaluation import Evaluation
 from regard.studies import worth
 from regard.studies.alike import check_paired
 from regard.studies.job import Judged, answers_of, clusters_of
 from regard.studies.statistics import arm_interval, compare_runs
-from regard.tasks.metrics import METRICS, losses
-from regard.tasks.sequence_metrics import judge, paired_bootstrap
+from regard.tasks.classification.evaluation import LabelEvaluation
+from regard.tasks.classification.metrics import METRICS, losses
+from regard.tasks.writing.metrics import judge, paired_bootstrap
 
 WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
 
@@ -135,7 +135,7 @@ def labelled(metric: str, seed: int, right: float) -> Judged:
     chances[known] = 0.1 * chances[known] + 0.9 * np.eye(3)[labels[known]]
     names = ("a", "b", "c")
     examples = [Example(f"text {i}", names[k], f"f:{i}") for i, k in enumerate(labels.tolist())]
-    found = Evaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
+    found = LabelEvaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
     bits = np.packbits(found.correct).tobytes().hex()
     nats = losses(chances, labels)
     kept = answers_of(found.compared, 3, labels, found.predicted, nats)

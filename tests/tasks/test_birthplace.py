@@ -10,9 +10,9 @@ from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 from regard.models import DECODERS
 from regard.tasks import TASKS
-from regard.tasks.birthplace import Answers, BirthplacePretraining, question_rows
-from regard.tasks.searching import Search
+from regard.tasks.birthplace.task import Answers, BirthplacePretraining, question_rows
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
+from regard.tasks.writing.searching import Search
 
 
 def pretraining(**changes):

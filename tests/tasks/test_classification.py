@@ -10,8 +10,10 @@ from torch.testing import assert_close
 
 from regard.errors import RegardError
 from regard.settings import build
-from regard.tasks import TASKS, metrics
-from regard.tasks.classification import Classification, class_weights, prepare, truncate
+from regard.tasks import TASKS
+from regard.tasks.classification import metrics
+from regard.tasks.classification.encoded import truncate
+from regard.tasks.classification.task import Classification, class_weights
 from regard.tasks.settings import ClassificationSettings
 
 LABELS = ("bad", "good", "odd")
@@ -112,7 +114,7 @@ def test_loss_by_hand(task: Classification) -> None:
 
 def test_predictions_are_in_order_and_in_evaluation_mode(task: Classification) -> None:
     model = Counter(3).train()
-    probabilities = task.predict(model, "validation", tokens=20)
+    probabilities = task.probabilities(model, "validation", tokens=20)
     assert model.training
     assert {training for _, training in model.seen} == {False}
     assert max(size for size, _ in model.seen) <= 20
@@ -121,29 +123,29 @@ def test_predictions_are_in_order_and_in_evaluation_mode(task: Classification) -
         expected = model(batch.tokens, batch.lengths).softmax(1)[0]
         np.testing.assert_allclose(probabilities[row], expected.numpy(), rtol=1e-6)
     texts = [example.text for example in task.validation.examples]
-    np.testing.assert_array_equal(task.predict(model, texts, tokens=20), probabilities)
+    np.testing.assert_array_equal(task.probabilities(model, texts, tokens=20), probabilities)
 
 
 def test_predict_takes_empty_texts_and_none(task: Classification) -> None:
-    assert task.predict(Counter(3), ["", "bad"]).shape == (2, 3)
-    assert task.predict(Counter(3), []).shape == (0, 3)
+    assert task.probabilities(Counter(3), ["", "bad"]).shape == (2, 3)
+    assert task.probabilities(Counter(3), []).shape == (0, 3)
     with pytest.raises(RegardError, match="splits are train, validation and test, not 'a film'"):
-        task.predict(Counter(3), "a film")
+        task.probabilities(Counter(3), "a film")
 
 
 def test_texts_are_judged_without_data(task: Classification, tmp_path: Path) -> None:
     texts = [example.text for example in task.test.examples]
     saved = Classification(
         build(ClassificationSettings, {"data": "nowhere.csv", "length": 7}),
-        tokenizer=task.tokenizer,
-        labels=task.labels,
+        task.tokenizer,
+        {"labels": task.labels},
     )
-    expected = task.predict(Counter(3), "test")
-    np.testing.assert_array_equal(saved.predict(Counter(3), texts), expected)
+    expected = task.probabilities(Counter(3), "test")
+    np.testing.assert_array_equal(saved.probabilities(Counter(3), texts), expected)
 
 
 def test_a_label_the_model_never_learned_is_named(task: Classification, tmp_path: Path) -> None:
-    other = Classification(task.settings, tokenizer=task.tokenizer, labels=LABELS[:2])
+    other = Classification(task.settings, task.tokenizer, {"labels": LABELS[:2]})
     with pytest.raises(RegardError, match=r"test\.jsonl:\d+: the label 'odd' was not among"):
         _ = other.test
 
@@ -165,7 +167,8 @@ def test_too_few_to_split_is_said(tmp_path: Path, task: Classification) -> None:
 
 def test_prepared_once_in_a_process() -> None:
     settings = build(ClassificationSettings, {"data": "reviews"})
-    one = TASKS["classification"].prepare(settings)
+    prepare = TASKS["classification"].prepare
+    one = prepare(settings)
     assert one is prepare(build(ClassificationSettings, {"data": "reviews"}))
     assert one is not prepare(build(ClassificationSettings, {"data": "reviews", "length": 9}))
 
@@ -177,7 +180,7 @@ def test_the_metric_of_the_settings_is_judged(
     asked = make(tmp_path, metric=metric)
     model = Counter(3)
     value, loss = asked.judge(model, "test")
-    expected = metrics.scores(asked.predict(model, "test"), asked.answers("test"))
+    expected = metrics.scores(asked.probabilities(model, "test"), asked.answers("test"))
     title = metrics.METRICS[metric]
     assert asked.metric == title
     assert loss == pytest.approx(expected["log loss"])

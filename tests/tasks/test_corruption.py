@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from regard.tasks.corruption import draw_spans, generator, halves, masked, single_span, spans
+from regard.tasks.pretraining.corruption import (
+    draw_spans,
+    generator,
+    halves,
+    masked,
+    single_span,
+    spans,
+)
 
 BLOCK = 128
 

@@ -9,17 +9,16 @@ import torch.nn.functional as F
 
 from regard.errors import RegardError
 from regard.layers import marks
-from regard.models import MODELS_FOR
 from regard.tasks import TASKS
-from regard.tasks.language_modeling import LanguageModeling
-from regard.tasks.masked_modeling import MaskedModeling
-from regard.tasks.searching import Search
+from regard.tasks.pretraining.language_modeling import LanguageModeling
+from regard.tasks.pretraining.masked_modeling import MaskedModeling
+from regard.tasks.pretraining.span_corruption import SpanCorruption
 from regard.tasks.settings import (
     MaskedModelingSettings,
     PretrainingSettings,
     SpanCorruptionSettings,
 )
-from regard.tasks.span_corruption import SpanCorruption
+from regard.tasks.writing.searching import Search
 
 BIOGRAPHIES = {"data": "biographies", "validation": 0.1, "length": 20}
 SIZES = {"width": 16, "heads": 2, "layers": 1, "feedforward": 24, "dropout": 0}
@@ -43,7 +42,7 @@ MAKE = {"language-modeling": language, "masked-modeling": masking, "span-corrupt
 def network(name, task, **changes):
     torch.manual_seed(0)
     kind = TASKS[name]
-    entry = MODELS_FOR[kind.kind][kind.model]
+    entry = kind.models[kind.model]
     settings = entry.configure({**SIZES, "length": 64, **changes})
     return entry.build(settings, **task.sizes)
 
@@ -164,7 +163,7 @@ def test_a_stream_shorter_than_a_piece(tmp_path):
 
 
 def test_padding_is_not_counted_where_there_is_some():
-    from regard.tasks.language_modeling import NextTokens
+    from regard.tasks.pretraining.language_modeling import NextTokens
 
     task = language()
     model = network("language-modeling", task)

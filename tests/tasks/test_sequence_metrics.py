@@ -10,8 +10,8 @@ import sacrebleu
 from regard.data.dates import dates
 from regard.data.strings import reversals
 from regard.errors import RegardError
-from regard.tasks.metrics import wilson
-from regard.tasks.sequence_metrics import (
+from regard.tasks.classification.metrics import wilson
+from regard.tasks.writing.metrics import (
     MEASURES,
     Aligned,
     alignment_error,

@@ -10,9 +10,9 @@ from regard.decoding import Written
 from regard.errors import RegardError
 from regard.models import WRITERS
 from regard.tasks import TASKS
-from regard.tasks.searching import Search
-from regard.tasks.sequences import Sequences, prepare
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.writing.searching import Search
+from regard.tasks.writing.task import Sequences
 
 SMALL = SequencesSettings(letters=4, examples=60, judged=7)
 
@@ -36,13 +36,13 @@ def test_what_is_learned_and_judged_is_from_all_parts_of_a_sorted_file(
     rows = [f"{'abcdefghij'[i // 60] * 9} {i}\t{i}" for i in range(600)]
     (tmp_path / "sorted.tsv").write_text("\n".join(rows) + "\n")
     # 40 of the 540 that are not held out, and of 540 = 1.96 · 275 the last as well
-    monkeypatch.setattr("regard.tasks.sequences.TEACHING", teaching)
+    monkeypatch.setattr("regard.tasks.writing.task.TEACHING", teaching)
     asked = SequencesSettings(data=str(tmp_path / "sorted.tsv"), minimum=1, judged=4)
     task = Sequences(asked)
     assert set("abcdefghij") <= set(task.tokenizer.vocabulary)
     asked_for = []
     monkeypatch.setattr(
-        "regard.tasks.sequences.write",
+        "regard.tasks.writing.task.write",
         lambda _, sources, *__, **___: (
             asked_for.extend(sources) or [[Written((), 0.0, 0.0, True)] for _ in sources]
         ),
@@ -175,6 +175,6 @@ def test_strings_longer_than_the_length_are_cut_or_refused_like_all_texts():
 def test_tasks_by_name():
     assert TASKS["translation"].configure().metric == "bleu"
     assert TASKS["reverse"].configure({"letters": "3"}).letters == 3
-    assert prepare(SMALL) is TASKS["reverse"].prepare(SMALL)
+    assert TASKS["dates"].prepare(SMALL) is TASKS["reverse"].prepare(SMALL)
     with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
         Sequences(SMALL).split("dev")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import pad
-from regard.tasks.metrics import accuracy, log_loss
+from regard.tasks.classification.metrics import accuracy, log_loss
 from regard.tasks.task import Split, Task
 
 WORDS = 11

@@ -184,11 +184,13 @@ def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
 
 def look_at(texts: list[str]) -> dict[str, Any]:
     """What the server answers a look with, every text in it one of these."""
+    from regard.analysis.layer_attention import LayerAttention
     from regard.reports.packed import pack
-    from regard.runs import Looked
 
     n = len(texts)
-    layers = [Looked(f"blocks.{i}.attention", texts, np.full((2, n, n), 1 / n)) for i in range(2)]
+    layers = [
+        LayerAttention(f"blocks.{i}.attention", texts, np.full((2, n, n), 1 / n)) for i in range(2)
+    ]
     answer = {"label": texts[0], "probabilities": dict.fromkeys(texts, 1 / n)}
     return {"run": texts[1], "text": "\n".join(texts), "answer": answer, **pack(layers)}
 

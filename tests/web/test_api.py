@@ -15,12 +15,15 @@ import pytest
 from starlette.testclient import TestClient
 
 import regard
+from regard.analysis.layer_attention import LayerAttention
 from regard.analysis.record import record
 from regard.attention import Attended
 from regard.attention.kernels.summary import Summary
 from regard.errors import RegardError
-from regard.runs import Looked, classifying, pieces, pretraining
-from regard.runs.pieces import Drawing, Piece, Reread
+from regard.tasks.classification import task as classification
+from regard.tasks.pretraining import task as pretraining
+from regard.tasks.writing import streaming
+from regard.tasks.writing.streaming import Drawing, Piece, Reread
 from regard.web import pretrained
 from regard.web.api import create_app
 from regard.web.limits import Limits
@@ -73,7 +76,7 @@ class Own:
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         return [{"label": "fine", "probabilities": {"fine": 1.0}} for _ in texts]
 
-    def attention(self, text: str) -> list[Looked]:
+    def attention(self, text: str) -> list[LayerAttention]:
         return []
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
@@ -243,7 +246,7 @@ def made(_: object) -> None:
 def test_weights_over_their_limit_are_never_made(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, long: int
 ) -> None:
-    for module in (classifying, pieces, pretraining, pretrained):  # of a long layer the summary
+    for module in (classification, streaming, pretraining, pretrained):  # long: summed up
         monkeypatch.setattr(module, "record", partial(record, long=long))
     text = "ABCD" if name == "writes" else TEXT
     subject = opened(name, folder / name)

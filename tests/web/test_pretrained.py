@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.runs.pieces import Drawing
+from regard.tasks.writing.streaming import Drawing
 from regard.web.shelf import find
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

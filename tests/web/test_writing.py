@@ -14,7 +14,7 @@ from regard import runs
 from regard.analysis.record import record, table
 from regard.errors import RegardError
 from regard.reports.run import look
-from regard.runs.pieces import Drawing
+from regard.tasks.writing.streaming import Drawing
 from regard.web.subject import RunSubject
 from tests.web.conftest import turned
 

@@ -17,8 +17,8 @@ from regard.data.birthplaces import ASKS
 from regard.data.pairs import Pair
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
-from regard.runs import Answered
-from regard.tasks.metrics import Calibration, calibration
+from regard.tasks.birthplace.evaluation import Answered
+from regard.tasks.classification.metrics import Calibration, calibration
 
 SHOWN = 8  # answers of each kind in a table
 STRANGERS = 100

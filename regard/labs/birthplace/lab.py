@@ -22,7 +22,7 @@ from regard.labs.comparing import DRY_RUN, Planned, follow, forecast, pretrain, 
 from regard.labs.finding import Finding, claim, conclude, place, settings_for
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Figure, Section, Table
-from regard.runs import Answered, AnswererRun, load
+from regard.runs import load
 from regard.runs.build import prepare
 from regard.settings import Settings
 from regard.studies.arms import Arm
@@ -30,6 +30,7 @@ from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare
 from regard.studies.job import RunTask
 from regard.studies.launch import Job
+from regard.tasks.birthplace.evaluation import Answered
 from regard.training.settings import BUDGETS
 
 NAME = "birthplace"
@@ -209,7 +210,6 @@ def finding(asked: BirthplaceSettings, record: Mapping[str, Any], out: Path) -> 
     erring = [n for n in means if n != NONE and means[best] > means[n] >= means[best] / 2]
     shown = erring[0] if erring else best
     run = load(folders[shown])
-    assert isinstance(run, AnswererRun)
     people = (
         [ASKS.format(person.name) for person in others()]
         if asked.data == "biographies"

@@ -21,15 +21,15 @@ from regard.labs.finding import Finding, claim, conclude, place, settings_for
 from regard.reports.answer import percent
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
-from regard.runs import Likelihoods, load
+from regard.runs import load
 from regard.runs.before import WAYS
-from regard.runs.pretraining import PretrainedRun
 from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.studies.compare import Study, compare
 from regard.studies.job import RunTask
 from regard.studies.launch import Job
-from regard.tasks.masked_modeling import MaskedModeling
+from regard.tasks.pretraining.evaluation import Likelihoods
+from regard.tasks.pretraining.masked_modeling import MaskedModeling
 
 NAME = "pretraining"
 TASK = "classification"
@@ -317,7 +317,6 @@ def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
         assert isinstance(found, Likelihoods)
         losses.append(found.loss)
         if model == "bert":
-            assert isinstance(run, PretrainedRun)
             assert isinstance(run.task, MaskedModeling)
             with run.computing():
                 follows.append(run.task.judge_next_sentence(run.network, "test")[0])

@@ -12,10 +12,10 @@ from regard.errors import RegardError
 from regard.reports.evidence import Arm
 from regard.reports.findings import Cell, Table
 from regard.reports.written import searches as table_of_searches
-from regard.tasks.sequence_metrics import Aligned, alignment_error
+from regard.tasks.writing.metrics import Aligned, alignment_error
 
 if TYPE_CHECKING:
-    from regard.runs import WriterRun
+    from regard.runs import Run
 
 TEXTS = 200  # of the test, written again by each search
 BEAMS = (1, 2, 5, 10)
@@ -28,22 +28,21 @@ def best_of(found: Sequence[Arm]) -> Arm | None:
     return max(able, key=lambda arm: arm.mean, default=None)
 
 
-def load(folder: Path) -> "WriterRun | None":
+def load(folder: Path) -> "Run | None":
     """A run that writes, if it can be loaded."""
     import regard
-    from regard.runs import WriterRun
 
     try:
         run = regard.load(folder)
     except RegardError:
         return None
-    return run if isinstance(run, WriterRun) and run.complete else None
+    return run if run.complete else None
 
 
-def searches(run: "WriterRun") -> list[dict[str, Any]]:
+def searches(run: "Run") -> list[dict[str, Any]]:
     """Greedy and beams of several sizes on texts from all parts of the test: value, ln p, time."""
-    from regard.runs import Translations
-    from regard.tasks.sequences import spread
+    from regard.tasks.writing.evaluation import Translations
+    from regard.tasks.writing.task import spread
 
     judged = run.evaluate()
     pairs = [judged.pairs[i] for i in spread(judged.n, TEXTS)]
@@ -52,7 +51,8 @@ def searches(run: "WriterRun") -> list[dict[str, Any]]:
     run.predict(pairs[0].source)  # loads the network, which is none of the searches' time
     for size in BEAMS:
         begun = time.perf_counter()
-        said = run.best([p.source for p in pairs], replace(run.task.search, beam=size))
+        plan = replace(run.task.search, beam=size)
+        said = run.best([p.source for p in pairs], plan)
         seconds = time.perf_counter() - begun
         first = [several[0] for several in said]
         found = Translations.judge(judged.metric, pairs, first, language=judged.language)
@@ -68,7 +68,7 @@ def searches(run: "WriterRun") -> list[dict[str, Any]]:
     return rows
 
 
-def search_table(run: "WriterRun", name: str) -> Table:
+def search_table(run: "Run", name: str) -> Table:
     """`searches` as a table."""
     found = table_of_searches(searches(run), run.task.metric)
     return replace(found, title=f"{found.title}: {name}, {TEXTS} texts of the test")
@@ -77,7 +77,7 @@ def search_table(run: "WriterRun", name: str) -> Table:
 def head_table(found: Sequence[Arm]) -> Table | None:
     """Alignment error of every head alone and of all heads together, where the truth is known."""
     from regard.reports.aligned import plain_layer
-    from regard.runs.writing import weighed
+    from regard.tasks.writing.alignment import weighed
 
     rows: list[list[Cell]] = []
     for arm in found:

@@ -12,11 +12,11 @@ from regard.errors import RegardError
 from regard.labs import Order
 from regard.labs.birthplace import lab
 from regard.labs.birthplace.knowing import Known, auc, strangers
-from regard.runs import Answered
 from regard.runs.config import Config
-from regard.runs.translations import Text
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
+from regard.tasks.birthplace.evaluation import Answered
+from regard.tasks.writing.evaluation import Text
 
 
 def known(right, wrong, strange=(0.5,)):

@@ -1,32 +1,25 @@
-"""A run that answers questions: a decoder goes on from a question, as far as the end of a place."""
+"""Answers to questions, beside those that were wanted."""
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from regard.data.birthplaces import read_answers
 from regard.data.files import Example
 from regard.data.pairs import Pair
 from regard.errors import RegardError
 from regard.reading import parse_rows
-from regard.runs.pieces import at_work
-from regard.runs.run import Looked
-from regard.runs.texts import TextRun, written
-from regard.runs.translations import Text
-from regard.shown import shown
-from regard.tasks.birthplace import Answers
-from regard.tasks.metrics import wilson
+from regard.tasks.classification.metrics import wilson
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.writing.evaluation import Text
 
 
-@dataclass(frozen=True)
-class Answered:
+@dataclass(frozen=True, repr=False)
+class Answered(Evaluation):
     """Answers beside those that were wanted; `value` is the share that is right to the letter.
 
     `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the answer that the
@@ -43,13 +36,12 @@ class Answered:
     baseline: float | None
 
     metric = "exact match"
-    #: What two runs are compared by, question by question: no corpus, and nothing beside it.
-    compared, corpus = "exact match", None
+    unit = "questions"
 
-    def __repr__(self) -> str:
-        return f"<Answered {self.line()}>"
-
-    _repr_html_ = shown
+    @property
+    def said(self) -> list[str]:
+        """What was written for each text."""
+        return [text.text for text in self.written]
 
     @classmethod
     def judge(cls, pairs: Sequence[Pair], written: Sequence[Text], commonest: str) -> "Answered":
@@ -93,11 +85,6 @@ class Answered:
         """What the metric would be without reading a text: by the most frequent answer."""
         return {} if self.baseline is None else {"most frequent answer": self.baseline}
 
-    @property
-    def also(self) -> dict[str, float]:
-        """What else a comparison tells of a run: nothing."""
-        return {}
-
     def json(self) -> dict[str, Any]:
         """The summary as plain values."""
         keys = "metric", "value", "low", "high", "n", "commonest", "baseline"
@@ -128,10 +115,6 @@ class Answered:
                 f"{float(self.confidence.mean()):.2%}  (mean; see `regard lab birthplace`)",
             ),
         ]
-
-    def tables(self) -> list[list[list[str]]]:
-        """Nothing: answers have no classes to confuse."""
-        return []
 
     def rows(self) -> bytes:
         """The answers as JSON lines: source, text, label (the truth), predicted, confidence."""
@@ -169,55 +152,3 @@ class Answered:
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         return cls.judge(pairs, written, commonest)
-
-
-class AnswererRun(TextRun):
-    """A run whose answers are short texts that a decoder writes behind a question."""
-
-    def evaluate(
-        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
-    ) -> Answered:
-        """How many answers are right: on the test questions, as answered at the end, or a file's.
-
-        A file has a question on each line and, behind a tab, its answer; of bare questions the
-        answers are written and not judged. Errors: the run is not complete; a bad line; a column's
-        name, which these files do not have.
-        """
-        self.must_be_complete()
-        if text or label:
-            raise RegardError("a file of questions has no columns; a line is QUESTION, tab, ANSWER")
-        commonest = str(self._environment["data"].get("commonest", ""))
-        if data is None:
-            written = self.folder.read(self.folder.predictions)
-            return Answered.parse(written, commonest, str(self.folder.predictions))
-        pairs = read_answers(data, answered=False)
-        return Answered.judge(pairs, self.predict([pair.source for pair in pairs]), commonest)
-
-    @property
-    def validates(self) -> str:
-        """The name of the metric that validation measures."""
-        return Answered.metric
-
-    def chances(self, question: str, answers: Sequence[str]) -> NDArray[np.float64]:
-        """The probability that the model gives each of some answers to one question."""
-        self.must_be_complete()
-        task = cast(Answers, self.task)
-        with self.computing():
-            return task.chances(self.network, question, answers)
-
-    def attention(self, text: str) -> list[Looked]:
-        """What each layer looks at: rows are question and answer, each token asking in its turn."""
-        self.must_be_complete()
-        return at_work(self, text)[0]
-
-    def tokens(self, text: str) -> list[str]:
-        """The pieces of a question that the model reads, and the symbol behind it."""
-        task = cast(Answers, self.task)
-        return task.names(task.prompts([text])[0].tolist())
-
-    def answer_test(self, task: Answers, model: nn.Module) -> bytes:
-        """What the network answers to the test questions, judged."""
-        pairs = task.split("test").pairs
-        found = written(task, model, [pair.source for pair in pairs])
-        said = [best for (best,) in found]
-        return Answered.judge(pairs, said, task.commonest).rows()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.decoding import Limits
-from regard.tasks.corruption import generator
-from regard.tasks.pretraining import Asking, Documents, Pretraining, Rows
-from regard.tasks.searching import Search, Writes
-from regard.tasks.settings import PretrainingSettings
+from regard.tasks.pretraining.corruption import generator
+from regard.tasks.pretraining.task import Asking, Documents, Pretraining, Rows
 from regard.tasks.task import Split
+from regard.tasks.writing.searching import Search, Writes
 
 TEMPERATURE = 0.8  # by which a text is gone on with, if nothing else is said
 
@@ -38,10 +37,11 @@ class NextTokens:
         )
 
 
-class NextToken(Pretraining[NextTokens], Writes):
+class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     """What follows each token of a batch, padding behind a row if there is any."""
 
-    keeps, behind = "tail", True
+    keeps = "tail"
+    behind = True
 
     def asked(self, model: nn.Module, batch: NextTokens) -> Asking:
         """What follows each token is read out of its state."""
@@ -173,9 +173,3 @@ class LanguageModeling(NextToken):
     @cached_property
     def _streams(self) -> dict[str, NDArray[np.int32]]:
         return {}
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: PretrainingSettings) -> LanguageModeling:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return LanguageModeling(settings)

@@ -1,10 +1,12 @@
 """What all ways to pretrain share: texts cut into pieces, a loss at the places that are asked."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -13,14 +15,18 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.texts import TextCorpus, load_texts
+from regard.analysis.layer_attention import LayerAttention, looked
+from regard.analysis.record import record
+from regard.data.files import table_kind
+from regard.data.texts import TextCorpus, load_texts, read_texts
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers import marks
 from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
 from regard.layers.device import evaluation_mode, to_device
+from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.settings import PretrainingSettings
-from regard.tasks.task import Split, Task, must_be_split
+from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split, no_labels
 
 TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
 Rows = NDArray[np.integer]  # of a batch: seed, epoch and index of each example
@@ -74,11 +80,21 @@ class Pretraining(Task[B], Generic[B]):
 
     metric = "likelihood"
 
-    def __init__(self, settings: PretrainingSettings, tokenizer: Tokenizer | None = None) -> None:
-        self.settings = settings
+    settings: PretrainingSettings
+
+    def __init__(
+        self,
+        settings: PretrainingSettings,
+        tokenizer: Tokenizer | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
         self.splits: dict[str, Documents] = {}
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
+
+    @property
+    def held_out(self) -> bool:
+        """Whether texts were held out for judging; with ``validation=0`` none are."""
+        return bool(self.settings.validation)
 
     @cached_property
     def corpus(self) -> TextCorpus:
@@ -186,7 +202,7 @@ class Pretraining(Task[B], Generic[B]):
 
     def with_texts(self, texts: Sequence[str]) -> Self:
         """The same task whose test split is these texts. Errors: hardly a token is known."""
-        other = type(self)(self.settings, self.tokenizer)
+        other = type(self)(self.settings, self.tokenizer, self.known)
         other.splits["test"] = found = other.documents(texts)
         if not len(found):
             raise RegardError("there is no text to judge by")
@@ -231,6 +247,46 @@ class Pretraining(Task[B], Generic[B]):
             total, count = total + float(piece.nats.sum()), count + len(piece.nats)
         loss = total / max(count, 1)
         return float(np.exp(-loss)), loss
+
+    def answer(self, model: nn.Module) -> Likelihoods:
+        """How likely the model thinks the test texts."""
+        pieces = sorted(self.judged(model, "test"), key=lambda piece: piece.place)
+        return Likelihoods(
+            tuple(self.piece("test", piece.place) for piece in pieces),
+            tuple(piece.nats for piece in pieces),
+            tuple(piece.right for piece in pieces),
+        )
+
+    def restore(self, rows: bytes, name: str) -> Likelihoods:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        return Likelihoods.parse(rows, name)
+
+    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Likelihoods:
+        """How likely the model thinks the texts of a file (a column of a table).
+
+        Errors: a column of labels, which no text here has.
+        """
+        no_labels(columns)
+        if columns.label:
+            raise RegardError("texts are judged as they are: there is no label to be named")
+        named = self.settings.text if table_kind(data) else ""
+        texts = read_texts(str(data), columns.text or named)[0]
+        return self.with_texts(texts).answer(model)
+
+    def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
+        """What each layer looks at in a text, each token asking in its turn."""
+        ids = self.read(text)
+        if not len(ids):
+            raise RegardError("there is no token to look at in this text")
+        with record(model) as recording:
+            self.states(model, torch.from_numpy(ids)[None].long())
+            found = looked(recording, self.names(ids))
+        in_text = (each for each in found if not re.match(r"decoder\.\d+\.attention\.", each.layer))
+        return [each for each in in_text if each.weights.shape[-1] == len(ids)]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model reads."""
+        return self.names(self.read(text))
 
 
 class FromPieces(Pretraining[B]):

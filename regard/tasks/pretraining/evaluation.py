@@ -1,37 +1,23 @@
-"""A run that is pretrained on texts: the next token, the hidden ones, the spans left out."""
+"""How likely a pretrained model thinks texts, token by token."""
 
 import json
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from regard.analysis.record import record
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reading import parse_rows
-from regard.runs.evaluation import LIKELIHOOD
-from regard.runs.run import Looked, looked
-from regard.runs.texts import TextRun
-from regard.runs.translations import Text
-from regard.shown import shown
-from regard.tasks.masked_modeling import MaskedModeling
-from regard.tasks.pretraining import Pretraining
-from regard.tasks.settings import PretrainingSettings
+from regard.tasks.evaluation import LIKELIHOOD, Evaluation
 
 RESAMPLES = 1_000
 SEED = 12_345
 
 
 BEGINNING = 30  # signs of a text that is to be gone on with
-#: What a task's models are asked to fill in.
-HIDDEN = {"masked-modeling": "[MASK]", "span-corruption": "<extra_id_0>"}
 
 
 def beginning(text: str, hidden: str = "") -> str:
@@ -58,8 +44,8 @@ def beginning(text: str, hidden: str = "") -> str:
     return " ".join(words)
 
 
-@dataclass(frozen=True)
-class Likelihoods:
+@dataclass(frozen=True, repr=False)
+class Likelihoods(Evaluation):
     """What a model said at every place that was asked: nats of the truth, whether it came first.
 
     Row i is an example (a piece of text, corrupted as the task does). `value` is exp(−mean nats),
@@ -72,13 +58,9 @@ class Likelihoods:
     right: tuple[NDArray[np.bool_], ...] = field(repr=False)
 
     metric = LIKELIHOOD
-    #: What two runs are compared by, token by token: no corpus, and nothing beside it.
-    compared, corpus = "tokens said right", None
-
-    def __repr__(self) -> str:
-        return f"<Likelihoods {self.line()}>"
-
-    _repr_html_ = shown
+    #: What two runs are compared by, token by token.
+    compared = "tokens said right"
+    unit = "tokens"
 
     @cached_property
     def loss(self) -> float:
@@ -121,11 +103,6 @@ class Likelihoods:
         return {"loss": self.loss, "perplexity": self.perplexity}
 
     @property
-    def trivial(self) -> dict[str, float]:
-        """What the metric would be without reading a text: not known."""
-        return {}
-
-    @property
     def examples(self) -> list[Example]:
         """The pieces as other kinds of run have their examples."""
         return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
@@ -160,10 +137,6 @@ class Likelihoods:
             ("perplexity", f"{self.perplexity:.3f}"),
             ("said right", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
         ]
-
-    def tables(self) -> list[list[list[str]]]:
-        """Nothing: there are too many words to confuse."""
-        return []
 
     def rows(self) -> bytes:
         """The pieces as JSON lines: text, nats of each token asked, right as hexadecimal bits."""
@@ -217,84 +190,3 @@ class Likelihoods:
             losses[i] = self._sums[drawn].sum() / self._counts[drawn].sum()
         low, high = np.exp(-np.quantile(losses, [0.975, 0.025]))
         return float(low), float(high)
-
-
-class PretrainedRun(TextRun):
-    """A run that fine-tuning begins from (``--init``), or that goes on with a text."""
-
-    @property
-    def held_out(self) -> bool:
-        """Whether texts were held out for judging; with ``validation=0`` none are."""
-        return bool(cast(PretrainingSettings, self.config.data).validation)
-
-    @property
-    def validates(self) -> str:
-        """The name of the metric that validation measures."""
-        return Likelihoods.metric
-
-    def evaluate(
-        self, data: Path | None = None, *, text: str | None = None, label: str | None = None
-    ) -> Likelihoods:
-        """How likely the model thinks the test texts, or those of a file (`text` its column).
-
-        Errors: the run is not complete; a column of labels, which no text here has.
-        """
-        self.must_be_complete()
-        if label:
-            raise RegardError("texts are judged as they are: there is no label to be named")
-        if data is None:
-            said = self.folder.read(self.folder.predictions)
-            return Likelihoods.parse(said, str(self.folder.predictions))
-        from regard.data.files import table_kind
-        from regard.data.texts import read_texts
-
-        named = str(getattr(self.config.data, "text", "")) if table_kind(data) else ""
-        task = self.task.with_texts(read_texts(str(data), text or named)[0])
-        with self.computing():
-            return judged(task, self.network)
-
-    @overload
-    def predict(self, texts: str) -> Text: ...
-    @overload
-    def predict(self, texts: list[str]) -> list[Text]: ...
-    def predict(self, texts: str | list[str]) -> Text | list[Text]:
-        """How a text goes on, or what stands for each ``[MASK]`` or ``<extra_id_0>`` in it."""
-        if isinstance(texts, str):
-            return self.predict([texts])[0]
-        if not isinstance(self.task, MaskedModeling):
-            return super().predict(texts)
-        self.must_be_complete()
-        with self.computing():
-            filled = self.task.fill(self.network, texts)
-        return [Text(*found) for found in filled]
-
-    def attention(self, text: str) -> list[Looked]:
-        """What each layer looks at in a text, each token asking in its turn."""
-        self.must_be_complete()
-        ids = self.task.read(text)
-        if not len(ids):
-            raise RegardError("there is no token to look at in this text")
-        with self.computing(), record(self.network) as recording:
-            self.task.states(self.network, torch.from_numpy(ids)[None].long())
-            found = looked(recording, self.task.names(ids))
-        in_text = (each for each in found if not re.match(r"decoder\.\d+\.attention\.", each.layer))
-        return [each for each in in_text if each.weights.shape[-1] == len(ids)]
-
-    def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model reads."""
-        found: list[str] = self.task.names(self.task.read(text))
-        return found
-
-    def answer_test(self, task: Any, model: nn.Module) -> bytes:
-        """How likely the network thinks the test texts."""
-        return judged(task, model).rows()
-
-
-def judged(task: Pretraining[Any], model: nn.Module) -> Likelihoods:
-    """What a model says to the test split."""
-    pieces = sorted(task.judged(model, "test"), key=lambda piece: piece.place)
-    return Likelihoods(
-        tuple(task.piece("test", piece.place) for piece in pieces),
-        tuple(piece.nats for piece in pieces),
-        tuple(piece.right for piece in pieces),
-    )

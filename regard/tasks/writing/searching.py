@@ -1,17 +1,18 @@
 """How texts are looked for once a model can write: greedily, by beam, by drawing, or given."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import ClassVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import pad
 from regard.decoding import (
     Limits,
@@ -26,7 +27,11 @@ from regard.decoding import (
 )
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
+from regard.tasks.task import Task
+from regard.tasks.writing.evaluation import Text
+from regard.tasks.writing.streaming import LONGEST, WriteRequest, reread
 
+B = TypeVar("B")
 ROWS = 64  # texts that are written side by side
 
 Ids = NDArray[np.integer]
@@ -81,8 +86,8 @@ class Search:
         )
 
 
-class Writes(ABC):
-    """What a task has whose model writes texts: a part of it, beside what it is trained by."""
+class Writes(Task[B], Generic[B]):
+    """A task whose model writes texts."""
 
     #: Whether what is written stands behind what is read, in one text; else it is another text.
     behind: ClassVar[bool] = False
@@ -108,15 +113,6 @@ class Writes(ABC):
         """How much is written."""
 
     @property
-    @abstractmethod
-    def room(self) -> int:
-        """Tokens that are read of a text."""
-
-    @abstractmethod
-    def whole(self, text: str) -> Sequence[int] | Ids:
-        """All tokens of a text, whether they are read or not."""
-
-    @property
     def search(self) -> Search:
         """How texts are looked for if nothing else is said: greedily."""
         return Search()
@@ -140,6 +136,40 @@ class Writes(ABC):
         found = self.prompts(texts)
         plan, limits = search or self.search, self.limits
         return write(model, found, plan, end=self.end, limits=limits, context=self.context)
+
+    def best(
+        self, model: nn.Module, texts: Sequence[str], search: int | Search
+    ) -> list[list[Text]]:
+        """The best texts for each, best first: so many by the task's own search, or by another."""
+        plan = replace(self.search, best=search) if isinstance(search, int) else search
+        return [
+            [Text(self.decode(x.tokens), x.log_probability, x.ended) for x in several]
+            for several in self.write(model, texts, plan)
+        ]
+
+    def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
+        """What the model writes for each text; nothing for one without tokens.
+
+        A language model begins a text for one without tokens.
+        """
+        return [several[0] for several in self.best(model, inputs, 1)]
+
+    def request(self, text: str, most: int) -> WriteRequest:
+        """What the model is given to write from, and at most so many tokens to write."""
+        (source,) = self.prompts([text])
+        lengths = replace(self.limits, longest=min(self.limits.longest, most))
+        size = self.sizes["vocabulary"]
+        return WriteRequest(source, self.end, size, lengths, self.names, self.decode, self.behind)
+
+    def at_work(self, model: nn.Module, text: str) -> tuple[list[LayerAttention], int | None]:
+        """What every layer looks at while the model writes, by the search that it is judged by."""
+        asked = self.request(text, LONGEST)
+        if not len(asked.source):
+            return self.attention(model, text), None
+        ((best,),) = self.write(model, [text])
+        written = [*best.tokens, *([asked.end] if best.ended else [])]
+        found = reread(model, asked, written)
+        return found.layers, found.read
 
 
 @torch.no_grad()

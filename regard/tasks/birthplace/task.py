@@ -6,9 +6,10 @@ second ⁇ is what the first stands for.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,15 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import pad
-from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER, Birthplaces, load_birthplaces
+from regard.data.birthplaces import (
+    MASK_CHARACTER,
+    PAD_CHARACTER,
+    Birthplaces,
+    load_birthplaces,
+    read_answers,
+)
 from regard.data.pairs import Pair
 from regard.data.sources import leaves, likeness
 from regard.data.tokenizers import Tokenizer, train_tokenizer
@@ -27,18 +35,19 @@ from regard.errors import RegardError
 from regard.layers import marks
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
-from regard.tasks.corruption import Spans, draw_spans, generator, single_span
-from regard.tasks.language_modeling import NextToken, NextTokens
-from regard.tasks.pretraining import Rows
-from regard.tasks.searching import Writes, score
+from regard.tasks.birthplace.evaluation import Answered
+from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
+from regard.tasks.pretraining.language_modeling import NextToken, NextTokens
+from regard.tasks.pretraining.task import Rows
 from regard.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.tasks.task import Split, Task, must_be_split
+from regard.tasks.task import NAMED, Columns, Split, must_be_split, no_labels
+from regard.tasks.writing.searching import Writes, score
 
 
 class BirthplacePretraining(NextToken):
     """Assignment 5's span corruption: each document is cut short, a span of it goes to its end.
 
-    See `regard.tasks.corruption.draw_spans` and `single_span`. Every token of the outcome is said
+    See `corruption.draw_spans` and `single_span`. Every token of the outcome is said
     from those before it. Examples of like length stand in one batch, so that hardly anything is
     padding (the assignment's own batches, padded to the block, are text to 46 %).
     """
@@ -135,17 +144,22 @@ class QuestionBatch(NextTokens):
         return self.answers
 
 
-class Answers(Task[QuestionBatch], Writes):
+class Answers(Writes[QuestionBatch]):
     """Questions answered by a decoder: exact match of what it writes, letter by letter."""
 
     metric = "exact match"
-    keeps, behind = "tail", True
+    keeps = "tail"
+    behind = True
+    settings: AnswersSettings
 
-    def __init__(self, settings: AnswersSettings, tokenizer: Tokenizer | None = None) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: AnswersSettings,
+        tokenizer: Tokenizer | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
         self.splits: dict[str, Questions] = {}
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
 
     @cached_property
     def corpus(self) -> Birthplaces:
@@ -195,6 +209,8 @@ class Answers(Task[QuestionBatch], Writes):
     @cached_property
     def commonest(self) -> str:
         """The answer that train has most often: what is said without reading the question."""
+        if "commonest" in self.known:
+            return str(self.known["commonest"])
         (found,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
         return found[0]
 
@@ -307,6 +323,37 @@ class Answers(Task[QuestionBatch], Writes):
         right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
         return float(np.mean(right)), total / max(count, 1)
 
+    def answer(self, model: nn.Module) -> Answered:
+        """What the model answers to the test questions, judged."""
+        pairs = self.split("test").pairs
+        said = self.predict(model, [pair.source for pair in pairs])
+        return Answered.judge(pairs, said, self.commonest)
+
+    def restore(self, rows: bytes, name: str) -> Answered:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        return Answered.parse(rows, self.commonest, name)
+
+    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Answered:
+        """What the model answers to the questions of a file, judged where it has answers.
+
+        A line is a question and, behind a tab, its answer; of bare questions the answers are
+        written and not judged. Errors: a bad line; a column's name, which these files do not have.
+        """
+        no_labels(columns)
+        if columns.text or columns.label:
+            raise RegardError("a file of questions has no columns; a line is QUESTION, tab, ANSWER")
+        pairs = read_answers(data, answered=False)
+        said = self.predict(model, [pair.source for pair in pairs])
+        return Answered.judge(pairs, said, self.commonest)
+
+    def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
+        """What each layer looks at: rows are question and answer, each token asking in its turn."""
+        return self.at_work(model, text)[0]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a question that the model reads, and the symbol behind it."""
+        return self.names(self.prompts([text])[0].tolist())
+
     @torch.no_grad()
     def chances(
         self, model: nn.Module, question: str, answers: Sequence[str]
@@ -329,15 +376,3 @@ def question_rows(
     """
     row = f"{pair.source}{mask}{pair.target}{mask}".ljust(block, pad)
     return row[:-1], pad * (len(pair.source) - 1) + row[len(pair.source) :]
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: AnswersSettings) -> Answers:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return Answers(settings)
-
-
-@lru_cache(maxsize=4)
-def prepare_pretraining(settings: BirthplacePretrainingSettings) -> BirthplacePretraining:
-    """The task of pretraining of these settings."""
-    return BirthplacePretraining(settings)

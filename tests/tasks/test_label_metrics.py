@@ -5,7 +5,7 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.dummy import DummyClassifier
 
 from regard.errors import RegardError
-from regard.tasks import metrics
+from regard.tasks.classification import metrics
 
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
 LABELS = np.array([0, 1, 2, 1])

@@ -16,9 +16,9 @@ from regard.data.pairs import Pair
 from regard.data.parallel import references
 from regard.errors import RegardError
 from regard.reading import parse_rows
-from regard.shown import shown
-from regard.tasks import sequence_metrics as metrics
-from regard.tasks.sequence_metrics import Aligned, Judgement
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.writing import metrics
+from regard.tasks.writing.metrics import Aligned, Judgement
 
 BREAKS = re.compile(r"\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 REPEATED = 0.05  # the share of sources with several targets from which all are references
@@ -74,8 +74,8 @@ class Scored:
         return {**vars(self), "perplexity": self.perplexity}
 
 
-@dataclass(frozen=True)
-class Translations:
+@dataclass(frozen=True, repr=False)
+class Translations(Evaluation):
     """Texts that were written beside those that were wanted, and what they are worth.
 
     `value` is the metric ("exact match" or "BLEU", as a share), `low` and `high` its 95 % interval
@@ -95,11 +95,6 @@ class Translations:
     signature: str
     aligned: tuple[Aligned | None, ...] = field(default=(), repr=False)
     language: str = ""
-
-    def __repr__(self) -> str:
-        return f"<Translations {self.line()}>"
-
-    _repr_html_ = shown
 
     @classmethod
     def judge(
@@ -137,6 +132,11 @@ class Translations:
             aligned=tuple(aligned),
             language=language,
         )
+
+    @property
+    def said(self) -> list[str]:
+        """What was written for each text."""
+        return [text.text for text in self.written]
 
     @property
     def n(self) -> int:
@@ -182,11 +182,6 @@ class Translations:
         if (looked := self.alignment) is not None:
             found["alignment error"] = looked.error
         return found
-
-    @property
-    def trivial(self) -> dict[str, float]:
-        """What the metric would be without reading a text: not known."""
-        return {}
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -242,10 +237,6 @@ class Translations:
         if (looked := self.alignment) is not None:
             told.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
         return told
-
-    def tables(self) -> list[list[list[str]]]:
-        """Nothing: texts have no classes to confuse."""
-        return []
 
     def rows(self) -> bytes:
         """The texts as JSON lines: source, text, label (what was wanted), predicted, confidence.

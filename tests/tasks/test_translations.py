@@ -8,11 +8,11 @@ import pytest
 from regard import runs
 from regard.data.dates import dates
 from regard.data.pairs import Pair
-from regard.runs.translations import Text, Translations
-from regard.runs.writing import align
-from regard.tasks.sequence_metrics import Aligned, bleu, judge
-from regard.tasks.sequences import Sequences
 from regard.tasks.settings import SequencesSettings
+from regard.tasks.writing.alignment import align
+from regard.tasks.writing.evaluation import Text, Translations
+from regard.tasks.writing.metrics import Aligned, bleu, judge
+from regard.tasks.writing.task import Sequences
 
 GO = [
     Pair("Go.", "Va !", "a:1"),

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.analysis.alignment import of_source
+from regard.analysis.layer_attention import LayerAttention, heads, looked, must_be_few
 from regard.analysis.record import Recording, record, table
 from regard.data.batches import pad
 from regard.decoding import Limits as Lengths
@@ -20,8 +20,6 @@ from regard.decoding import Writer
 from regard.decoding.sampling import nucleus, pick
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
-from regard.runs.run import Looked, Run, heads, looked, must_be_few
-from regard.tasks.searching import Writes
 
 END, FIRST = "[END]", "[BEGIN]"
 LONGEST = 10_000  # tokens: as many as a model writes
@@ -54,7 +52,7 @@ class Drawing(NamedTuple):
     seed: int = 0
 
 
-class Asked(NamedTuple):
+class WriteRequest(NamedTuple):
     """What a model is given to write from, and how its tokens are read.
 
     ``behind``: what is written stands behind what is read, in one text (a decoder alone); else it
@@ -89,7 +87,7 @@ class Reread(NamedTuple):
     """
 
     pieces: list[Piece]
-    layers: list[Looked]
+    layers: list[LayerAttention]
     read: int | None
 
 
@@ -106,19 +104,9 @@ def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
     }
 
 
-def asking(task: Any, text: str, most: int) -> Asked | None:
-    """What a task's model is asked to write for a text; None where it writes nothing stepwise."""
-    if not isinstance(task, Writes):
-        return None
-    (source,) = task.prompts([text])
-    lengths = replace(task.limits, longest=min(task.limits.longest, most))
-    size = task.sizes["vocabulary"]
-    return Asked(source, task.end, size, lengths, task.names, task.decode, task.behind)
-
-
 def write(
     model: Writer,
-    asked: Asked,
+    asked: WriteRequest,
     drawing: Drawing,
     computing: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
 ) -> Iterator[Piece]:
@@ -148,30 +136,14 @@ def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tenso
     return words.gather(1, pick(shares, place))
 
 
-def at_work(run: Run, text: str) -> tuple[list[Looked], int | None]:
-    """What every layer looks at while a run answers a text, as `Reread` has it.
-
-    It is written by the search that the run is judged by. Where nothing is written token by token
-    it is what `Run.attention` tells, and ``read`` is None.
-    """
-    asked = asking(run.task, text, LONGEST)
-    if asked is None or not len(asked.source):
-        return run.attention(text), None
-    with run.computing():
-        ((best,),) = run.task.write(run.network, [text])
-        written = [*best.tokens, *([asked.end] if best.ended else [])]
-        found = reread(run.network, asked, written)
-    return found.layers, found.read
-
-
-def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
+def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Reread:
     """Lead the model once through what it read and wrote: all its weights, and each token's p.
 
     A causal model sees at each place what it saw when it wrote there, so these are the weights it
     wrote with, to the rounding of float32.
 
     Errors: numbers that are no tokens of the model; more than it writes for this text; more
-    weights than `runs.run.at_most` takes.
+    weights than `analysis.layer_attention.at_most` takes.
     """
     written = list(written)
     _check(asked, written)
@@ -194,7 +166,7 @@ def reread(model: nn.Module, asked: Asked, written: Sequence[int]) -> Reread:
     return Reread(pieces, layers, source.shape[1] if asked.behind else None)
 
 
-def _check(asked: Asked, written: Sequence[int]) -> None:
+def _check(asked: WriteRequest, written: Sequence[int]) -> None:
     if not len(asked.source):
         raise RegardError("there is no token to write behind or for: give a text")
     if not written and not asked.behind:
@@ -212,18 +184,20 @@ def _check(asked: Asked, written: Sequence[int]) -> None:
         raise RegardError(f"written: at most {most} tokens for this text, not {count}")
 
 
-def _both(recording: Recording, asked: Asked, written: Sequence[int]) -> list[Looked]:
+def _both(
+    recording: Recording, asked: WriteRequest, written: Sequence[int]
+) -> list[LayerAttention]:
     """Of an encoder and a decoder: each in its own text, and the one in the other's."""
     must_be_few(recording)
     reads = asked.names(asked.source.tolist())
     said = [asked.named(token) for token in written]
-    across, found = of_source(recording, 1), dict[str, Looked]()
+    across, found = of_source(recording, 1), dict[str, LayerAttention]()
     for name, seen in recording.layers:
         if name in found:  # a recurrent model asks once for each word
             continue
         if name in across:
-            found[name] = Looked(name, reads, across[name][0].numpy(), said)
+            found[name] = LayerAttention(name, reads, across[name][0].numpy(), said)
         else:
             own = [FIRST, *said[:-1]] if name.startswith("decoder") else reads
-            found[name] = Looked(name, own, heads(table(seen)))
+            found[name] = LayerAttention(name, own, heads(table(seen)))
     return list(found.values())

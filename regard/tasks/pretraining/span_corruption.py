@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import cast
 
@@ -14,20 +13,20 @@ from torch import Tensor, nn
 
 from regard.decoding import Limits
 from regard.layers import marks
-from regard.tasks.corruption import Halves, generator, halves, spans
-from regard.tasks.encoded import PairBatch, paired
-from regard.tasks.pretraining import Asking, FromPieces, Rows
-from regard.tasks.searching import Writes
+from regard.tasks.pretraining.corruption import Halves, generator, halves, spans
+from regard.tasks.pretraining.task import Asking, FromPieces, Rows
 from regard.tasks.settings import SpanCorruptionSettings
 from regard.tasks.task import Split
+from regard.tasks.writing.encoded import PairBatch, paired
+from regard.tasks.writing.searching import Writes
 
 _sentinel = re.compile(r"<extra_id_([0-9]{1,2})>")
 
 
-class SpanCorruption(FromPieces[PairBatch], Writes):
+class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
     """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
 
-    ``objective=spans``: `regard.tasks.corruption.spans`, the separator ends what is written;
+    ``objective=spans``: `corruption.spans`, the separator ends what is written;
     ``prefix``: `halves`. Other spans in every epoch.
     """
 
@@ -124,9 +123,3 @@ class SpanCorruption(FromPieces[PairBatch], Writes):
             super(SpanCorruption, self).decode(several) if known else "".join(self.names(several))
             for known, several in parts
         )
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: SpanCorruptionSettings) -> SpanCorruption:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return SpanCorruption(settings)

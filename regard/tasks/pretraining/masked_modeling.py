@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -17,10 +16,11 @@ from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
-from regard.tasks.corruption import generator, masked
-from regard.tasks.pretraining import Asking, FromPieces, Rows
+from regard.tasks.pretraining.corruption import generator, masked
+from regard.tasks.pretraining.task import Asking, FromPieces, Rows
 from regard.tasks.settings import MaskedModelingSettings
 from regard.tasks.task import Split
+from regard.tasks.writing.evaluation import Text
 
 SYMBOLS = 3  # [CLS] first [SEP] second [SEP]
 MASK = "[MASK]"
@@ -71,7 +71,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     A document is cut into pieces. Each is divided in two at a place drawn evenly, [CLS] A [SEP] B
     [SEP]; of half of them B comes from another document, and that is to be said from [CLS]. Words
-    are hidden anew in every epoch (`regard.tasks.corruption.masked`).
+    are hidden anew in every epoch (`regard.tasks.pretraining.corruption.masked`).
     """
 
     settings: MaskedModelingSettings
@@ -188,6 +188,10 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         found: Tensor = model(tokens)
         return found
 
+    def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
+        """Each text with a word for each [MASK] in it."""
+        return [Text(*filled) for filled in self.fill(model, inputs)]
+
     @torch.no_grad()
     def fill(self, model: nn.Module, texts: Sequence[str]) -> list[Filled]:
         """Each text with the likeliest word in place of every "[MASK]", one by itself each.
@@ -227,9 +231,3 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     def most(self) -> int:
         """Symbols stand about a piece."""
         return self.settings.length - self._symbols
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: MaskedModelingSettings) -> MaskedModeling:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return MaskedModeling(settings)

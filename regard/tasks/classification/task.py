@@ -3,73 +3,49 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.cost import flops_per_example
+from regard.analysis.layer_attention import LayerAttention, looked
+from regard.analysis.record import record
 from regard.data.balance import ADVICE, imbalance
 from regard.data.batches import pad, plan_batches
+from regard.data.class_files import is_classes
 from regard.data.conllu import kept_tree, train_on_words, word_ids
 from regard.data.encoder_tokenizer import EncoderTokenizer
-from regard.data.files import Example
-from regard.data.labels import meant
+from regard.data.files import Example, read_examples
+from regard.data.labels import meant, parse_labels, rename
 from regard.data.near_copies import leak
 from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
 from regard.data.titles import listed
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError, look_up
 from regard.layers.device import device_of, evaluation_mode
-from regard.tasks.metrics import METRICS, log_loss, scores
+from regard.tasks.classification.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
+from regard.tasks.classification.evaluation import (
+    Judging,
+    LabelEvaluation,
+    Prediction,
+    predictions,
+)
+from regard.tasks.classification.metrics import METRICS, log_loss, scores
 from regard.tasks.settings import ClassificationSettings
-from regard.tasks.task import Split, Task, must_be_split
+from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split
 
-T = TypeVar("T")
-Trees = list[NDArray[np.int32]] | None  # None: texts without a tree
 NO_TREES = (
     "{} reads the tree of each text, and these have none: give parsed sentences, in a .conllu file"
 )
 OTHER = "take weights= of a model that was pretrained on texts like these"
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A split as token ids (int32, truncated), label numbers, and the examples they come from.
-
-    ``trees``: of parsed sentences the word that each word hangs on, −1 for a root.
-    """
-
-    ids: list[NDArray[np.int32]]
-    labels: NDArray[np.int64]
-    examples: list[Example]
-    trees: Trees = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
-        return np.array([len(ids) for ids in self.ids], dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Padded token ids, how many of each row count, and the labels' numbers.
-
-    ``parents``: of parsed sentences the word that each word hangs on; −1 for roots and padding.
-    """
-
-    tokens: Int[Tensor, "batch time"]
-    lengths: Int[Tensor, " batch"]
-    labels: Int[Tensor, " batch"]
-    parents: Int[Tensor, "batch time"] | None = None
 
 
 class Classification(Task[Batch]):
@@ -79,18 +55,21 @@ class Classification(Task[Batch]):
     then texts can be judged without any data, and the splits use that tokenizer.
     """
 
+    settings: ClassificationSettings
+    ranks = True
+
     def __init__(
         self,
         settings: ClassificationSettings,
         tokenizer: Tokenizer | EncoderTokenizer | None = None,
-        labels: Sequence[str] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        self.settings = settings
-        self.metric = METRICS[settings.metric]
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
-        if labels is not None:
-            self.labels = tuple(labels)
+        super().__init__(settings, tokenizer, facts)
+        self.metric, self.keeps = METRICS[settings.metric], settings.truncate
+        if facts is not None:
+            if not facts.get("labels"):
+                raise RegardError("the run's env.json names no labels; train the run anew")
+            self.labels = tuple(facts["labels"])
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -123,6 +102,8 @@ class Classification(Task[Batch]):
     @cached_property
     def counts(self) -> dict[str, int]:
         """Texts of each label to learn from, in the order of `labels`."""
+        if "counts" in self.known:
+            return dict(zip(self.labels, self.known["counts"], strict=False))
         found = Counter(example.label for example in self._split_examples[0])
         return {label: found[label] for label in self.labels}
 
@@ -213,7 +194,7 @@ class Classification(Task[Batch]):
         """These examples of a split as tensors."""
         encoded = self.split(split)
         tokens, lengths = pad([encoded.ids[index] for index in indexes])
-        parents = _hung(encoded.trees, indexes)
+        parents = parents_of(encoded.trees, indexes)
         return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
@@ -227,15 +208,23 @@ class Classification(Task[Batch]):
             weights = torch.from_numpy(self.weights).to(logits.device)
         return F.cross_entropy(logits, batch.labels, weights)
 
-    @torch.no_grad()
-    def predict(
-        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
-    ) -> NDArray[np.float32]:
+    def probabilities(
+        self, model: Any, what: Split | Sequence[str | Example], *, tokens: int = 16_384
+    ) -> NDArray[np.floating]:
         """(examples, labels) probabilities in the order of the split, or of a list of texts.
 
-        The model answers in evaluation mode and gets its own mode back. Errors: texts without
-        trees for a model that reads them.
+        Errors: texts without trees for a model that reads them.
         """
+        if isinstance(model, nn.Module):
+            return self._asked(model, what, tokens)
+        texts = self.split(what).examples if isinstance(what, str) else what
+        found: NDArray[np.floating] = model.probabilities([plain(text) for text in texts])
+        return found
+
+    @torch.no_grad()
+    def _asked(
+        self, model: nn.Module, what: Split | Sequence[str | Example], tokens: int
+    ) -> NDArray[np.float32]:
         if isinstance(what, str):
             ids, trees = self.split(what).ids, self.split(what).trees
         else:
@@ -246,21 +235,21 @@ class Classification(Task[Batch]):
         with evaluation_mode(model):
             for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
                 padded, sizes = pad([ids[index] for index in indexes])
-                parents = _hung(trees, indexes)
+                parents = parents_of(trees, indexes)
                 parents = None if parents is None else parents.to(device)
                 logits = _logits(model, padded.to(device), sizes.to(device), parents)
                 probabilities[indexes] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
 
-    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+    def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric and the log loss of a split; for log loss the metric is exp(−log loss).
 
         That is the geometric mean of the probabilities of the true labels: the larger the better.
         """
-        said, answers = self.predict(model, split, tokens=tokens), self.answers(split)
-        return self.score(said, answers), log_loss(said, answers)
+        said, answers = self.probabilities(model, split, tokens=tokens), self.answers(split)
+        return self.measure(said, answers), log_loss(said, answers)
 
-    def score(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+    def measure(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """The metric of some answers, as `judge` has it."""
         found = scores(probabilities, labels)
         if self.metric == METRICS["log-loss"]:
@@ -270,6 +259,106 @@ class Classification(Task[Batch]):
     def answers(self, split: Split) -> NDArray[np.int64]:
         """The true label numbers of a split."""
         return self.split(split).labels
+
+    def fit(self, baseline: Any) -> None:
+        """Fit a baseline to the texts of the train split."""
+        texts = [example.text for example in self.train.examples]
+        baseline.fit(texts, self.answers("train"), self.weights)
+
+    def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
+        """The labels of texts. Errors: texts without trees for a model that reads them."""
+        return predictions(self.labels, self.probabilities(model, inputs))
+
+    def answer(self, model: Any) -> LabelEvaluation:
+        """What the model says to the test split, judged."""
+        return self._judged(self.test.examples, self.probabilities(model, "test"))
+
+    def restore(self, rows: bytes, name: str) -> LabelEvaluation:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        return LabelEvaluation.parse(rows, self.labels, name, **self._judging)
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> LabelEvaluation:
+        """How right the model is about a labelled file.
+
+        Columns that are not named are those of the training. Errors: a bad row or an unknown label,
+        by file:line.
+        """
+        text, label, labels = columns
+        if not is_classes(data):
+            text, label = text or self.settings.text, label or self.settings.label
+        examples = read_examples(data, text=text or None, label=label or None)
+        names = parse_labels(labels or self.settings.labels)
+        examples = rename(examples, names, must_occur=bool(labels))
+        return self._judged(examples, self.probabilities(model, examples))
+
+    def attention(self, model: Any, text: str) -> list[LayerAttention]:
+        """What each attention layer looks at in a text; nothing of a model without such layers.
+
+        Errors: a model of trees, which a text does not have; a text without words.
+        """
+        if getattr(model, "reads_trees", False):
+            raise RegardError(NO_TREES.format("this model"))
+        tokens = self.tokens(text)
+        if not tokens:
+            raise RegardError("there is no word to look at in this text")
+        padded, lengths = pad(self.encode([text]))
+        with record(model) as recording:
+            model(padded, lengths)
+            found = looked(recording, tokens)
+        framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
+        framed = framing.framed(tokens) if hasattr(model, "framed") else tokens
+        return [
+            each._replace(
+                tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
+            )
+            for each in found
+        ]
+
+    def weigh(self, model: Any, text: str, answer: Prediction) -> Any:
+        """What each word of a text adds to the score of the label that a baseline says."""
+        if isinstance(model, nn.Module):
+            return super().weigh(model, text, answer)
+        return model.weigh(text, self.labels.index(answer.label))
+
+    @property
+    def room(self) -> int:
+        """Tokens that are read of a text, at most."""
+        return self.settings.length
+
+    def whole(self, text: str) -> list[int]:
+        """All tokens of a text."""
+        return self.tokenizer.encode([text])[0]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model sees, as its writer would recognise them."""
+        pieces = self.tokenizer.split(text)
+        kept = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
+        return [pieces[place] for place in kept]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text the model does not read."""
+        return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
+
+    def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
+        """Operations of a forward pass for the text of median length."""
+        sample = texts[:: max(1, len(texts) // 1000)]
+        length = max(1, round(median(len(ids) for ids in self.encode(sample))))
+        # torch's counter cannot follow a parameter that is itself an input, as a learned query is
+        return flops_per_example(model.requires_grad_(False), length)
+
+    def about(self) -> dict[str, Any]:
+        """The labels."""
+        return {"labels": list(self.labels)}
+
+    def _judged(
+        self, examples: Sequence[Example], probabilities: NDArray[np.floating]
+    ) -> LabelEvaluation:
+        return LabelEvaluation.judge(self.labels, examples, probabilities, **self._judging)
+
+    @property
+    def _judging(self) -> Judging:
+        """What an evaluation is told beside the answers."""
+        return {"metric": self.settings.metric, "trained": list(self.counts.values())}
 
     @cached_property
     def _leak(self) -> list[str]:
@@ -310,11 +399,6 @@ class Classification(Task[Batch]):
         return Encoded(ids, labels, examples, trees)
 
 
-def _hung(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
-    """The trees of some texts as a batch."""
-    return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
-
-
 def _logits(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
     """A model's answer, along the trees if it reads them. Errors: it does, and there are none."""
     logits: Tensor
@@ -325,12 +409,6 @@ def _logits(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor |
         raise RegardError(NO_TREES.format("this model"))
     logits = model(tokens, lengths, parents)
     return logits
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: ClassificationSettings) -> Classification:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return Classification(settings)
 
 
 def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
@@ -367,19 +445,3 @@ def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] 
         if not 0 < given[label.strip()] < math.inf:
             raise RegardError(f"class_weights: the weight of {label!r} must be above 0: {weight!r}")
     return np.array(list(given.values()), dtype=np.float32)
-
-
-def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
-    """At most ``length`` tokens: the "head", the "tail", or both "ends" (the head's half larger).
-
-    >>> truncate([1, 2, 3, 4, 5, 6], 3, "ends")
-    [1, 2, 6]
-    """
-    if len(ids) <= length:
-        return ids
-    if keep == "head":
-        return ids[:length]
-    if keep == "tail":
-        return ids[-length:]
-    tail = length // 2
-    return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -1,7 +1,6 @@
 """What a run answers: predictions of single texts, and what they are worth together."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,8 @@ from regard.data.titles import listed
 from regard.errors import RegardError
 from regard.reading import parse_rows
 from regard.shown import shown
-from regard.tasks import metrics
+from regard.tasks.classification import metrics
+from regard.tasks.evaluation import Evaluation, written
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ MATRIX = 12  # labels; of more the terminal has no room for the confusion
 WIDTH = 80  # columns of a terminal
 SHOWN = 20  # labels in a table of the terminal
 PAIRS = 10  # confused pairs there
+FURTHER = "all labels and pairs: --json, or regard report RUN"
 
 
 class Confused(NamedTuple):
@@ -94,34 +95,29 @@ class Judging(TypedDict):
     trained: Sequence[int]
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class LabelEvaluation(Evaluation):
     """Predictions beside the truth, example by example, and their summary.
 
     `value` is the `metric`, `low` and `high` its 95 % interval over examples (it says what other
     texts would give, not another seed); `scores` are all metrics by name, log loss in nats, and
-    `trivial` what the metric would be without reading a text (`regard.tasks.metrics.trivial`;
-    empty where the training labels are not known). `calibration_error` is the mean distance of
-    stated confidence from accuracy; `confusion` counts[true][predicted].
+    `guesses` what the metric would be without reading a text (`metrics.trivial`; empty where the
+    training labels are not known). `calibration_error` is the mean distance of stated confidence
+    from accuracy; `confusion` counts[true][predicted].
     """
 
     metric: str
     labels: tuple[str, ...]
-    examples: tuple[Example, ...] = field(repr=False)
+    asked: tuple[Example, ...] = field(repr=False)
     truth: NDArray[np.integer] = field(repr=False)
     probabilities: NDArray[np.floating] = field(repr=False)
     value: float
     low: float
     high: float
     scores: Mapping[str, float]
-    trivial: Mapping[str, float]
+    guesses: Mapping[str, float]
     calibration_error: float
     confusion: NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        return f"<Evaluation {self.line()}>"
-
-    _repr_html_ = shown
 
     @classmethod
     def judge(
@@ -132,10 +128,10 @@ class Evaluation:
         *,
         metric: str = "accuracy",
         trained: Sequence[int] = (),
-    ) -> "Evaluation":
+    ) -> "LabelEvaluation":
         """Judge probabilities (examples, labels) by the examples' own labels.
 
-        `metric` is a name in `regard.tasks.metrics.METRICS`, `trained` counts the training texts
+        `metric` is a name in `metrics.METRICS`, `trained` counts the training texts
         of each label. Errors: no examples; a label that is none of `labels`, by file:line.
         """
         if not examples:
@@ -153,14 +149,14 @@ class Evaluation:
         return cls(
             metric=metrics.METRICS[metric],
             labels=tuple(labels),
-            examples=tuple(examples),
+            asked=tuple(examples),
             truth=truth,
             probabilities=probabilities,
             value=scores[metrics.METRICS[metric]],
             low=low,
             high=high,
             scores=scores,
-            trivial=metrics.trivial(metric, trained, truth) if len(trained) else {},
+            guesses=metrics.trivial(metric, trained, truth) if len(trained) else {},
             calibration_error=metrics.calibration(probabilities, truth).error,
             confusion=metrics.confusion(probabilities.argmax(1), truth, len(labels)),
         )
@@ -170,8 +166,30 @@ class Evaluation:
         """How many examples."""
         return len(self.truth)
 
-    #: The texts are no corpus with a score of its own.
-    corpus = None
+    @property
+    def examples(self) -> Sequence[Example]:
+        """The texts and their labels."""
+        return self.asked
+
+    @property
+    def trivial(self) -> Mapping[str, float]:
+        """What the metric would be without reading a text."""
+        return self.guesses
+
+    @property
+    def note(self) -> str:
+        """Where to find what `tables` leave out."""
+        return FURTHER if len(self.labels) > SHOWN else ""
+
+    @property
+    def said(self) -> list[str]:
+        """The label that was said to each text."""
+        return [self.labels[int(i)] for i in self.predicted]
+
+    @property
+    def says_one_thing(self) -> bool:
+        """Whether all texts got one label and have several."""
+        return len(np.unique(self.predicted)) == 1 < len(np.unique(self.truth))
 
     @property
     def compared(self) -> str:
@@ -322,7 +340,7 @@ class Evaluation:
         *,
         metric: str = "accuracy",
         trained: Sequence[int] = (),
-    ) -> "Evaluation":
+    ) -> "LabelEvaluation":
         """What `rows` wrote, under a name for errors: lines that are no such rows."""
         found = list(parse_rows(rows, name))
         try:
@@ -344,36 +362,6 @@ class Evaluation:
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         return cls.judge(labels, examples, said, metric=metric, trained=trained)
-
-
-LIKELIHOOD = "likelihood"  # exp(−loss) of the tokens asked: what pretraining is validated by
-
-
-def validated(metric: str, value: float) -> str:
-    """A score on the validation split in words, under the name of its metric.
-
-    >>> validated("accuracy", 0.914), validated("BLEU", 0.331)
-    ('validation accuracy 91.4%', 'validation BLEU 33.1')
-    >>> validated("likelihood", 0.125), validated("log loss", 0.5)
-    ('validation loss 2.079 nats, perplexity 8.00', 'validation log loss 0.693 nats')
-    """
-    nats = -math.log(max(value, 1e-300))
-    if metric == LIKELIHOOD:
-        return f"validation loss {nats:.3f} nats, perplexity {math.exp(nats):.2f}"
-    if metric == metrics.METRICS["log-loss"]:
-        return f"validation {metric} {nats:.3f} nats"
-    return f"validation {metric} " + (f"{100 * value:.1f}" if metric == "BLEU" else f"{value:.1%}")
-
-
-def written(metric: str, value: float, digits: int) -> str:
-    """A score as people write it: a share in per cent, log loss in nats.
-
-    >>> written("accuracy", 0.914, 1), written("log loss", 0.25, 1)
-    ('91.4%', '0.250 nats')
-    """
-    if metric == metrics.METRICS["log-loss"]:
-        return f"{value:.{digits + 2}f} nats"
-    return f"{value:.{digits}%}"
 
 
 def predictions(

@@ -1,8 +1,10 @@
 """A text in, another text out: strings turned around, dates made uniform, sentences translated."""
 
-from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,19 +12,23 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.alignment import source_weights
+from regard.analysis.layer_attention import LayerAttention
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
-from regard.data.parallel import load_pairs
+from regard.data.parallel import load_pairs, read_pairs
 from regard.data.strings import FIRST, Reversals
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
-from regard.decoding import Limits, Written
+from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
-from regard.tasks.encoded import Encoded, PairBatch, paired
-from regard.tasks.searching import Search, Writes, score, write
-from regard.tasks.sequence_metrics import bleu, exact_match, language_for
 from regard.tasks.settings import SequencesSettings
-from regard.tasks.task import Split, Task, must_be_split
+from regard.tasks.task import NAMED, Columns, Split, must_be_split, no_labels
+from regard.tasks.writing.alignment import align
+from regard.tasks.writing.encoded import Encoded, PairBatch, paired
+from regard.tasks.writing.evaluation import Scored, Translations
+from regard.tasks.writing.metrics import bleu, exact_match, language_for
+from regard.tasks.writing.searching import Search, Writes, score, write
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
@@ -30,18 +36,23 @@ TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
 LOOKED_AT = 10_000  # pairs whose tokens have to be known, by and large
 
 
-class Sequences(Task[PairBatch], Writes):
+class Sequences(Writes[PairBatch]):
     """Pairs of texts, tokenised once by one tokenizer; the words' end is its last number and one.
 
     Data are read when a split is first asked for. With a saved tokenizer texts can be written
     without any data.
     """
 
-    def __init__(self, settings: SequencesSettings, tokenizer: Tokenizer | None = None) -> None:
-        self.settings = settings
+    settings: SequencesSettings
+
+    def __init__(
+        self,
+        settings: SequencesSettings,
+        tokenizer: Tokenizer | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
         self.metric = METRICS[settings.metric]
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
 
     @cached_property
     def corpus(self) -> PairCorpus:
@@ -179,12 +190,74 @@ class Sequences(Task[PairBatch], Writes):
         """A text again."""
         return self.tokenizer.decode(ids)
 
-    def score(
-        self, model: nn.Module, sources: Sequence[str], targets: Sequence[str]
-    ) -> list[Written]:
-        """How likely the model thinks each target of its source, end included. None is cut."""
+    def answer(self, model: nn.Module) -> Translations:
+        """What the model writes for the test split, judged, and where it looked if that is known.
+
+        The alignment is that of the wanted texts: the network reads them, and its weights are
+        compared with the truth.
+        """
+        pairs = self.split("test").pairs
+        said = self.predict(model, [pair.source for pair in pairs])
+        aligned = align(self, model, pairs)
+        language = self.settings.target_name
+        return Translations.judge(self.metric, pairs, said, language=language, aligned=aligned)
+
+    def restore(self, rows: bytes, name: str) -> Translations:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        language = self.settings.target_name
+        return Translations.parse(rows, self.metric, name, language=language)
+
+    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Translations:
+        """What the model writes for a file of pairs, judged. Errors: a bad row, by file:line."""
+        no_labels(columns)
+        language = columns.label or self.settings.target_name
+        source = columns.text or self.settings.source_name
+        pairs = read_pairs(data, source_name=source, target_name=language)
+        said = self.predict(model, [pair.source for pair in pairs])
+        return Translations.judge(self.metric, pairs, said, language=language)
+
+    def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
+        """What each attention to the source looks at while the text's best answer is written.
+
+        Rows are the tokens written, the end among them; columns those of the source.
+        """
+        source = self.encode([text])
+        if not len(source[0]):
+            raise RegardError("there is no token to look at in this text")
+        ((best,),) = self.write(model, [text])
+        batch = self.tensors(source, [np.array(best.tokens, np.int64)])
+        layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+        asking = [*self.names(best.tokens), *(["[END]"] if best.ended else [])]
+        reads = self.names(source[0].tolist())
+        weights = {name: seen[0].numpy()[:, : len(asking)] for name, seen in layers.items()}
+        return [LayerAttention(name, reads, seen, asking) for name, seen in weights.items()]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model reads."""
+        return self.names(self.encode([text])[0].tolist())
+
+    def score(self, model: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
+        """How likely the model thinks each target, its end included, given its source.
+
+        Errors: those of `unscorable`.
+        """
+        for number, why in enumerate(self.unscorable(pairs), 1):
+            if why:
+                raise RegardError(f"pair {number}: {why}")
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         wanted = list(self.tokenizer.arrays(map(str.strip, targets)))
-        return score(model, self.encode(sources), wanted, end=self.end)
+        found = score(model, self.encode(sources), wanted, end=self.end)
+        return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
+
+    def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Of each pair what keeps it from being scored; nothing of those that can be."""
+        found = []
+        for source, target in pairs:
+            size, most = len(self.whole(target)), self.limits.longest
+            long = f"the target has {size:,} tokens, and the model writes {most:,} at most"
+            empty = "the source has no token"
+            found.append(empty if not len(self.whole(source)) else long if size > most else "")
+        return found
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
         most = self.settings.length
@@ -240,9 +313,3 @@ def load(asked: SequencesSettings) -> PairCorpus:
         examples=asked.examples,
         longest=asked.longest,
     )
-
-
-@lru_cache(maxsize=4)
-def prepare(settings: SequencesSettings) -> Sequences:
-    """The task of these settings; runs in one process share its data and tokens."""
-    return Sequences(settings)

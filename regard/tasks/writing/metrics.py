@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 
 from regard.errors import RegardError, look_up
-from regard.tasks.metrics import wilson
+from regard.tasks.classification.metrics import wilson
 
 Wanted = Sequence[str] | Sequence[Sequence[str]]  # one reference for each text, or some
 

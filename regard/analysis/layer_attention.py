@@ -1,0 +1,86 @@
+"""What the attention layers of a model did with one text, as tables of weights."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.analysis.record import Recording, table
+from regard.attention import Attended
+from regard.attention.kernels.summary import Summary
+from regard.errors import RegardError
+from regard.shown import shown
+
+_most: ContextVar[float] = ContextVar("weights that one text may have", default=math.inf)
+
+
+class TooManyWeightsError(RegardError):
+    """A text has more weights of attention than `at_most` takes; ``weights`` tells how many."""
+
+    def __init__(self, most: float, weights: int) -> None:
+        super().__init__(f"a text may have {most:,} weights of attention here, not {weights:,}")
+        self.weights = weights
+
+
+@contextmanager
+def at_most(weights: int) -> Iterator[None]:
+    """Inside, the layers of a text with more weights together are refused, none computed."""
+    token = _most.set(weights)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+class LayerAttention(NamedTuple):
+    """What one attention layer did with one text: weights (heads, queries, keys) over tokens.
+
+    One query: a pool that makes one vector of the text. Else each token asks in its turn: the
+    text's own, or those of ``asking``, a text that is written.
+    """
+
+    layer: str
+    tokens: list[str]
+    weights: NDArray[np.float32]
+    asking: list[str] | None = None
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.weights.shape[1:]))
+        heads = f"{len(self.weights)} head{'s' * (len(self.weights) != 1)}"
+        return f"<LayerAttention {self.layer}: {heads}, {shape} weights>"
+
+    def _repr_html_(self) -> str:
+        return shown(self)
+
+
+def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
+    """What each recorded layer did with the first text of its batch. Errors: see `at_most`."""
+    must_be_few(recording)
+    return [
+        LayerAttention(name, list(tokens), heads(table(seen))) for name, seen in recording.layers
+    ]
+
+
+def must_be_few(recording: Recording) -> None:
+    """Errors: the tables of a recording, which are yet to be made, are over `at_most`."""
+    found = sum(_size(seen) for _, seen in recording.layers)
+    if found > _most.get():
+        raise TooManyWeightsError(_most.get(), found)
+
+
+def _size(seen: Attended | Summary) -> int:
+    """Numbers in the `table` of a layer."""
+    if isinstance(seen, Summary):
+        return seen.mass.numel() * seen.indices.shape[-2]
+    return seen.shape.numel()
+
+
+def heads(weights: Tensor) -> NDArray[np.float32]:
+    """(heads, queries, keys) of the first row of a batch."""
+    kept = weights.float()[0]
+    return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)

@@ -1,0 +1,77 @@
+"""A split of labelled texts as token ids, and batches of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.batches import pad
+from regard.data.files import Example
+
+T = TypeVar("T")
+Trees = list[NDArray[np.int32]] | None  # None: texts without a tree
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A split as token ids (int32, truncated), label numbers, and the examples they come from.
+
+    ``trees``: of parsed sentences the word that each word hangs on, −1 for a root.
+    """
+
+    ids: list[NDArray[np.int32]]
+    labels: NDArray[np.int64]
+    examples: list[Example]
+    trees: Trees = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each text."""
+        return np.array([len(ids) for ids in self.ids], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded token ids, how many of each row count, and the labels' numbers.
+
+    ``parents``: of parsed sentences the word that each word hangs on; −1 for roots and padding.
+    """
+
+    tokens: Int[Tensor, "batch time"]
+    lengths: Int[Tensor, " batch"]
+    labels: Int[Tensor, " batch"]
+    parents: Int[Tensor, "batch time"] | None = None
+
+
+def parents_of(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
+    """The trees of some texts as a batch."""
+    return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
+
+
+def plain(text: str | Example) -> str:
+    """A text alone."""
+    return text.text if isinstance(text, Example) else text
+
+
+def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
+    """At most ``length`` tokens: the "head", the "tail", or both "ends" (the head's half larger).
+
+    >>> truncate([1, 2, 3, 4, 5, 6], 3, "ends")
+    [1, 2, 6]
+    """
+    if len(ids) <= length:
+        return ids
+    if keep == "head":
+        return ids[:length]
+    if keep == "tail":
+        return ids[-length:]
+    tail = length // 2
+    return [*ids[: length - tail], *ids[len(ids) - tail :]]

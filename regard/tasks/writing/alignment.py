@@ -1,0 +1,62 @@
+"""How far a model that writes looks at the true sources, where an alignment is known."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float
+from torch import nn
+
+from regard.analysis.alignment import source_weights
+from regard.data.pairs import Pair
+from regard.layers.device import to_device
+from regard.tasks.writing.metrics import Aligned, alignment_error
+
+if TYPE_CHECKING:
+    from regard.tasks.writing.task import Sequences
+
+Weights = Float[np.ndarray, "heads target source"]
+Truth = Bool[np.ndarray, "target source"]
+
+
+def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Aligned | None]:
+    """How far each pair's target, read by the model, looks at its true sources.
+
+    The weights are the mean over all heads of all layers that look at the source. None where a
+    pair knows no alignment, or is not cut into its characters. Nothing at all where no pair does,
+    or the model does not look.
+    """
+    found = {
+        place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
+        for place, layers, truth in weighed(task, model, pairs)
+    }
+    return [found.get(place) for place in range(len(pairs))] if found else []
+
+
+def weighed(
+    task: "Sequences", model: nn.Module, pairs: Sequence[Pair], rows: int = 64
+) -> Iterator[tuple[int, dict[str, Weights], Truth]]:
+    """Of each pair whose alignment is known: its place, what each layer looks at, and the truth.
+
+    Weights are (heads, target, source), while the model reads the target. Nothing of pairs that
+    are not cut into their characters, nor of a model that does not look at its source.
+    """
+    truths = [pair.alignment() for pair in pairs]
+    source, target = (task.encode([getattr(pair, side) for pair in pairs])
+                      for side in ("source", "target"))  # fmt: skip
+    asked = [
+        (i, truth)
+        for i, truth in enumerate(truths)
+        if truth is not None and truth.any() and truth.shape == (len(target[i]), len(source[i]))
+    ]
+    for start in range(0, len(asked), rows):
+        chosen = asked[start : start + rows]
+        batch = task.tensors([source[i] for i, _ in chosen], [target[i] for i, _ in chosen])
+        batch = to_device(model, batch)
+        layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+        if not layers:
+            return
+        for row, (i, truth) in enumerate(chosen):
+            n, m = truth.shape
+            tables = {name: seen[row, :, :n, :m].cpu().numpy() for name, seen in layers.items()}
+            yield i, tables, truth
