@@ -366,7 +366,7 @@ def look_at_comparison(folder: Path) -> None:
         for path in (folder / "study").rglob("seed-?"):
             if (found := read_judged(path)) is not None:
                 assert asdict(found)
-                _ = found.value, found.scores, found.groups
+                _ = found.value, found.per_example, found.groups
 
     each(lambda: find([folder]).listed(), report, judged)
 

@@ -16,13 +16,6 @@ from regard.errors import RegardError
 from regard.reading import checked, read_json
 from regard.studies.launch import Report
 from regard.studies.result import Unit, unit_of
-from regard.tasks.classification.metrics import (
-    METRICS,
-    balanced_accuracy,
-    losses,
-    macro_f1,
-    pseudo_values,
-)
 from regard.tasks.writing.metrics import Judgement, restored
 from regard.training.convergence import CONVERGED
 
@@ -30,10 +23,6 @@ if TYPE_CHECKING:
     from regard.runs import Run
     from regard.tasks.evaluation import Evaluation
     from regard.training.loop import Progress
-
-
-#: Metrics that are an average over the labels, and none over the examples.
-AVERAGED = {METRICS["macro-f1"]: macro_f1, METRICS["balanced-accuracy"]: balanced_accuracy}
 
 
 @dataclass(frozen=True)
@@ -57,11 +46,11 @@ class Judged:
 
     `trained` says how the training ended (`regard.training.convergence`).
 
-    Arrays are little-endian in hexadecimal digits. Macro-F1 and balanced accuracy need the numbers
-    of the true and of the predicted labels (`truth`, `predicted`, of `classes`), log loss that of
-    each example (`nats`, float32). Of texts judged as a corpus (BLEU), `measure` and `signature`
-    say how, `statistics` are each text's numbers (int32). `clusters` (int32) numbers the group of
-    each test example where the data have groups, an example without one being its own.
+    Arrays are little-endian in hexadecimal digits. `scores` (float64) are what each test example
+    adds to the metric, the larger the better, where that is not right or wrong. Of texts judged as
+    a corpus (BLEU), `measure` and `signature` say how, `statistics` are each text's numbers
+    (int32). `clusters` (int32) numbers the group of each test example where the data have groups,
+    an example without one being its own.
 
     `also` is what else is told of the run, by name; `trivial` what its metric would be without
     reading a text.
@@ -86,10 +75,7 @@ class Judged:
     trained: str = CONVERGED
     steps: int | None = None
     timed: bool = False
-    classes: int = 0
-    truth: str = ""
-    predicted: str = ""
-    nats: str = ""
+    scores: str = ""
     clusters: str = ""
     trivial: Mapping[str, float] = field(default_factory=dict)
     batch_tokens: int = 0
@@ -117,34 +103,16 @@ class Judged:
         """The metric: a share, or nats of log loss."""
         if self.judgement is not None:
             return self.judgement.value / 100
-        if self.nats:
-            return float(_numbers(self.nats, "<f4").mean(dtype=np.float64))
-        if self.truth:
-            return AVERAGED[self.metric](*self._labels, self.classes)
-        return float(self.correct().mean())
+        mean = float(self.per_example.mean())
+        return -mean if self.unit.lower else mean
 
     @cached_property
-    def scores(self) -> Shaped[np.ndarray, " examples"]:
-        """A number for each test example, the larger the better, whose mean is `value`.
-
-        Right or wrong; minus its log loss (then the mean is minus `value`); or the jackknife's
-        pseudo-values of a score that is no mean over examples (macro-F1, balanced accuracy, BLEU).
-        """
-        if self.judgement is not None:
-            return self.judgement.pseudo_values() / 100
-        if self.nats:
-            return -_numbers(self.nats, "<f4").astype(np.float64)
-        if self.truth:
-            setting = next(name for name, title in METRICS.items() if title == self.metric)
-            found = pseudo_values(*self._labels, self.classes, setting)
-            return np.asarray(found - found.mean() + self.value)
+    def per_example(self) -> Shaped[np.ndarray, " examples"]:
+        """A number for each test example, the larger the better, whose mean is `value`, or minus
+        it where the smaller is the better (`Evaluation.per_example`)."""
+        if self.scores:
+            return _numbers(self.scores, "<f8").astype(np.float64)
         return self.correct()
-
-    @property
-    def _labels(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Numbers of the predicted and of the true labels."""
-        kind = np.min_scalar_type(self.classes).newbyteorder("<")
-        return _numbers(self.predicted, kind), _numbers(self.truth, kind)
 
     def correct(self) -> Bool[np.ndarray, " examples"]:
         """Right and wrong, example by example.
@@ -171,7 +139,7 @@ def read_judged(folder: Path) -> Judged | None:
     path = judged_path(folder)
     try:
         judged = checked(Judged, read_json(path), path)
-        same = judged.run == identity(folder) and len(judged.scores) == judged.examples
+        same = judged.run == identity(folder) and len(judged.per_example) == judged.examples
     except (OSError, ValueError, TypeError, LookupError, RegardError):
         return None
     return judged if same else None
@@ -205,16 +173,9 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
 
 
 def _judge(run: "Run", peak: float) -> Judged:
-    from regard.tasks.classification.evaluation import LabelEvaluation
-
     evaluation, rows = run.evaluate(), run.metrics()
     parameters, flops = run.size([example.text for example in evaluation.examples])
     corpus = evaluation.corpus
-    answers: dict[str, Any] = {}
-    if isinstance(evaluation, LabelEvaluation):
-        chances, truth = evaluation.probabilities, evaluation.truth
-        nats, classes = losses(chances, truth), len(evaluation.labels)
-        answers = answers_of(evaluation.metric, classes, truth, evaluation.predicted, nats)
     return Judged(
         metric=evaluation.compared,
         examples=evaluation.n,
@@ -232,29 +193,22 @@ def _judge(run: "Run", peak: float) -> Judged:
         trained=run.convergence,
         clusters=clusters_of([example.group for example in evaluation.examples]),
         trivial=dict(evaluation.trivial),
-        **answers,
+        scores=scores_of(evaluation.per_example, evaluation.correct),
         steps=int(rows[-1]["steps"]) if rows and not run.config.entry.deterministic else None,
         timed=run.repeat is not None,
         batch_tokens=int(rows[-1].get("batch_tokens", 0)) if rows else 0,
     )
 
 
-def answers_of(
-    metric: str,
-    classes: int,
-    truth: NDArray[np.integer],
-    predicted: NDArray[np.integer],
-    nats: NDArray[np.floating] | None,
-) -> dict[str, Any]:
-    """The fields of `Judged` that a metric of labels needs beside right and wrong."""
-    if metric == METRICS["log-loss"]:
-        return {"nats": np.asarray(nats, "<f4").tobytes().hex()}
-    if metric not in AVERAGED:
-        return {}
-    kind = np.min_scalar_type(classes).newbyteorder("<")
-    sides = {"truth": truth, "predicted": predicted}
-    packed = {name: numbers.astype(kind).tobytes().hex() for name, numbers in sides.items()}
-    return {"classes": classes, **packed}
+def scores_of(per_example: NDArray[np.floating], right: NDArray[np.bool_]) -> str:
+    """The field `Judged.scores`: "" where they are right and wrong.
+
+    >>> scores_of(np.array([1.0, 0.0]), np.array([True, False]))
+    ''
+    """
+    if np.array_equal(per_example, right):
+        return ""
+    return np.asarray(per_example, "<f8").tobytes().hex()
 
 
 def clusters_of(groups: Sequence[str]) -> str:

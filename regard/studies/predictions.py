@@ -23,7 +23,7 @@ from regard.errors import RegardError, look_up
 from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
-from regard.studies.job import Judged, answers_of, clusters_of, identity, judged_path
+from regard.studies.job import Judged, clusters_of, identity, judged_path, scores_of
 from regard.studies.result import FILE, Comparison
 from regard.tasks.classification import metrics
 from regard.tasks.classification.metrics import METRICS
@@ -250,6 +250,7 @@ def _judged(
             measure="bleu",
             signature=corpus.signature,
             statistics=corpus.statistics.astype("<i4").tobytes().hex(),
+            scores=scores_of(corpus.pseudo_values() / 100, right),
             also={"exact match": float(right.mean())},
         )
     if not set(said) & set(wanted):
@@ -266,7 +267,9 @@ def _judged(
         found,
         also={name: value for name, value in scores.items() if name != found.metric},
         trivial=metrics.trivial(metric, np.bincount(truth, minlength=len(labels)).tolist(), truth),
-        **answers_of(found.metric, len(labels), truth, predicted, file.nats),
+        scores=scores_of(
+            metrics.per_example(metric, predicted, truth, len(labels), file.nats), right
+        ),
     )
 
 

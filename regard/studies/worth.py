@@ -17,7 +17,7 @@ from regard.studies.statistics import Difference, Scores, arm_interval, compare_
 
 def table(runs: Sequence[Judged]) -> Scores:
     """Seeds × examples: what each run is worth by example."""
-    return np.stack([run.scores for run in runs])
+    return np.stack([run.per_example for run in runs])
 
 
 def interval(runs: Sequence[Judged]) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.examples import Example
@@ -80,6 +81,15 @@ class Evaluation(ABC):
     @abstractmethod
     def correct(self) -> NDArray[Any]:
         """Whether each example, or token, was answered rightly."""
+
+    @property
+    def per_example(self) -> NDArray[np.float64]:
+        """A number for each example, the larger the better, whose mean is what is compared.
+
+        Right or wrong; minus a loss, whose mean is then minus the metric; or the jackknife's
+        pseudo-values of a score that is no mean over examples.
+        """
+        return np.asarray(self.correct, dtype=np.float64)
 
     @property
     def says_one_thing(self) -> bool:

@@ -10,10 +10,10 @@ from regard.data.files import Example
 from regard.errors import RegardError
 from regard.studies import worth
 from regard.studies.alike import check_paired
-from regard.studies.job import Judged, answers_of, clusters_of
+from regard.studies.job import Judged, clusters_of, scores_of
 from regard.studies.statistics import arm_interval, compare_runs
 from regard.tasks.classification.evaluation import LabelEvaluation
-from regard.tasks.classification.metrics import METRICS, losses
+from regard.tasks.classification.metrics import METRICS
 from regard.tasks.writing.metrics import judge, paired_bootstrap
 
 WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
@@ -51,6 +51,7 @@ def run(said: list[str], wanted: list[str]) -> Judged:
         measure="bleu",
         signature=found.signature,
         statistics=found.statistics.astype("<i4").tobytes().hex(),
+        scores=scores_of(found.pseudo_values() / 100, right),
     )
 
 
@@ -72,8 +73,8 @@ def test_a_run_keeps_its_corpus_score() -> None:
     assert GOOD[0].value == pytest.approx(judge("bleu", said, WANTED).value / 100)
     again = Judged(**json.loads(json.dumps(asdict(GOOD[0]))))
     assert again.value == GOOD[0].value
-    assert GOOD[0].scores.mean() == pytest.approx(GOOD[0].value)
-    assert GOOD[0].scores.dtype == np.float64
+    assert GOOD[0].per_example.mean() == pytest.approx(GOOD[0].value)
+    assert GOOD[0].per_example.dtype == np.float64
 
 
 def test_pseudo_values_spread_as_other_texts_would() -> None:
@@ -137,9 +138,8 @@ def labelled(metric: str, seed: int, right: float) -> Judged:
     examples = [Example(f"text {i}", names[k], f"f:{i}") for i, k in enumerate(labels.tolist())]
     found = LabelEvaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
     bits = np.packbits(found.correct).tobytes().hex()
-    nats = losses(chances, labels)
-    kept = answers_of(found.compared, 3, labels, found.predicted, nats)
-    return Judged(found.compared, 60, bits, "", "", also=found.also, **kept)
+    kept = scores_of(found.per_example, found.correct)
+    return Judged(found.compared, 60, bits, "", "", also=found.also, scores=kept)
 
 
 @pytest.mark.parametrize("metric", list(METRICS))
@@ -148,7 +148,7 @@ def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
     again = Judged(**json.loads(json.dumps(asdict(good[0]))))
     assert again.value == good[0].value
     sign = -1 if metric == "log-loss" else 1
-    assert good[0].scores.mean() == pytest.approx(sign * good[0].value)
+    assert good[0].per_example.mean() == pytest.approx(sign * good[0].value)
     found = worth.difference(good, bad, ("good", "bad"))
     gains = [sign * (a.value - b.value) for a, b in zip(good, bad, strict=True)]
     assert found.mean == pytest.approx(np.mean(gains))

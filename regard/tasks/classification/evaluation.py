@@ -187,6 +187,13 @@ class LabelEvaluation(Evaluation):
         return [self.labels[int(i)] for i in self.predicted]
 
     @property
+    def per_example(self) -> NDArray[np.float64]:
+        """What each text adds to the metric."""
+        nats = metrics.losses(self.probabilities, self.truth)
+        setting = next(name for name, title in metrics.METRICS.items() if title == self.metric)
+        return metrics.per_example(setting, self.predicted, self.truth, len(self.labels), nats)
+
+    @property
     def says_one_thing(self) -> bool:
         """Whether all texts got one label and have several."""
         return len(np.unique(self.predicted)) == 1 < len(np.unique(self.truth))

@@ -190,6 +190,27 @@ def pseudo_values(
     return np.asarray(count * whole / parts - (count - 1) * total / left)
 
 
+def per_example(
+    metric: str,
+    predicted: Labels,
+    labels: Labels,
+    classes: int,
+    nats: NDArray[np.floating] | None = None,
+) -> NDArray[np.float64]:
+    """A number for each example, the larger the better, whose mean is the metric.
+
+    Of log loss, which needs the `nats` of each example, it is minus the metric. A score that is no
+    mean over examples enters by its `pseudo_values`, moved so that their mean is the score.
+    """
+    if metric == "log-loss":
+        return -np.asarray(nats, dtype=np.float64)
+    found = pseudo_values(predicted, labels, classes, metric)
+    if metric == "accuracy":
+        return found
+    value = label_scores(predicted, labels, classes)[METRICS[metric]]
+    return np.asarray(found - found.mean() + value)
+
+
 def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
     """All metrics, by the names that tables write.
 

@@ -156,6 +156,13 @@ class Translations(Evaluation):
         said, wanted = [text.text for text in self.written], [pair.target for pair in self.pairs]
         return metrics.judge("bleu", said, wanted, language=self.language)
 
+    @property
+    def per_example(self) -> NDArray[np.float64]:
+        """Whether each text is right to the letter, or what it adds to BLEU."""
+        if self.corpus is None:
+            return np.asarray(self.correct, dtype=np.float64)
+        return np.asarray(self.corpus.pseudo_values() / 100)
+
     @cached_property
     def by_references(self) -> Judgement | None:
         """BLEU of each different source once, by all its targets; none where they do not repeat."""
