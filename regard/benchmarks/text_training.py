@@ -24,8 +24,8 @@ from regard.memory import keep_freed_memory
 from regard.models import MODELS
 from regard.models.settings import TextClassifierSettings
 from regard.settings import Settings, build, split
-from regard.tasks.classification.encoded import Encoded
 from regard.tasks.classification.task import Classification
+from regard.tasks.encoded import Encoded
 from regard.tasks.settings import ClassificationSettings
 from regard.training.loop import TrainingSettings, train
 

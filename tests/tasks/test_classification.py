@@ -12,8 +12,8 @@ from regard.errors import RegardError
 from regard.settings import build
 from regard.tasks import TASKS
 from regard.tasks.classification import metrics
-from regard.tasks.classification.encoded import truncate
 from regard.tasks.classification.task import Classification, class_weights
+from regard.tasks.encoded import truncate
 from regard.tasks.settings import ClassificationSettings
 
 LABELS = ("bad", "good", "odd")

@@ -20,7 +20,7 @@ from regard.analysis.record import record
 from regard.attention import Attended
 from regard.attention.kernels.summary import Summary
 from regard.errors import RegardError
-from regard.tasks.classification import task as classification
+from regard.tasks import texts as labelled_texts
 from regard.tasks.pretraining import task as pretraining
 from regard.tasks.writing import streaming
 from regard.tasks.writing.streaming import Drawing, Piece, Reread
@@ -246,7 +246,7 @@ def made(_: object) -> None:
 def test_weights_over_their_limit_are_never_made(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, long: int
 ) -> None:
-    for module in (classification, streaming, pretraining, pretrained):  # long: summed up
+    for module in (labelled_texts, streaming, pretraining, pretrained):  # long: summed up
         monkeypatch.setattr(module, "record", partial(record, long=long))
     text = "ABCD" if name == "writes" else TEXT
     subject = opened(name, folder / name)

@@ -1,0 +1,251 @@
+"""Texts with one answer each, a label or a number: how they are read, split and put to a model."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.analysis.cost import flops_per_example
+from regard.analysis.layer_attention import LayerAttention, looked
+from regard.analysis.record import record
+from regard.data.batches import pad, plan_batches
+from regard.data.conllu import kept_tree, train_on_words, word_ids
+from regard.data.encoder_tokenizer import EncoderTokenizer
+from regard.data.files import Example
+from regard.data.near_copies import leak
+from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
+from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
+from regard.errors import RegardError
+from regard.layers.device import device_of, evaluation_mode
+from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
+from regard.tasks.settings import ClassificationSettings
+from regard.tasks.task import Split, Task, must_be_split
+
+NO_TREES = (
+    "{} reads the tree of each text, and these have none: give parsed sentences, in a .conllu file"
+)
+OTHER = "take weights= of a model that was pretrained on texts like these"
+
+
+class TextTask(Task[Batch]):
+    """Texts with one answer each, tokenised once, with a part of train or a file for validation.
+
+    Data is read when a split is first asked for. With the tokenizer and the facts of a run texts
+    can be judged without any data, and the splits use that tokenizer.
+    """
+
+    settings: ClassificationSettings
+
+    @abstractmethod
+    def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
+        """The answer of each example as a number. Errors: one that has none, by file:line."""
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The data as it was found, split into train and test."""
+        asked = self.settings
+        return load_corpus(
+            asked.data,
+            data_dir=asked.data_dir or None,
+            test=asked.test or None,
+            validation=asked.validation if isinstance(asked.validation, str) else None,
+            text=asked.text or None,
+            label=asked.label or None,
+            group=asked.group or None,
+            labels=getattr(asked, "labels", ""),
+            seed=asked.split_seed,
+            duplicates=asked.duplicates,
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | EncoderTokenizer:
+        """Learned from the texts that are trained on, none of validation or test."""
+        asked, examples = self.settings, self._split_examples[0]
+        limits = {"vocabulary": asked.vocabulary, "minimum": asked.minimum}
+        if asked.tokenizer == "words" and all(x.parents is not None for x in examples):
+            return train_on_words([example.words for example in examples], **limits)
+        return train_tokenizer(asked.tokenizer, [example.text for example in examples], **limits)
+
+    @cached_property
+    def train(self) -> Encoded:
+        """What is learned from. Errors: hardly a token of it is known."""
+        found = self._encoded(self._split_examples[0])
+        if self.tokenizer.unknown is not None:
+            remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
+            must_be_known(found.ids, remedy, self.tokenizer.unknown)
+        return found
+
+    @cached_property
+    def validation(self) -> Encoded:
+        """What decides when to stop: a part of the data's train split, or a file of its own."""
+        return self._encoded(self._split_examples[1])
+
+    @cached_property
+    def test(self) -> Encoded:
+        """What is judged once, at the end."""
+        return self._encoded(self.corpus.test)
+
+    def split(self, name: str) -> Encoded:
+        """train, validation or test."""
+        must_be_split(name)
+        found: Encoded = getattr(self, name)
+        return found
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Token ids of each text, truncated as the settings say."""
+        most, keep = self.settings.length, self.settings.truncate
+        return [
+            np.array(truncate(ids, most, keep), np.int32)
+            for text in texts
+            for ids in self.tokenizer.encode([text])
+        ]
+
+    def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
+        """Token ids of each text, truncated, and the trees of what is kept, if all have one.
+
+        Of a parsed sentence each word is one token. Errors: see `regard.data.conllu.word_ids`.
+        """
+        parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
+        known = self.tokenizer
+        if not parsed or len(parsed) < len(texts) or isinstance(known, EncoderTokenizer):
+            return self.encode([x.text if isinstance(x, Example) else x for x in texts]), None
+        ids, trees = [], []
+        for example in parsed:
+            whole, parents = word_ids(known, example.words), example.parents or ()
+            kept = truncate(range(len(whole)), self.settings.length, self.settings.truncate)
+            ids.append(np.array([whole[place] for place in kept], np.int32))
+            trees.append(np.array(kept_tree(parents, kept), np.int32))
+        return ids, trees
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Tokens of each text: the same in every epoch."""
+        return self.split(split).lengths
+
+    def batch(self, split: Split, indexes: NDArray[np.integer]) -> Batch:
+        """These examples of a split as tensors."""
+        encoded = self.split(split)
+        tokens, lengths = pad([encoded.ids[index] for index in indexes])
+        parents = parents_of(encoded.trees, indexes)
+        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents)
+
+    @torch.no_grad()
+    def outputs(
+        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
+    ) -> NDArray[np.float32]:
+        """(examples, outputs) of a network, in the order of the split, or of a list of texts.
+
+        Errors: texts without trees for a model that reads them.
+        """
+        if isinstance(what, str):
+            ids, trees = self.split(what).ids, self.split(what).trees
+        else:
+            ids, trees = self.read(what)
+        lengths = [len(text) for text in ids]
+        found = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
+        device, budget = device_of(model), max([tokens, *lengths])
+        with evaluation_mode(model):
+            for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
+                padded, sizes = pad([ids[index] for index in indexes])
+                parents = parents_of(trees, indexes)
+                parents = None if parents is None else parents.to(device)
+                outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
+                found[indexes] = outputs.float().cpu().numpy()
+        return found
+
+    def attention(self, model: Any, text: str) -> list[LayerAttention]:
+        """What each attention layer looks at in a text; nothing of a model without such layers.
+
+        Errors: a model of trees, which a text does not have; a text without words.
+        """
+        if getattr(model, "reads_trees", False):
+            raise RegardError(NO_TREES.format("this model"))
+        tokens = self.tokens(text)
+        if not tokens:
+            raise RegardError("there is no word to look at in this text")
+        padded, lengths = pad(self.encode([text]))
+        with record(model) as recording:
+            model(padded, lengths)
+            found = looked(recording, tokens)
+        framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
+        framed = framing.framed(tokens) if hasattr(model, "framed") else tokens
+        return [
+            each._replace(
+                tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
+            )
+            for each in found
+        ]
+
+    @property
+    def room(self) -> int:
+        """Tokens that are read of a text, at most."""
+        return self.settings.length
+
+    def whole(self, text: str) -> list[int]:
+        """All tokens of a text."""
+        return self.tokenizer.encode([text])[0]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model sees, as its writer would recognise them."""
+        pieces = self.tokenizer.split(text)
+        kept = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
+        return [pieces[place] for place in kept]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text the model does not read."""
+        return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
+
+    def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
+        """Operations of a forward pass for the text of median length."""
+        sample = texts[:: max(1, len(texts) // 1000)]
+        length = max(1, round(median(len(ids) for ids in self.encode(sample))))
+        # torch's counter cannot follow a parameter that is itself an input, as a learned query is
+        return flops_per_example(model.requires_grad_(False), length)
+
+    def _encoded(self, examples: list[Example]) -> Encoded:
+        numbers = self.numbered(examples)
+        ids, trees = self.read(examples)
+        return Encoded(ids, numbers, examples, trees)
+
+    @cached_property
+    def _leak(self) -> list[str]:
+        """What is to be told of near copies, where validation was split off a user's own file."""
+        if self.corpus.validation is not None or self.settings.data in LABELLED:
+            return []
+        return leak(*self._split_examples, "validation", "validation=FILE")
+
+    @cached_property
+    def _split_examples(self) -> tuple[list[Example], list[Example]]:
+        train, share = self._capped(self.corpus.train), self.settings.validation
+        if self.corpus.validation is not None or isinstance(share, str):
+            return train, self.corpus.validation or []
+        train, validation = hold_out(train, share, self.settings.split_seed)
+        if not train or not validation:
+            raise RegardError(
+                f"{len(self.corpus.train)} texts cannot be split with validation="
+                f"{self.settings.validation}: one side is empty; give more texts"
+            )
+        return train, validation
+
+    def _capped(self, examples: list[Example]) -> list[Example]:
+        if not self.settings.examples or len(examples) <= self.settings.examples:
+            return examples
+        order = np.random.default_rng(self.settings.split_seed).permutation(len(examples))
+        return [examples[index] for index in np.sort(order[: self.settings.examples])]
+
+
+def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
+    """A network's outputs, along the trees if it reads them. Errors: there are none to read."""
+    outputs: Tensor
+    if not getattr(model, "reads_trees", False):
+        outputs = model(tokens, lengths)
+        return outputs
+    if parents is None:
+        raise RegardError(NO_TREES.format("this model"))
+    outputs = model(tokens, lengths, parents)
+    return outputs
