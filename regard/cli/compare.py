@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from regard.studies.compare import Study
     from regard.studies.launch import Event
-    from regard.studies.result import ArmResult, Comparison, Unit
+    from regard.studies.result import ArmResult, Comparison
     from regard.studies.search import Sampler, Search
     from regard.studies.statistics import Difference
+    from regard.tasks.units import Unit
 
 
 def compare(
@@ -325,7 +326,8 @@ def _table(found: "Comparison", *, verdicts: bool = True, costs: bool = True) ->
     from rich.markup import escape
     from rich.table import Table
 
-    from regard.studies.result import COSTS, unit_of
+    from regard.studies.result import COSTS
+    from regard.tasks import unit_of
 
     against = {difference.a: difference for difference in found.verdicts}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -100,7 +100,7 @@ def show(
 
 
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
-    """Show what the words of a text add to the score of its label. Errors: a text without words."""
+    """Show what the words of a text add to its answer. Errors: a text without words."""
     from regard.reports import weighed
 
     answer = run.predict(text)
@@ -108,8 +108,8 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     if not found.words:
         raise RegardError("there is no word to look at in this text")
     if picture is not None:
-        charts = weighed.section(found, answer.label)
-        write_charts(picture, text, answer.told(), weighed.chart(found, answer.label), charts)
+        charts = weighed.section(found)
+        write_charts(picture, text, answer.told(), weighed.chart(found), charts)
     if json:
         words = zip(found.words, found.weights.tolist(), strict=True)
         emit_json(
@@ -126,7 +126,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         )
         return
     say(f"{run.config.model} says: {answer.told()}")
-    say(f"\nwhat each word, with its share of pairs, adds to the score of {answer.label}:")
+    say(f"\nwhat each word, with its share of pairs, adds to {found.of}:")
     out.print(coloured(found.words, found.weights.tolist(), signed=True))
     ranked = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
     for says, sign in (("for", 1), ("against", -1)):

@@ -48,6 +48,10 @@ BUILT_IN = {
     ),
     "pydoc": BuiltIn("Python's own help text, 340,000 characters of English", "pretraining"),
     "dates": BuiltIn("dates as people write them in 48 locales, and in ISO 8601", "translation"),
+    "ratings": BuiltIn(
+        "4,000 + 1,000 film reviews of one to five sentences from the grammar, with 0 to 10 points",
+        "regression",
+    ),
 }
 LABELLED = ("reviews", "imdb")  # the names that load_corpus knows
 TEST_SHARE = 0.2
@@ -82,6 +86,7 @@ def load_corpus(
     labels: str = "",
     seed: int = 0,
     duplicates: str = "drop",
+    numbers: bool = False,
     show: Show | None = None,
 ) -> Corpus:
     """Labelled texts by name ("reviews", "imdb") or from a file, with a test part.
@@ -92,7 +97,9 @@ def load_corpus(
     `hold_out`). Texts that stand in two parts are dropped from the earlier of train, validation
     and test, unless `duplicates` is "keep", which repeats published evaluations that kept them.
     `labels` renames those of the files: "neg:0,pos:1". An aclImdb folder or archive may be named
-    by its path. "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
+    by its path. With ``numbers`` the labels are finite numbers, of which any may stand in any part
+    ("ratings" by name); a corpus then has no `labels`. "imdb" is looked for in `data_dir`,
+    ``REGARD_DATA`` and the cache, then downloaded.
 
     Errors: what `regard.data.files.read` says of a file; one label only; a label that train does
     not have; a label in nearly every row; several labels in one.
@@ -101,6 +108,11 @@ def load_corpus(
     >>> len(corpus.train), len(corpus.test), corpus.labels
     (4000, 1000, ('negative', 'positive'))
     """
+    if numbers:
+        if data in (*LABELLED, *BUILT_IN) and data != "ratings":
+            raise RegardError(f"{data} has no numbers to be foretold; ratings has, or give a file")
+    elif data == "ratings":
+        raise RegardError("ratings has numbers for labels: regard train regression")
     path = path_of(data)
     place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
     if (data in LABELLED or place) and test:
@@ -117,6 +129,10 @@ def load_corpus(
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         made = {"train": examples[:4000], "test": examples[4000:]}
         return _corpus(data, made, [], imdb.LABELS)
+    if data == "ratings":
+        examples = synthetic.ratings(5000, SEED_OF_REVIEWS)
+        made = {"train": examples[:4000], "test": examples[4000:]}
+        return _corpus(data, made, [], numbers=True)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
@@ -139,7 +155,7 @@ def load_corpus(
     paths = {"train": path}
     paths |= {"validation": path_of(validation)} if validation else {}
     paths |= {"test": path_of(test)} if test else {}
-    return _from_files(paths, columns, parse_labels(labels), seed, duplicates)
+    return _from_files(paths, columns, parse_labels(labels), seed, duplicates, numbers)
 
 
 def hold_out(
@@ -199,6 +215,7 @@ def _from_files(
     names: Mapping[str, str],
     seed: int,
     duplicates: str,
+    numbers: bool = False,
 ) -> Corpus:
     notes: list[str] = []
     parts: dict[str, list[Example]] = {}
@@ -212,20 +229,20 @@ def _from_files(
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
         raise RegardError(f"{path}: all {len(rows)} rows have the label {rows[0].label!r}")
-    if len(counts) > 50 and len(counts) > len(rows) / 4:
+    if len(counts) > 50 and len(counts) > len(rows) / 4 and not numbers:
         raise RegardError(
             f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
             "another column? Name it by label=NAME, or by number, from 1: label=2"
         )
-    notes += look_over(rows)
+    notes += [] if numbers else look_over(rows)
     if "test" not in parts:
-        parts["train"], parts["test"] = _split_test(path, rows, counts, seed)
+        parts["train"], parts["test"] = _split_test(path, rows, {} if numbers else counts, seed)
         notes.append(
             f"{len(parts['test']):,} of {len(rows):,} texts split off as the test part, by a hash "
             f"of the {columns['group'] or 'text'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    return _corpus(name_of(path), parts, notes, None, duplicates)
+    return _corpus(name_of(path), parts, notes, None, duplicates, numbers)
 
 
 def _split_test(
@@ -267,6 +284,7 @@ def _corpus(
     notes: list[str],
     order: tuple[str, ...] | None = None,
     duplicates: str = "drop",
+    numbers: bool = False,
 ) -> Corpus:
     parts = dict(parts)
     for part, later in (("validation", "test"), ("train", "test"), ("train", "validation")):
@@ -276,6 +294,10 @@ def _corpus(
     train, test, validation = parts["train"], parts["test"], parts.get("validation")
     if validation is not None and not validation:
         raise RegardError(f"{name}: validation holds nothing beside test; give other texts")
+    held = [] if validation is None else [validation]
+    digest = _fingerprint(train, test, *held)
+    if numbers:
+        return Corpus(name, train, test, (), tuple(notes), digest, validation)
     labels = order or in_order({example.label for example in train})
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "nothing"
@@ -291,8 +313,6 @@ def _corpus(
                     f"train has {listed(labels)}"
                     + (meant(example.label, labels) or "; regard data check says what may be wrong")
                 )
-    held = [] if validation is None else [validation]
-    digest = _fingerprint(train, test, *held)
     return Corpus(name, train, test, labels, tuple(notes), digest, validation)
 
 

@@ -114,6 +114,29 @@ def reviews(count: int, seed: int = 0) -> list[Example]:
     ]
 
 
+def ratings(count: int, seed: int = 0) -> list[Example]:
+    """`count` different reviews of one to five sentences; each has as many points as it praises.
+
+    A sentence praises (10 points) or blames (0), and the number is their mean, to one decimal.
+
+    >>> rating = ratings(1, seed=3)[0]
+    >>> print(rating.label, "|", rating.text)
+    5 | It is lifeless rather than wonderful. A tedious hour opens it, a charming hour closes it.
+    """
+    chance = random.Random(seed)
+    found: dict[str, Example] = {}
+    while len(found) < count:
+        praises = [chance.random() < 0.5 for _ in range(chance.randint(1, 5))]
+        kinds = chance.choices(list(SHARES), list(SHARES.values()), k=len(praises))
+        text = " ".join(
+            _sentence(chance.choice(SENTENCES[kind]), chance, positive)
+            for kind, positive in zip(kinds, praises, strict=True)
+        )
+        points = round(10 * sum(praises) / len(praises), 1)
+        found.setdefault(text, Example(text, f"{points:g}", f"ratings:{len(found) + 1}"))
+    return list(found.values())
+
+
 def _review(chance: random.Random, *, positive: bool) -> str:
     """One sentence that judges, and often one that does not, before or behind it."""
     kind = chance.choices(list(SHARES), list(SHARES.values()))[0]

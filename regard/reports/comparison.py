@@ -19,9 +19,10 @@ from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
 from regard.reports.training import training_table
-from regard.studies.result import Unit, unit_of
+from regard.tasks import unit_of
 from regard.tasks.classification.metrics import METRICS
 from regard.tasks.pretraining.evaluation import Likelihoods
+from regard.tasks.units import Unit
 
 BY_TOKENS = Likelihoods.compared  # the metric of runs that are judged token by token
 BY_LOSS = (BY_TOKENS, METRICS["log-loss"])

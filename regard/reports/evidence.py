@@ -20,8 +20,8 @@ from regard.reading import parse_json
 from regard.reports.figures import Series
 from regard.studies import arms as study
 from regard.studies.job import Judged, read_judged
-from regard.studies.result import Unit, unit_of
-from regard.tasks import TASKS
+from regard.tasks import TASKS, unit_of
+from regard.tasks.units import Unit
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the words of a text add to the score of a label, drawn: of a model that counts words."""
+"""What the words of a text add to an answer, drawn: of a model that counts words."""
 
 from typing import TYPE_CHECKING
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 SIDE = 24  # words of a picture
 
 
-def chart(found: "Weighed", label: str) -> Html:
+def chart(found: "Weighed") -> Html:
     """Draw the words in a row; of many those of the largest weights, in the order of the text."""
     heaviest = np.sort(np.argsort(-np.abs(found.weights), kind="stable")[:SIDE])
     words = [found.words[i] for i in heaviest]
-    title = f"What each word adds to the score of {shorten(label, 40)}"
+    title = f"What each word adds to {shorten(found.of, 60)}"
     if len(words) < len(found.words):
         title += f": {len(words)} of {len(found.words):,} words"
     return heat_map(title, found.weights[None, heaviest], rows=[""], columns=words, diverging=True)
 
 
-def section(found: "Weighed", label: str) -> list[Html]:
+def section(found: "Weighed") -> list[Html]:
     """The picture, then every word and pair with its weight, the heaviest first."""
     terms = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
     rows: list[list[Cell]] = [[term, round(weight, 4)] for term, weight in terms]
     note = f"With the bias of {found.bias:.3f} they make up the score, {found.score:.3f}."
     table = Table("Words and pairs of words", ["term", "adds"], rows, note)
-    return [tag("figure", tag("div", chart(found, label), class_="scroll")), table.html()]
+    return [tag("figure", tag("div", chart(found), class_="scroll")), table.html()]

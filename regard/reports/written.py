@@ -10,7 +10,7 @@ from regard.reports.evidence import Answer, Arm
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Cell, Table
 from regard.reports.markup import Html, shorten, tag
-from regard.studies.result import unit_of
+from regard.tasks import unit_of
 
 BINS = 6  # of equally many texts each
 FEWEST = 10  # texts in a bin

@@ -208,7 +208,7 @@ class Run:
 
         Of "likelihood" and "log loss" that share is exp(−loss).
         """
-        return str(self._unread.metric)
+        return str(self._unread.validates)
 
     @property
     def held_out(self) -> bool:

@@ -15,7 +15,8 @@ from regard.durable import MANIFEST, write_json
 from regard.errors import RegardError
 from regard.reading import checked, read_json
 from regard.studies.launch import Report
-from regard.studies.result import Unit, unit_of
+from regard.tasks import unit_of
+from regard.tasks.units import Unit
 from regard.tasks.writing.metrics import Judgement, restored
 from regard.training.convergence import CONVERGED
 

@@ -1,6 +1,5 @@
 """What came of a comparison: arms with intervals and costs, verdicts, as JSON and as text."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,66 +12,13 @@ from regard.reading import checked, read_json
 from regard.shown import shown
 from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
+from regard.tasks import unit_of
+from regard.tasks.units import Unit
 from regard.training.convergence import CONVERGED
 
 FILE = "comparison.json"
 COSTS = ("seconds", "peak MB", "parameters", "MFLOP")
 COLUMN = 12  # signs of a cost in a plain table
-
-
-@dataclass(frozen=True)
-class Unit:
-    """How a metric's numbers are written, and whether the smaller is the better.
-
-    `sign` stands behind a number, `points` behind a difference; shares are written `times` 100.
-    """
-
-    sign: str = " %"
-    points: str = "points"
-    times: float = 100.0
-    digits: int = 1
-    lower: bool = False
-
-    def write(self, value: float, sign: str = "") -> str:
-        """The number without its unit, a dash for none; ``sign="+"`` shows the sign of a gain.
-
-        >>> unit_of("accuracy").write(0.9138), unit_of("log loss").write(-0.25, "+")
-        ('91.4', '−0.250')
-        """
-        if not math.isfinite(value):
-            return "–"
-        rounded = round(self.times * value, self.digits) + 0.0  # no minus before 0
-        return f"{rounded:{sign}.{self.digits}f}".replace("-", "−")
-
-    def heading(self, metric: str) -> str:
-        """The metric and its unit, over a column or beside an axis.
-
-        >>> unit_of("accuracy").heading("accuracy"), unit_of("BLEU").heading("BLEU")
-        ('accuracy, %', 'BLEU')
-        """
-        return f"{metric},{self.sign}" if self.sign else metric
-
-    def better(self, value: float) -> float:
-        """The value, or minus it, so that of two the larger is the better."""
-        return -value if self.lower else value
-
-
-UNITS = {
-    "BLEU": Unit("", "BLEU"),  # people say 33.1 BLEU, not per cent
-    "chrF": Unit("", "chrF"),
-    "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True),
-    "loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True),
-    "perplexity": Unit("", "", times=1.0, digits=2, lower=True),
-}
-
-
-def unit_of(metric: str) -> Unit:
-    """The unit of a metric, by its name in tables.
-
-    >>> f"91.4{unit_of('accuracy').sign}, 33.1{unit_of('BLEU').sign}"
-    '91.4 %, 33.1'
-    """
-    return UNITS.get(metric, Unit())
 
 
 @dataclass(frozen=True)

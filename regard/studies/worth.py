@@ -23,9 +23,10 @@ def table(runs: Sequence[Judged]) -> Scores:
 def interval(runs: Sequence[Judged]) -> tuple[float, float, float]:
     """Compute mean, low and high of an arm, as shares or nats."""
     mean, low, high = arm_interval(table(runs), runs[0].groups)
-    if runs[0].unit.lower:
-        return -mean, max(0.0, -high), -low
-    return mean, max(0.0, low), min(1.0, high)
+    unit = runs[0].unit
+    if unit.lower:
+        mean, low, high = -mean, -high, -low
+    return mean, max(unit.least, low), min(unit.most, high)
 
 
 def difference(a: Sequence[Judged], b: Sequence[Judged], names: tuple[str, str]) -> Difference:

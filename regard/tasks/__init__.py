@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from regard.models import DECODERS, ENCODERS, MODELS, WRITERS, ModelEntry
 from regard.settings import Settings, build
+from regard.tasks.regression import REGRESSORS, RegressionSettings
+from regard.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.tasks.settings import (
     AnswersSettings,
     BirthplacePretrainingSettings,
@@ -17,8 +19,9 @@ from regard.tasks.settings import (
     SequencesSettings,
     SpanCorruptionSettings,
 )
+from regard.tasks.units import UNITS, Unit
 
-__all__ = ["TASKS", "TaskEntry"]
+__all__ = ["TASKS", "TaskEntry", "unit_of"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class TaskEntry:
     writes: Literal["", "on", "another"] = ""
     #: How a text asks for what is missing in it.
     hidden: str = ""
+    #: How its own metrics are written: those that are no shares.
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This task's settings: its defaults, then the overrides."""
@@ -70,6 +75,18 @@ def load_class(name: str) -> Any:
     """The class that "module:Class" names."""
     module, _, found = name.partition(":")
     return getattr(importlib.import_module(module), found)
+
+
+def unit_of(metric: str) -> Unit:
+    """The unit of a metric, by its name in tables.
+
+    >>> f"91.4{unit_of('accuracy').sign}, 33.1{unit_of('BLEU').sign}"
+    '91.4 %, 33.1'
+    """
+    for entry in TASKS.values():
+        if metric in entry.units:
+            return entry.units[metric]
+    return UNITS.get(metric, Unit())
 
 
 @lru_cache(maxsize=8)
@@ -117,6 +134,16 @@ _ALL = [
         "transformer",
         training=TEXTS,
         labelled=True,
+    ),
+    TaskEntry(
+        "regression",
+        "which number belongs to a text?",
+        RegressionSettings,
+        "regard.tasks.regression.task:Regression",
+        REGRESSORS,
+        "transformer",
+        training=TEXTS,
+        units=UNITS_OF_NUMBERS,
     ),
     _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
     _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -25,7 +25,7 @@ class Encoded:
     """
 
     ids: list[NDArray[np.int32]]
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     examples: list[Example]
     trees: Trees = None
 

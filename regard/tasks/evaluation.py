@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from regard.data.examples import Example
 from regard.shown import shown
+from regard.tasks import unit_of
 
 LOG_LOSS = "log loss"
 LIKELIHOOD = "likelihood"  # exp(−loss) of the tokens asked: what pretraining is validated by
@@ -28,6 +29,9 @@ def validated(metric: str, value: float) -> str:
         return f"validation loss {nats:.3f} nats, perplexity {math.exp(nats):.2f}"
     if metric == LOG_LOSS:
         return f"validation {metric} {nats:.3f} nats"
+    unit = unit_of(metric)
+    if unit.times != 100:
+        return f"validation {metric} {unit.write(value)}"
     return f"validation {metric} " + (f"{100 * value:.1f}" if metric == "BLEU" else f"{value:.1%}")
 
 

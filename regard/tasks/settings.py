@@ -56,26 +56,19 @@ ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
 Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at most")]
 
 
-class ClassificationSettings(Settings):
+class TextSettings(Settings):
     """Which texts, how they are cut into tokens, and what is held out."""
 
-    data: str = Field(
-        "reviews",
-        description="reviews, imdb or a file of texts and labels (.csv, .tsv, .jsonl, .txt, "
-        ".parquet; .conllu: parsed sentences), or a class in a file or folder each: FOLDER or "
-        "neg.txt,pos.txt",
-    )
+    data: str = Field("", description="a file of texts and their answers")
     test: str = Field(
         "", description="of a file of yours: another to be judged on; empty: a fifth of it"
     )
     text: TextColumn = ""
     label: str = Field(
         "",
-        description="column of the labels by name, or by number from 1, where it is not found by "
-        "its name; of a .conllu file a key of its comments, or its value up to a sign: sent_id:-",
-    )
-    labels: str = Field(
-        "", description="other names for labels of the files: neg:0,pos:1; those not named stay"
+        description="column of the labels, or numbers, by name, or by number from 1, where it is "
+        "not found by its name; of a .conllu file a key of its comments, or its value up to a "
+        "sign: sent_id:-",
     )
     group: str = Field(
         "",
@@ -106,6 +99,20 @@ class ClassificationSettings(Settings):
         ge=0,
         description="texts to learn from, a share for validation among them; 0: all (test is "
         "whole)",
+    )
+
+
+class ClassificationSettings(TextSettings):
+    """Which texts with labels, how they are cut into tokens, and what is held out."""
+
+    data: str = Field(
+        "reviews",
+        description="reviews, imdb or a file of texts and labels (.csv, .tsv, .jsonl, .txt, "
+        ".parquet; .conllu: parsed sentences), or a class in a file or folder each: FOLDER or "
+        "neg.txt,pos.txt",
+    )
+    labels: str = Field(
+        "", description="other names for labels of the files: neg:0,pos:1; those not named stay"
     )
     metric: Literal["accuracy", "macro-f1", "balanced-accuracy", "log-loss"] = Field(
         "accuracy", description="chooses the best weights on validation, and compares runs on test"

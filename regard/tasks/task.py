@@ -153,6 +153,11 @@ class Task(ABC, Generic[B]):
         """What a model is built for: its vocabulary, labels, symbols."""
 
     @property
+    def validates(self) -> str:
+        """The name of what `judge` measures: mostly the metric."""
+        return self.metric
+
+    @property
     def held_out(self) -> bool:
         """Whether the test split was left out of what is learned from."""
         return True

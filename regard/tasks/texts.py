@@ -1,10 +1,10 @@
 """Texts with one answer each, a label or a number: how they are read, split and put to a model."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokeni
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
-from regard.tasks.settings import ClassificationSettings
+from regard.tasks.settings import TextSettings
 from regard.tasks.task import Split, Task, must_be_split
 
 NO_TREES = (
@@ -40,7 +40,16 @@ class TextTask(Task[Batch]):
     can be judged without any data, and the splits use that tokenizer.
     """
 
-    settings: ClassificationSettings
+    settings: TextSettings
+
+    #: Whether the answers are numbers, and no labels.
+    numbers: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
+        self.keeps = settings.truncate
 
     @abstractmethod
     def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
@@ -59,6 +68,7 @@ class TextTask(Task[Batch]):
             label=asked.label or None,
             group=asked.group or None,
             labels=getattr(asked, "labels", ""),
+            numbers=self.numbers,
             seed=asked.split_seed,
             duplicates=asked.duplicates,
         )

@@ -13,8 +13,8 @@ from regard.durable import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.reading import parse_json
 from regard.runs.config import CONFIG
-from regard.studies.result import read_comparison, unit_of
-from regard.tasks import TASKS
+from regard.studies.result import read_comparison
+from regard.tasks import TASKS, unit_of
 from regard.tasks.pretraining.evaluation import beginning
 from regard.web.pretrained import is_pretrained
 from regard.web.pretrained import told as pretrained

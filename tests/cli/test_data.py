@@ -34,10 +34,10 @@ def test_list(tmp_path):
     assert "not here; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
-        *("reviews", "reverse", "biographies", "pydoc", "dates"),
+        *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings"),
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    assert [row["where"] for row in rows[:6]] == [*["built in"] * 5, None]
+    assert [row["where"] for row in rows[:7]] == [*["built in"] * 6, None]
     assert [row["used_for"] for row in rows[:4]] == [
         *("classification", "translation", "birthplace", "pretraining")
     ]

@@ -17,7 +17,7 @@ from regard.reports.answer import percent
 from regard.reports.comparison import write_report
 from regard.reports.evidence import Arm, arms_of, read_lines
 from regard.reports.findings import Cell, Table
-from regard.studies.result import unit_of
+from regard.tasks import unit_of
 
 NAME = "translation"
 METRICS = "metrics.jsonl"

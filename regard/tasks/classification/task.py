@@ -48,7 +48,7 @@ class Classification(TextTask):
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(settings, tokenizer, facts)
-        self.metric, self.keeps = METRICS[settings.metric], settings.truncate
+        self.metric = METRICS[settings.metric]
         if facts is not None:
             if not facts.get("labels"):
                 raise RegardError("the run's env.json names no labels; train the run anew")
@@ -171,7 +171,7 @@ class Classification(TextTask):
         """What each word of a text adds to the score of the label that a baseline says."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
-        return model.weigh(text, self.labels.index(answer.label))
+        return model.weigh(text, self.labels.index(answer.label), answer.label)
 
     def about(self) -> dict[str, Any]:
         """The labels."""

@@ -1,0 +1,72 @@
+"""A text in, a number out: the settings, and the models that learn it."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.models import MODELS, ModelEntry
+from regard.models.settings import SEARCH_RUNS, Runs, Texts
+from regard.ranges import LogUniform, Range
+from regard.settings import Settings
+from regard.tasks.settings import TextSettings
+from regard.tasks.units import Unit
+
+__all__ = ["METRICS", "REGRESSORS", "UNITS", "RegressionSettings", "RidgeSettings"]
+
+METRICS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
+_PLAIN = {"sign": "", "points": "", "times": 1.0, "digits": 3, "most": math.inf}
+UNITS = {
+    "R²": Unit(**{**_PLAIN, "least": -math.inf, "most": 1.0}),  # type: ignore[arg-type]
+    "Spearman's ρ": Unit(**{**_PLAIN, "least": -1.0, "most": 1.0}),  # type: ignore[arg-type]
+    "MAE": Unit(**_PLAIN, lower=True),  # type: ignore[arg-type]
+    "RMSE": Unit(**_PLAIN, lower=True),  # type: ignore[arg-type]
+}
+
+
+class RegressionSettings(TextSettings):
+    """Which texts with numbers, how they are cut into tokens, and what is held out."""
+
+    data: str = Field(
+        "ratings",
+        description="ratings, or a file of texts and numbers (.csv, .tsv, .jsonl, .txt, .parquet)",
+    )
+    metric: Literal["r2", "mae", "rmse", "spearman"] = Field(
+        "r2", description="compares runs on test; weights are chosen by R², or of mae by the MAE"
+    )
+
+
+class RidgeSettings(Settings):
+    """Linear regression on TF-IDF, its weights kept small."""
+
+    search: ClassVar[Mapping[str, Range]] = {**SEARCH_RUNS, "penalty": LogUniform(0.01, 100.0)}
+
+    ngrams: Runs = 2
+    minimum: Texts = 2
+    penalty: float = Field(1.0, gt=0, description="of squared weights beside the squared errors")
+
+
+def _ridge(settings: RidgeSettings, vocabulary: int, labels: int, vectors: Any) -> Any:
+    from regard.tasks.regression.task import Ridge
+
+    return Ridge(settings, labels)
+
+
+def _load_ridge(folder: Path) -> Any:
+    from regard.tasks.regression.task import Ridge
+
+    return Ridge.load(folder)
+
+
+REGRESSORS = {
+    **{name: entry for name, entry in MODELS.items() if not entry.deterministic},
+    "ridge": ModelEntry(
+        "ridge",
+        "ridge regression on TF-IDF of words and pairs of words",
+        RidgeSettings,
+        _ridge,
+        load=_load_ridge,
+    ),
+}

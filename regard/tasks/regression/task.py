@@ -1,0 +1,407 @@
+"""A text in, a number out: its loss, its answers, their evaluation, and the linear baseline."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor, nn
+
+from regard.data.files import Example, read_examples
+from regard.errors import RegardError
+from regard.models.baselines import TfidfFeatures
+from regard.reading import parse_rows
+from regard.tasks import unit_of
+from regard.tasks.encoded import Batch, plain
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.regression import METRICS, RegressionSettings, RidgeSettings
+from regard.tasks.task import NAMED, Columns, Split, no_labels
+from regard.tasks.texts import TextTask, outputs_of
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number that a model says of a text."""
+
+    value: float
+
+    def line(self) -> str:
+        """The number, to six significant digits."""
+        return f"{self.value:.6g}"
+
+    def told(self) -> str:
+        """The answer in words."""
+        return f"{self.value:.4g}"
+
+    def json(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        return {"value": self.value}
+
+
+def metric_of(name: str, said: Numbers, true: Numbers) -> float:
+    """R², MAE, RMSE or Spearman's ρ of numbers, by their names in tables.
+
+    R² = 1 − Σ (yᵢ − ŷᵢ)² / Σ (yᵢ − ȳ)²; ρ is Pearson's correlation of the ranks. Where all true
+    numbers are one, R² and ρ are 0.
+
+    >>> metric_of("MAE", np.array([1.0, 2.0]), np.array([2.0, 4.0]))
+    1.5
+    """
+    wrong = said - true
+    if name == "MAE":
+        return float(np.abs(wrong).mean())
+    if name == "RMSE":
+        return float(np.sqrt((wrong**2).mean()))
+    if name == "R²":
+        spread = float(((true - true.mean()) ** 2).sum())
+        return 1 - float((wrong**2).sum()) / spread if spread else 0.0
+    a, b = (x - x.mean() for x in (rankdata(said), rankdata(true)))
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / size if size else 0.0
+
+
+def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
+    """What each example adds to a metric, the larger the better, the mean plus or minus the metric.
+
+    Of MAE minus the error; of RMSE and R² the jackknife's n θ − (n − 1) θ₋ᵢ (Miller 1974), moved to
+    have θ for a mean, with θ₋ᵢ from sums in O(n); of ρ its first term, the influence of each
+    example, in O(n log n).
+    """
+    n, wrong = len(true), (said - true) ** 2
+    if name == "MAE":
+        return -np.abs(said - true)
+    if n < 3:
+        return np.full(n, (-1 if name == "RMSE" else 1) * metric_of(name, said, true))
+    if name == "RMSE":
+        whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
+    elif name == "R²":
+        # Without example i the spread of the others: n/(n − 1) (yᵢ − ȳ)² less.
+        spread = ((true - true.mean()) ** 2).sum()
+        rest = spread - n / (n - 1) * (true - true.mean()) ** 2
+        whole = metric_of(name, said, true)
+        left = 1 - (wrong.sum() - wrong) / np.where(rest > 0, rest, np.inf)
+    else:
+        whole, influence = metric_of(name, said, true), _influence_on_rho(said, true)
+        return np.asarray(whole + influence - influence.mean())
+    found = n * whole - (n - 1) * left
+    return np.asarray(found - found.mean() + whole, dtype=np.float64)
+
+
+def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
+    """The influence of each pair (x, y) on the correlation of ranks, but for a constant.
+
+    With u, v the centred ranks over n: (uᵢvᵢ + mean of v where x > xᵢ + mean of u where y > yᵢ)
+    / (s_u s_v); a tie counts a half. Croux & Dehon 2010.
+    """
+    u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(said), rankdata(true)))
+    size = float(u.std() * v.std())
+    if not size:
+        return np.zeros(len(u))
+    return np.asarray((u * v + _above(said, v) + _above(true, u)) / size)
+
+
+def _above(x: Numbers, weights: Numbers) -> Numbers:
+    """Σ of the weights where x is larger than xᵢ, half of them where it is equal, over n."""
+    order = np.argsort(x, kind="stable")
+    ordered, sums = x[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    first, last = (np.searchsorted(ordered, x, side=side) for side in ("left", "right"))
+    return np.asarray((sums[-1] - 0.5 * (sums[first] + sums[last])) / len(x))
+
+
+@dataclass(frozen=True, repr=False)
+class RegressionEvaluation(Evaluation):
+    """Numbers that were said beside the true ones. `guesses`: by the mean of the training."""
+
+    metric: str
+    asked: tuple[Example, ...] = field(repr=False)
+    numbers: Numbers = field(repr=False)
+    true: Numbers = field(repr=False)
+    guesses: Mapping[str, float]
+
+    @classmethod
+    def judge(
+        cls, metric: str, examples: Sequence[Example], said: Numbers, mean: float
+    ) -> "RegressionEvaluation":
+        """Judge numbers by those of the examples; ``mean`` of the training's. Errors: none."""
+        if not examples:
+            raise RegardError("there is nothing to evaluate: no examples")
+        true = parsed(examples)
+        guess = metric_of(metric, np.full(len(true), mean), true)
+        return cls(metric, tuple(examples), np.asarray(said, np.float64), true, {"mean": guess})
+
+    @property
+    def n(self) -> int:
+        """How many texts."""
+        return len(self.true)
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """The texts and their numbers."""
+        return self.asked
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each number is the true one."""
+        return np.asarray(self.numbers == self.true)
+
+    @cached_property
+    def value(self) -> float:
+        """The metric."""
+        return metric_of(self.metric, self.numbers, self.true)
+
+    @cached_property
+    def per_example(self) -> Numbers:
+        """What each text adds to the metric: `pseudo_values`."""
+        return pseudo_values(self.metric, self.numbers, self.true)
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval over texts: value ± 1.96 s/√n of `per_example`."""
+        return max(unit_of(self.metric).least, self.value - self._half)
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return min(unit_of(self.metric).most, self.value + self._half)
+
+    @property
+    def _half(self) -> float:
+        deviation = float(self.per_example.std(ddof=1)) if self.n > 1 else math.inf
+        return NormalDist().inv_cdf(0.975) * deviation / math.sqrt(self.n)
+
+    @property
+    def says_one_thing(self) -> bool:
+        """Whether all texts got one number and have several."""
+        return len(np.unique(self.numbers)) == 1 < len(np.unique(self.true))
+
+    @property
+    def also(self) -> dict[str, float]:
+        """The other metrics."""
+        others = [name for name in METRICS.values() if name != self.metric]
+        return {name: metric_of(name, self.numbers, self.true) for name in others}
+
+    @property
+    def trivial(self) -> Mapping[str, float]:
+        """What the metric would be if the mean of the training were said to every text."""
+        return self.guesses
+
+    def json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        keys = "metric", "value", "low", "high", "n", "also", "trivial"
+        return {key: getattr(self, key) for key in keys}
+
+    def line(self) -> str:
+        """The summary on one line."""
+        unit = unit_of(self.metric)
+        value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
+        others = (f"{name} {unit_of(name).write(x)}" for name, x in self.also.items())
+        told = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
+        return ", ".join([told, *others])
+
+    def words(self) -> list[tuple[str, str]]:
+        """The summary for people: what is told, and how much it is."""
+        unit = unit_of(self.metric)
+        value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
+        guess = unit.write(self.guesses["mean"])
+        return [
+            (self.metric, f"{value}  (95 % interval {low} to {high}, of texts, not seeds)"),
+            ("mean to all", f"{guess}  ({self.metric} of the training's mean for every text)"),
+            *((name, unit_of(name).write(x)) for name, x in self.also.items()),
+        ]
+
+    def rows(self) -> bytes:
+        """The numbers as JSON lines: source, text, value (the truth), said, group."""
+        rows = zip(self.examples, self.true.tolist(), self.numbers.tolist(), strict=True)
+        lines = (
+            json.dumps(
+                {
+                    "source": example.source,
+                    "text": example.text,
+                    "value": true,
+                    "number": number,
+                    **({"group": example.group} if example.group else {}),
+                },
+                ensure_ascii=False,
+            )
+            for example, true, number in rows
+        )
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    @classmethod
+    def parse(cls, rows: bytes, metric: str, mean: float, name: str) -> "RegressionEvaluation":
+        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        found = list(parse_rows(rows, name))
+        try:
+            examples = [
+                Example(
+                    str(row["text"]),
+                    f"{float(row['value'])!r}",
+                    str(row["source"]),
+                    str(row.get("group", "")),
+                )
+                for row in found
+            ]
+            said = np.array([float(row["number"]) for row in found])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegardError(f"{name} cannot be read: {error!r}") from None
+        return cls.judge(metric, examples, said, mean)
+
+
+def parsed(examples: Sequence[Example]) -> Numbers:
+    """The number of each example. Errors: one that is none, by file:line."""
+    found = np.zeros(len(examples))
+    for place, example in enumerate(examples):
+        try:
+            found[place] = float(example.label.replace("−", "-"))
+        except ValueError:
+            found[place] = math.nan
+        if not math.isfinite(found[place]):
+            raise RegardError(
+                f"{example.source}: {example.label!r:.80} is no number; name the column of the "
+                "numbers by label=NAME, or learn labels by regard train classification"
+            )
+    return found
+
+
+class Ridge(TfidfFeatures):
+    """Ridge regression on `TfidfFeatures`: min Σ (w·x + b − z)² + α‖w‖², z standardised.
+
+    Hoerl & Kennard 1970, by scikit-learn's sparse solver; α is the setting ``penalty``.
+    """
+
+    name = "ridge"
+    settings_class = RidgeSettings
+
+    def fit(self, texts: Sequence[str], numbers: Numbers) -> None:
+        """Learn from standardised numbers. Errors: no word stands in as many texts as asked."""
+        from sklearn.linear_model import Ridge as Solver
+
+        counts = self.count(texts)
+        self.learn_rarity(counts)
+        model = Solver(alpha=self.settings.penalty, solver="sparse_cg", tol=1e-6)
+        model.fit(self.features(counts), numbers)
+        self.arrays["weights"] = model.coef_.astype(np.float32)[None]
+        self.arrays["bias"] = np.array([model.intercept_], dtype=np.float32)
+
+
+class Regression(TextTask):
+    """Texts with numbers; a model says the number, standardised by the training's mean and s."""
+
+    settings: RegressionSettings
+    numbers = True
+
+    def __init__(
+        self,
+        settings: RegressionSettings,
+        tokenizer: Any = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
+        self.metric = METRICS[settings.metric]
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a model is built for; ``marks`` where the tokenizer has symbols of its own."""
+        sizes = {"vocabulary": len(self.tokenizer), "labels": 1}
+        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
+
+    @cached_property
+    def scale(self) -> tuple[float, float]:
+        """Mean and standard deviation of the training's numbers. Errors: all are one number."""
+        if "mean" in self.known:
+            return float(self.known["mean"]), float(self.known["deviation"])
+        found = parsed(self._split_examples[0])
+        if not found.std() > 0:
+            raise RegardError(f"all {len(found):,} texts to learn from have the number {found[0]}")
+        return float(found.mean()), float(found.std())
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data, and how its numbers are standardised."""
+        mean, deviation = self.scale
+        return {**super().facts(), "mean": mean, "deviation": deviation}
+
+    def numbered(self, examples: Sequence[Example]) -> NDArray[np.float32]:
+        """The standardised number of each example. Errors: one that has none, by file:line."""
+        mean, deviation = self.scale
+        return np.asarray((parsed(examples) - mean) / deviation, dtype=np.float32)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        """Mean squared error of the standardised numbers."""
+        said = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        return F.mse_loss(said[:, 0], batch.labels)
+
+    def say(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
+        """The number of each text, in the units of the data."""
+        if isinstance(model, nn.Module):
+            found = self.outputs(model, what)[:, 0].astype(np.float64)
+        else:
+            texts = self.split(what).examples if isinstance(what, str) else what
+            found = model.scores([plain(text) for text in texts])[:, 0]
+        mean, deviation = self.scale
+        return np.asarray(mean + deviation * found)
+
+    def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """The metric, the larger the better, and the loss.
+
+        Of MAE and RMSE what they gain on the training's mean, as a share: 1 − error / its error.
+        """
+        said, true = self.say(model, split), parsed(self.split(split).examples)
+        mean, deviation = self.scale
+        loss = float((((said - true) / deviation) ** 2).mean())
+        found = metric_of(self.metric, said, true)
+        if unit_of(self.metric).lower:
+            worst = metric_of(self.metric, np.full(len(true), mean), true)
+            found = 1 - found / worst if worst else 0.0
+        return found, loss
+
+    @property
+    def validates(self) -> str:
+        """What `judge` measures."""
+        return f"gain in {self.metric}" if unit_of(self.metric).lower else self.metric
+
+    def fit(self, baseline: Ridge) -> None:
+        """Fit a baseline to the texts of the train split."""
+        encoded = self.train
+        baseline.fit([example.text for example in encoded.examples], encoded.labels)
+
+    def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Number]:
+        """The numbers of texts."""
+        return [Number(float(value)) for value in self.say(model, list(inputs))]
+
+    def answer(self, model: Any) -> RegressionEvaluation:
+        """What the model says to the test split, judged."""
+        return self._judged(self.test.examples, self.say(model, "test"))
+
+    def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        return RegressionEvaluation.parse(rows, self.metric, self.scale[0], name)
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> RegressionEvaluation:
+        """What the model says to the texts of a file, judged by its numbers.
+
+        Columns that are not named are those of the training. Errors: a bad row, by file:line.
+        """
+        no_labels(columns)
+        text, label = columns.text or self.settings.text, columns.label or self.settings.label
+        examples = read_examples(data, text=text or None, label=label or None)
+        return self._judged(examples, self.say(model, examples))
+
+    def weigh(self, model: Any, text: str, answer: Number) -> Any:
+        """What each word of a text adds to the number, in standard deviations of the training."""
+        if isinstance(model, nn.Module):
+            return super().weigh(model, text, answer)
+        return model.shares(text, 0, "the number, in standard deviations of the training,")
+
+    def _judged(self, examples: Sequence[Example], said: Numbers) -> RegressionEvaluation:
+        return RegressionEvaluation.judge(self.metric, examples, said, self.scale[0])

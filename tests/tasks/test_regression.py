@@ -1,0 +1,145 @@
+"""A text in, a number out: metrics by hand, the task on real files, and the baseline."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import linear_model
+from sklearn import metrics as theirs
+
+from regard import runs
+from regard.data.files import Example
+from regard.data.synthetic import ratings
+from regard.errors import RegardError
+from regard.tasks import TASKS, unit_of
+from regard.tasks.regression import METRICS, RidgeSettings
+from regard.tasks.regression.task import (
+    RegressionEvaluation,
+    Ridge,
+    metric_of,
+    parsed,
+    pseudo_values,
+)
+
+DRAWN = np.random.default_rng(0)
+TRUE = DRAWN.normal(5, 2, 40)
+SAID = 0.6 * TRUE + DRAWN.normal(0, 1, 40)
+TINY = ("examples=300", "epochs=1", "width=8", "threads=1")
+
+
+def test_metrics_are_scikit_learns() -> None:
+    assert metric_of("R²", SAID, TRUE) == pytest.approx(theirs.r2_score(TRUE, SAID))
+    assert metric_of("MAE", SAID, TRUE) == pytest.approx(theirs.mean_absolute_error(TRUE, SAID))
+    expected = theirs.root_mean_squared_error(TRUE, SAID)
+    assert metric_of("RMSE", SAID, TRUE) == pytest.approx(expected)
+    expected = stats.spearmanr(TRUE, SAID).statistic
+    assert metric_of("Spearman's ρ", SAID, TRUE) == pytest.approx(expected)
+    assert metric_of("R²", SAID, np.ones(40)) == metric_of("Spearman's ρ", SAID, np.ones(40)) == 0
+
+
+@pytest.mark.parametrize("name", METRICS.values())
+def test_each_example_adds_what_the_others_are_without_it(name: str) -> None:
+    sign = -1 if unit_of(name).lower else 1
+    found = pseudo_values(name, SAID, TRUE)
+    assert found.mean() == pytest.approx(sign * metric_of(name, SAID, TRUE))
+    left = np.array([metric_of(name, np.delete(SAID, i), np.delete(TRUE, i)) for i in range(40)])
+    slow = 40 * metric_of(name, SAID, TRUE) - 39 * left
+    apart = np.abs((found - found.mean()) - sign * (slow - slow.mean())).max()
+    # Of ρ the first term alone is known; the rest falls with n.
+    assert apart < (0.15 * slow.std() if name == "Spearman's ρ" else 1e-9)
+    assert pseudo_values(name, SAID[:2], TRUE[:2]).shape == (2,)
+
+
+def test_an_evaluation_is_restored_from_its_rows() -> None:
+    examples = [Example(f"text {i}", f"{x!r}", f"f:{i}", "g") for i, x in enumerate(TRUE.tolist())]
+    judged = RegressionEvaluation.judge("MAE", examples, SAID, 5.0)
+    assert judged.low < judged.value < judged.high
+    assert judged.trivial == {"mean": pytest.approx(np.abs(TRUE - 5).mean())}
+    again = RegressionEvaluation.parse(judged.rows(), "MAE", 5.0, "p")
+    assert (again.value, again.examples) == (judged.value, judged.examples)
+    assert json.loads(json.dumps(judged.json()))["metric"] == "MAE"
+    assert judged.line().startswith("MAE ")
+    assert not judged.says_one_thing
+    assert RegressionEvaluation.judge("R²", examples, np.ones(40), 5.0).says_one_thing
+    with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('value'\)"):
+        RegressionEvaluation.parse(b'{"text": "a"}\n', "MAE", 5.0, "p")
+    with pytest.raises(RegardError, match="there is nothing to evaluate"):
+        RegressionEvaluation.judge("R²", [], np.zeros(0), 0.0)
+
+
+@pytest.mark.parametrize("label", ["good", "nan", "inf", "1,5", "0x1"])
+def test_labels_that_are_no_numbers_are_named(label: str) -> None:
+    with pytest.raises(RegardError, match=f"r.csv:7: '{label}' is no number; name the column"):
+        parsed([Example("a", "1", "r.csv:6"), Example("b", label, "r.csv:7")])
+    assert parsed([Example("a", "−2", ""), Example("b", "1e-3", "")]).tolist() == [-2, 1e-3]
+
+
+def test_ridge_is_scikit_learns_and_weighs_words(tmp_path: Path) -> None:
+    texts = [example.text for example in ratings(200, 1)]
+    numbers = np.array([float(example.label) for example in ratings(200, 1)])
+    model = Ridge(RidgeSettings(minimum=1), 1)
+    with pytest.raises(RegardError, match="ridge has learned nothing yet"):
+        model.scores(texts)
+    model.fit(texts, numbers)
+    solved = linear_model.Ridge(alpha=1.0, solver="sparse_cg", tol=1e-8)
+    features = model.features(model.count(texts))
+    expected = solved.fit(features, numbers).predict(features)
+    np.testing.assert_allclose(model.scores(texts)[:, 0], expected, atol=1e-3)
+    model.save(tmp_path)
+    again = Ridge.load(tmp_path)
+    np.testing.assert_array_equal(again.scores(texts), model.scores(texts))
+    found = again.shares(texts[0], 0, "the number")
+    assert found.weights.sum() + found.bias == pytest.approx(model.scores(texts[:1])[0, 0])
+
+
+def test_a_file_of_numbers_is_learned_judged_and_asked(tmp_path: Path) -> None:
+    data = tmp_path / "r.csv"
+    rows = [f'"{example.text}",{example.label}' for example in ratings(400, 2)]
+    data.write_text("\n".join(["review,stars", *rows]))
+    given = [f"data={data}", "text=review", "label=stars", "metric=mae"]
+    run = runs.start(tmp_path / "ridge", "regression", "ridge", given)
+    (told,) = run.train()
+    judged = run.evaluate()
+    assert run.validates == "gain in MAE"
+    assert told.validation == pytest.approx(0.1, abs=0.15)
+    assert judged.value < judged.trivial["mean"]
+    data.rename(tmp_path / "other.csv")
+    loaded = runs.load(tmp_path / "ridge")
+    assert loaded.evaluate().value == judged.value
+    assert loaded.evaluate(tmp_path / "other.csv").n == 400
+    good, bad = loaded.predict(["A joy. What a wonderful film!", "A mess. What a dull film!"])
+    assert good.value > bad.value
+    with pytest.raises(RegardError, match="--labels renames labels, and what is learned here"):
+        loaded.evaluate(tmp_path / "other.csv", labels="a:b")
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("review,stars\nfine,4\nbad,two\n")
+    with pytest.raises(RegardError, match=r"wrong.csv:3: 'two' is no number"):
+        loaded.evaluate(wrong)
+
+
+@pytest.mark.parametrize("model", ["mean", "cnn", "gpt", "transformer"])
+def test_networks_learn_numbers_and_come_back(tmp_path: Path, model: str) -> None:
+    run = runs.start(
+        tmp_path / "run", "regression", model, [*TINY, *["layers=1"] * (model == "gpt")]
+    )
+    rows = list(run.train())
+    assert rows[-1].validation is not None
+    loaded = runs.load(tmp_path / "run")
+    judged = loaded.evaluate()
+    assert judged.n == 1_000
+    said = [answer.value for answer in loaded.predict([x.text for x in judged.examples[:50]])]
+    np.testing.assert_allclose(said, judged.numbers[:50], rtol=1e-3, atol=1e-3)
+
+
+def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
+    data = tmp_path / "r.csv"
+    data.write_text("text,label\n" + "\n".join(f"text number {i},{i % 2}" for i in range(60)))
+    task = TASKS["regression"].prepare(TASKS["regression"].configure({"data": str(data)}), None)
+    assert task.scale == pytest.approx((0.5, 0.5), abs=0.2)
+    with pytest.raises(RegardError, match="reviews has no numbers to be foretold"):
+        _ = TASKS["regression"].prepare(TASKS["regression"].configure({"data": "reviews"})).corpus
+    settings = TASKS["classification"].configure({"data": "ratings"})
+    with pytest.raises(RegardError, match="regard train regression"):
+        _ = TASKS["classification"].prepare(settings).corpus
