@@ -165,7 +165,7 @@ def test_arms_with_and_without_the_tree(parses, tmp_path):
         overrides=[*TINY, f"data={parses}", "steps=3"],
     )
     for job in study.jobs():
-        train_and_judge(job.task, lambda done, says: None)
+        train_and_judge(job.task, lambda *said: None)
     assert len(study.result([]).arms) == 3
 
 

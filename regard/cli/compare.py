@@ -237,6 +237,7 @@ class Watch:
     def __init__(self, show: Bar) -> None:
         self.show = show
         self.done: dict[str, float] = {}
+        self.warned: set[str] = set()  # arms, each once
 
     def __call__(self, event: "Event") -> None:
         name = event.name
@@ -245,6 +246,9 @@ class Watch:
             say(f"{name}: {event.says}", quiet=True)
         elif event.kind == "failed":
             say(f"{name}: error: {event.says}", quiet=True)
+        elif event.kind == "warning" and event.arm not in self.warned:
+            self.warned.add(event.arm)
+            say(f"{event.arm}: {event.says}", quiet=True)
         words = f"{name}: {event.says}" if event.kind == "progress" else ""
         self.show(round(sum(self.done.values()), 2), event.total, words, event.left)
 

@@ -246,8 +246,8 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
     with bar(what) if shown else hidden() as show:
         try:
             for progress in run.train(end=end):
-                if progress.note:
-                    say(progress.note, quiet=True)
+                for note in filter(None, (progress.note, progress.few_updates)):
+                    say(note, quiet=True)
                 show(*advance(progress, run.validates), progress.seconds_left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():

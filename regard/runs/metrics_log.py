@@ -29,7 +29,7 @@ class MetricsLog:
         if progress.step > 1 and progress.step % EVERY and progress.validation is None:
             return
         row = asdict(progress)
-        del row["note"]
+        del row["note"], row["few_updates"]
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
         with durable.told(self.path, len(line)), self.path.open("ab") as file:
             file.write(line)

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection, get_context, parent_process
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from regard.errors import RegardError
 from regard.studies.remaining import Running, seconds_left
@@ -31,7 +31,13 @@ DIED = (
     "the same command goes on from its last checkpoint"
 )
 
-Report = Callable[[float, str], None]
+
+class Report(Protocol):
+    """How a work function says what share of it is done, with a few words, and what to warn of."""
+
+    def __call__(self, done: float, says: str, warning: str = "") -> None: ...
+
+
 Work = Callable[[Any, Report], Any]
 
 
@@ -58,7 +64,7 @@ class Event:
     the seconds that all of them will take yet, where something tells.
     """
 
-    kind: Literal["kept", "started", "progress", "finished", "failed"]
+    kind: Literal["kept", "started", "progress", "warning", "finished", "failed"]
     arm: str
     seed: int
     done: float
@@ -97,9 +103,10 @@ def launch(
     """Run ``work(job.task, report)`` for every job; outcomes in the order of the jobs.
 
     `work` is a function of a module (workers import it); it calls ``report(share, says)`` as it
-    goes. Low seeds go first, so that a comparison cut short is balanced, and of one seed the
-    longest job, by what the arm's earlier seeds took or else by its guessed cost. A RegardError
-    ends that arm's other seeds too; any other error, or the death of a worker, only that job.
+    goes, or ``report(share, says, warning)``. Low seeds go first, so that a comparison cut short is
+    balanced, and of one seed the longest job, by what the arm's earlier seeds took or else by its
+    guessed cost. A RegardError ends that arm's other seeds too; any other error, or the death of a
+    worker, only that job.
 
     On Ctrl-C, or if `on_event` raises, the workers are ended before the exception goes on; they
     end by themselves when this process dies.
@@ -233,10 +240,13 @@ class _Desk:
         """The progress that has come since."""
         with suppress(EOFError, OSError):
             while self.pipe.poll():
-                done, says = self.pipe.recv()
+                done, says, warning = self.pipe.recv()
                 if self.job:
                     self.shares = [self.shares[0] or done, done]
-                    yield Event("progress", self.job.arm, self.job.seed, done, says)
+                    arm, seed = self.job.arm, self.job.seed
+                    if warning:
+                        yield Event("warning", arm, seed, done, warning)
+                    yield Event("progress", arm, seed, done, says)
 
     def outcome(self, job: Job) -> Outcome:
         """What came of the job that has ended; the desk is free."""
@@ -302,12 +312,12 @@ def _do(work: Work, task: Any) -> tuple[Any, str]:
     """The work's value and no error, or the error in a line; nothing that cannot be pickled."""
     last = 0.0
 
-    def report(done: float, says: str) -> None:
+    def report(done: float, says: str, warning: str = "") -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= EVERY:
+        if warning or now - last >= EVERY:
             last = now
-            _pipe.send((done, says))
+            _pipe.send((done, says, warning))
 
     try:
         return work(task, report), ""

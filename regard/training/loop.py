@@ -58,10 +58,11 @@ class Progress:
 
     `steps` is all steps foreseen; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
     a running mean over some 50 steps; `tokens` are those read so far, padding not counted;
-    `seconds` are those of the whole training, earlier processes included; `validation` is the
-    task's metric where this step was followed by a validation; `ended` says after the last step
-    what ended the training: the "budget", or "patience", before it; `note` a word on a resume or
-    on a budget of few steps; `batch_tokens` is the batch that minutes chose, 0 where none did.
+    `seconds` are those of the whole training, earlier processes included, `seconds_left` those to
+    come, at the pace of this process; `validation` is the task's metric where this step was
+    followed by a validation; `ended` says after the last step what ended the training: the
+    "budget", or "patience", before it; `note` is a word on a resume, `few_updates` one on a budget
+    into which few updates fit; `batch_tokens` is the batch that minutes chose, 0 where none did.
     """
 
     step: int
@@ -79,6 +80,7 @@ class Progress:
     peak_mb: float
     ended: str = ""
     note: str = ""
+    few_updates: str = ""
     batch_tokens: int = 0
 
 
@@ -145,6 +147,7 @@ class Training:
         self.mean: Tensors = weights(model) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task, settings.batch_size)
         self.begun = time.monotonic()
+        self.earlier = (0.0, 0.0)  # seconds and share of the budget before this process
         self.few = FewUpdates()
         self.ranks = ranks()
 
@@ -152,6 +155,7 @@ class Training:
         """Resume, train, validate, save; in the end the best weights are in the model."""
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
+        self.earlier = earlier, self.done()
         self.begun = saved = trimmed = time.monotonic()
         if not end and not self.state.step:
             follow_the_clock(self)
@@ -164,8 +168,7 @@ class Training:
                 self.tell_time(earlier)
                 measured = self.validate() if self.validation_due() else (None, None)
                 self.tell_time(earlier)
-                note = note or self.few.says(self)
-                yield self.progress(rate, measured, tokens_before, note)
+                yield self.progress(rate, measured, tokens_before, note, self.few.says(self))
                 note = ""
                 if checkpoints and self.ranks.first and self.save_due(saved):
                     checkpoints.save(self.checkpoint())
@@ -251,6 +254,11 @@ class Training:
             "minutes": self.state.seconds / 60,
         }
         return min(used[unit] / amount, 1.0)
+
+    def seconds_left(self) -> float:
+        """The seconds of the rest, at this process's pace; before its first step at all steps'."""
+        seconds, share = self.earlier if self.done() > self.earlier[1] else (0.0, 0.0)
+        return (self.state.seconds - seconds) * (1 - self.done()) / (self.done() - share)
 
     def finished(self) -> bool:
         """Whether the budget is used up or patience is lost."""
@@ -373,6 +381,7 @@ class Training:
         measured: tuple[float | None, float | None],
         tokens_before: int,
         note: str,
+        few_updates: str = "",
     ) -> Progress:
         """What to tell after a step."""
         state, done, here = self.state, self.done(), time.monotonic() - self.begun
@@ -385,13 +394,14 @@ class Training:
             tokens=state.tokens,
             tokens_per_second=(state.tokens - tokens_before) / max(here, 1e-9),
             seconds=state.seconds,
-            seconds_left=0.0 if self.finished() else state.seconds * (1 - done) / done,
+            seconds_left=0.0 if self.finished() else self.seconds_left(),
             validation=measured[0],
             validation_loss=measured[1],
             best=state.best,
             peak_mb=peak_mb(),
             ended=self.ended(),
             note=note,
+            few_updates=few_updates,
             batch_tokens=state.batch_tokens,
         )
 

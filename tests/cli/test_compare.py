@@ -38,16 +38,21 @@ def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
     watch(Event("kept", "mean", 0, 1.0, "complete already", 4))
     watch(Event("started", "cnn", 0, 0.0, "", 4))
     watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4, 12.0))
+    watch(Event("warning", "cnn", 0, 0.5, "about 9 updates fit", 4))
+    watch(Event("warning", "cnn", 1, 0.0, "about 8 updates fit", 4))
     watch(Event("finished", "cnn", 0, 1.0, "accuracy 80.0 %, 2.0 s", 4))
     watch(Event("failed", "rnn", 1, 1.0, "out of luck", 4))
     assert shown == [
         (1.0, 4, "", None),
         (1.0, 4, "", None),
         (1.5, 4, "cnn, seed 0: step 2 of 4", 12.0),
+        (1.5, 4, "", None),
+        (1.5, 4, "", None),
         (2.0, 4, "", None),
         (3.0, 4, "", None),
     ]
     assert capsys.readouterr().err.splitlines() == [
+        "cnn: about 9 updates fit",
         "cnn, seed 0: accuracy 80.0 %, 2.0 s",
         "rnn, seed 1: error: out of luck",
     ]
@@ -232,7 +237,7 @@ def test_an_arm_that_fails_makes_exit_code_2(
 ) -> None:
     def launch(jobs: list[Job], work: object, **rest: object) -> list[Outcome]:
         good, bad = jobs
-        train_and_judge(good.task, lambda done, says: None)
+        train_and_judge(good.task, lambda *said: None)
         return [Outcome(good), Outcome(bad, None, "out of luck")]
 
     monkeypatch.setattr("regard.studies.compare.launch", launch)

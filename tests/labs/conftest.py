@@ -17,7 +17,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> list[Outcome]:
         outcomes = []
         for job in jobs:
-            said = work(job.task, lambda done, says: None)
+            said = work(job.task, lambda *said: None)
             on_event(Event("finished", job.arm, job.seed, 1.0, said))
             outcomes.append(Outcome(job, said, "", 1.0))
         return outcomes

@@ -51,11 +51,15 @@ class Inline:
             if job.arm in self.failing:
                 outcomes.append(Outcome(job, None, "it would not learn"))
                 continue
-            value = work(job.task, lambda done, says, job=job: self.tell(on_event, job, done, says))
+            value = work(job.task, lambda *said, job=job: self.tell(on_event, job, *said))
             outcomes.append(Outcome(job, value, "", 1.0))
         return outcomes
 
-    def tell(self, on_event: Callable[[Event], None], job: Job, done: float, says: str) -> None:
+    def tell(
+        self, on_event: Callable[[Event], None], job: Job, done: float, says: str, warning: str = ""
+    ) -> None:
+        if warning:
+            on_event(Event("warning", job.arm, job.seed, done, warning))
         on_event(Event("progress", job.arm, job.seed, done, says))
 
 
@@ -224,7 +228,7 @@ def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     list(run.train(end=True))
     asked = RunTask(str(folder), "classification", "mean", tuple(settings))
     with pytest.raises(RegardError, match=r"seed-0: the training was ended by hand after \d+% of"):
-        train_and_judge(asked, lambda share, says: None)
+        train_and_judge(asked, lambda *said: None)
 
 
 def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_trial_does_not_read_the_test_split(
     for arm in study.arms:
         task = study.trial(arm, 0, {})
         assert f"seed={TRIAL_SEED}" in task.overrides
-        assert train_and_validate(task, lambda share, says: None).startswith("validation ")
+        assert train_and_validate(task, lambda *said: None).startswith("validation ")
         trial = read_trial(Path(task.folder))
         assert trial is not None
         assert trial.state == "complete"
@@ -123,7 +123,7 @@ def test_the_score_is_the_best_validation_and_survives_a_kill_before_it_is_kept(
     rows = [row for row in run.try_out() if row.validation is not None]
     assert not run.complete
     assert not (tmp_path / "trial-0" / "predictions.jsonl").exists()
-    train_and_validate(task, lambda share, says: None)  # finds a training at its end
+    train_and_validate(task, lambda *said: None)  # finds a training at its end
     trial = read_trial(Path(task.folder))
     assert trial is not None
     best = max((row.validation, -row.validation_loss) for row in rows)  # type: ignore[operator]
@@ -247,7 +247,7 @@ def test_settings_that_cannot_be_trained_are_trials_that_failed(
 def test_a_loss_that_diverges_is_a_trial_that_failed(inline: Inline, tmp_path: Path) -> None:
     task = RunTask(str(tmp_path / "trial-0"), "classification", "mean",
                    (*TINY, "learning_rate=1e30", "clip=0", "threads=1"))  # fmt: skip
-    says = train_and_validate(task, lambda share, says: None)
+    says = train_and_validate(task, lambda *said: None)
     trial = read_trial(Path(task.folder))
     assert trial is not None
     assert trial.state == "failed"

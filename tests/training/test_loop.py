@@ -413,7 +413,7 @@ def test_a_budget_in_minutes_chooses_the_batch_or_warns_of_few_updates(
     checkpoints = Checkpoints(tmp_path)
     steps = list(islice(training.run(checkpoints), 6))
     assert training.batch_tokens == batch
-    notes = [step.note for step in steps if step.note]
+    notes = [step.few_updates for step in steps if step.few_updates]
     assert len(notes) == bool(says)
     assert says in "".join(notes)
     chosen = 0 if changes else batch
@@ -436,3 +436,31 @@ def test_a_batch_that_the_clock_chose_changes_no_weight(large: Toy) -> None:
     steps = Training(Bag(), large, TrainingSettings(steps=1), Precision("fp32", "asked for"))
     follow_the_clock(steps)
     assert steps.batch_tokens == 8192
+
+
+def test_the_time_left_is_at_the_pace_of_this_process(
+    large: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ten steps of 100 s before the stop, then steps of 1 s: 89 more take 89 s."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    asked = TrainingSettings(steps=100, batch_size=4, save_every=10, evaluate_every=1000)
+    checkpoints = Checkpoints(tmp_path)
+
+    def told(each: float, steps: int) -> list[Progress]:
+        model = Slow(clock, each)
+        training = Training(model, large, asked, Precision("fp32", "asked for"))
+        found = []
+        for progress in islice(training.run(checkpoints), steps):
+            found.append(progress)
+            model.each = 0.0
+            clock[0] += each
+        return found
+
+    first = told(100.0, 11)
+    assert first[9].seconds_left == pytest.approx(first[9].seconds / 10 * 90)
+    second = told(1.0, 3)
+    assert second[0].step == 11
+    assert second[-1].seconds > 1000
+    took = second[-1].seconds - first[9].seconds
+    assert second[-1].seconds_left == pytest.approx(took / 3 * 87)
