@@ -1,18 +1,20 @@
 """What a search over settings found, for the report and the terminal: ranges, best scores, cost."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Table
 from regard.reports.markup import Html, tag
 from regard.reports.scales import duration
+from regard.studies.result import Unit, unit_of
 
 HOW = {
     "random": (
         "The expected best validation score after k trials: the default settings and k − 1 random "
-        "draws, with replacement (Dodge et al. 2019, Show Your Work), so that it ends below the "
-        "best score found; bars are one standard deviation. A curve that still rises at its end "
+        "draws, with replacement (Dodge et al. 2019, Show Your Work), so that it ends short of the "
+        "best score found; bars are one standard deviation. A curve that still improves at its end "
         "asks for more trials; arms are fairly compared at equal k."
     ),
     "tpe": (
@@ -20,6 +22,42 @@ HOW = {
         "earlier ones, so that there is no expectation over their order."
     ),
 }
+
+
+class Scale(NamedTuple):
+    """How scores on validation are written: a trial keeps a share, of a loss exp(−loss)."""
+
+    metric: str
+    unit: Unit
+
+    @classmethod
+    def of(cls, tuning: Mapping[str, Any]) -> "Scale":
+        """The scale of a search's metric, as `runs.Run.validates` names it."""
+        metric = "loss" if tuning["metric"] == "likelihood" else str(tuning["metric"])
+        return cls(metric, unit_of(metric))
+
+    @property
+    def heading(self) -> str:
+        """The metric and its unit."""
+        return self.unit.heading(self.metric)
+
+    def value(self, share: float) -> float:
+        """The metric of a share: of a loss its nats."""
+        return -math.log(max(share, 1e-300)) if self.unit.lower else share
+
+    def spread(self, share: float, deviation: float) -> float:
+        """The standard deviation of the metric where that of the share is small."""
+        return deviation / max(share, 1e-300) if self.unit.lower else deviation
+
+    def write(self, share: float | None) -> str:
+        """The metric without its unit, a dash for none."""
+        return "–" if share is None else self.unit.write(self.value(share))
+
+    def gain(self, first: float | None, best: float) -> str:
+        """By how much the best is better than the first."""
+        if first is None:
+            return "–"
+        return self.unit.write(self.unit.better(self.value(best) - self.value(first)))
 
 
 def section(tuning: Mapping[str, Any]) -> list[Html]:
@@ -31,14 +69,16 @@ def section(tuning: Mapping[str, Any]) -> list[Html]:
         f"Every arm had {trials} trials, the first with its default settings, each under the "
         f"budget of a run and judged on the validation split (sampler {sampler}, seed "
         f"{tuning['seed']}). The arms' seeds were trained with the best settings; no trial read "
-        "the test split. A best score is the highest of several and therefore too high: what the "
+        "the test split. A best score is the best of several and therefore too good: what the "
         "settings are worth, the test tells."
     )
     parts = [tag("h2", "Search"), tag("p", intro), search_table(tuning).html()]
     if searched:
-        charts = tag("div", *(tag("figure", chart) for chart in _curves(searched)), class_="grid")
+        scale = Scale.of(tuning)
+        curves = _curves(searched, scale)
+        charts = tag("div", *(tag("figure", chart) for chart in curves), class_="grid")
         parts += [charts, tag("p", HOW[sampler], class_="note")]
-        parts.append(_by_time(searched))
+        parts.append(_by_time(searched, scale))
     return [*parts, _space_table(arms).html(), *_failed(arms)]
 
 
@@ -48,25 +88,29 @@ def search_table(tuning: Mapping[str, Any]) -> Table:
     >>> trial = {"validation": 0.5, "seconds": 2.0, "state": "complete"}
     >>> arm = {"trials": [trial, trial], "best": 0, "settings": {"ngrams": "2"}, "gain": 0.0,
     ...        "seconds": 4.0, "default": {"ngrams": "2"}}
-    >>> print(search_table({"arms": {"tfidf": arm}}).text())
+    >>> print(search_table({"metric": "accuracy", "arms": {"tfidf": arm}}).text())
     searched  default  best  gain  failed  time of trials
     tfidf        50.0  50.0   0.0  0 of 2             4 s
     """
     heads = ["searched", "default", "best", "gain", "failed", "time of trials"]
-    rows = [[name, *_row(found)] for name, found in tuning["arms"].items()]
-    note = "Validation scores × 100. Time is of training; trials run side by side, one thread each."
+    scale = Scale.of(tuning)
+    rows = [[name, *_row(found, scale)] for name, found in tuning["arms"].items()]
+    note = (
+        f"Scores: validation {scale.heading}. Time is of training; trials run side by side, one "
+        "thread each."
+    )
     return Table("What the search found", heads, rows, note)
 
 
-def _row(found: Mapping[str, Any]) -> list[str]:
+def _row(found: Mapping[str, Any], scale: Scale) -> list[str]:
     trials: Sequence[Mapping[str, Any]] = found["trials"]
     failed = sum(trial["state"] == "failed" for trial in trials)
     cost = [f"{failed} of {len(trials)}", duration(float(found["seconds"]))]
-    first = _score(trials[0]["validation"]) if trials else "–"
+    first = trials[0]["validation"] if trials else None
     if "best" not in found:
-        return [first, "–", "–", *cost]
-    best = _score(trials[found["best"]]["validation"])
-    return [first, best, _score(found["gain"]), *cost]
+        return [scale.write(first), "–", "–", *cost]
+    best = trials[found["best"]]["validation"]
+    return [scale.write(first), scale.write(best), scale.gain(first, best), *cost]
 
 
 def best_settings(tuning: Mapping[str, Any]) -> dict[str, str]:
@@ -82,43 +126,41 @@ def best_settings(tuning: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _score(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}".replace("-", "−")
-
-
-def _curves(arms: Mapping[str, Mapping[str, Any]]) -> list[Html]:
+def _curves(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[Html]:
     """A small chart for each arm, on one scale, the others faint behind."""
-    lines = {name: _series(name, found["expected"]) for name, found in arms.items()}
+    lines = {name: _series(name, found["expected"], scale) for name, found in arms.items()}
     every = list(lines.values())
     faint = [Series("", line.x, line.y, faint=True) for line in every]
     return [
         line_chart(name, [*faint, Series("", line.x, line.y, low=line.low, high=line.high)],
-                   x_label="trials", y_label="best validation score", width=320, height=230,
-                   like=every)
+                   x_label="trials", y_label=f"best validation {scale.heading}", width=320,
+                   height=230, like=every)
         for name, line in lines.items()
     ]  # fmt: skip
 
 
-def _series(name: str, points: Sequence[Sequence[float]], pace: float = 1.0) -> Series:
+def _series(
+    name: str, points: Sequence[Sequence[float]], scale: Scale, pace: float = 1.0
+) -> Series:
     x = [pace * (k + 1) for k in range(len(points))]
-    mean = [100 * point[0] for point in points]
-    spread = [100 * point[1] for point in points]
+    mean = [scale.unit.times * scale.value(point[0]) for point in points]
+    spread = [scale.unit.times * scale.spread(*point) for point in points]
     low = [m - s for m, s in zip(mean, spread, strict=True)]
     high = [m + s for m, s in zip(mean, spread, strict=True)]
     return Series(name, x, mean, low=low, high=high)
 
 
-def _by_time(arms: Mapping[str, Mapping[str, Any]]) -> Html:
+def _by_time(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> Html:
     """All arms over the time that their trials take on average: who is best for a given cost."""
     lines = []
     for look, (name, found) in enumerate(arms.items()):
         pace = float(found["seconds"]) / len(found["trials"])
-        line = _series(name, found["expected"], pace)
+        line = _series(name, found["expected"], scale, pace)
         lines.append(Series(name, line.x, line.y, look=look))
     chart = line_chart(
         "Best validation score by time of the search", lines,
         x_label="seconds of training, of all trials so far (logarithmic)",
-        y_label="best validation score", log_x=True,
+        y_label=f"best validation {scale.heading}", log_x=True,
     )  # fmt: skip
     how = "The same curves over the mean time of an arm's trials: an arm further left is cheaper."
     return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", how))

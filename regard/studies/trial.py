@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from regard.durable import remove_folder, write_json
 from regard.errors import RegardError, UntrainableError
 from regard.reading import checked, read_json
-from regard.studies.job import RunTask
+from regard.studies.job import RunTask, share
 from regard.studies.launch import Report
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Trial:
     """What a trial found: its best validation score, and what that cost.
 
     `given` are all of its settings as ``key=value``, `about` the fingerprint of the data and the
-    digests of a user's own parts: a trial of other settings, data or code is another trial. One
-    that failed has no score, and `says` why.
+    digests of a user's own parts: a trial of other settings, data or code is another trial. The
+    score is a share of `metric`, of a loss exp(−loss). One that failed has none, and `says` why.
     """
 
     given: tuple[str, ...]
@@ -38,6 +38,7 @@ class Trial:
     seconds: float
     says: str
     about: Mapping[str, Any]
+    metric: str = ""
 
     def rank(self, number: int) -> tuple[float, float, int]:
         """Return what decides which trial is best: score, then loss, then which came first."""
@@ -93,7 +94,8 @@ def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
     failed = ""
     try:
         for progress in run.try_out():
-            report(_share(progress), _says(progress, run.validates))
+            says = _says(progress, run.validates)
+            report(share(progress), says, progress.few_updates)
     except UntrainableError as error:
         failed = str(error)
     environment, rows = run.folder.environment(), run.metrics()
@@ -113,12 +115,8 @@ def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
         seconds=float(rows[-1]["seconds"]) if rows else 0.0,
         says=failed,
         about=about,
+        metric=run.validates,
     )
-
-
-def _share(progress: "Progress") -> float:
-    whole = progress.seconds + progress.seconds_left
-    return progress.seconds / whole if whole > 0 else 1.0
 
 
 def _says(progress: "Progress", metric: str) -> str:

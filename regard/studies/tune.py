@@ -108,6 +108,7 @@ def tune(
             "trials": search.trials,
             "sampler": search.sampler,
             "seed": search.seed,
+            "metric": next((each.metric for each in searches.values() if each.metric), ""),
             "arms": {name: each.record() for name, each in searches.items()},
         },
     )
@@ -175,6 +176,11 @@ class _ArmSearch:
             self.failed.append(Outcome(job, None, says))
 
     @property
+    def metric(self) -> str:
+        """What validation measures; nothing where no trial was run."""
+        return next((trial.metric for trial in self.trials if trial.metric), "")
+
+    @property
     def best(self) -> int:
         """The number of the best trial."""
         return max(range(len(self.trials)), key=lambda number: self.trials[number].rank(number))
@@ -187,7 +193,7 @@ class _ArmSearch:
         return replace(self.arm, overrides=(*self.arm.overrides, *chosen))
 
     def record(self) -> dict[str, Any]:
-        """Return the search as plain values; scores are shares."""
+        """Return the search as plain values; scores are shares, of a loss exp(−loss)."""
         rows = [
             {
                 "settings": drawn,

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from regard.reports.comparison import write_report
-from regard.reports.search import best_settings, search_table, section
+from regard.reports.search import Scale, _series, best_settings, search_table, section
 
 Make = Callable[..., tuple[dict[str, Any], Path]]
 
@@ -38,7 +40,7 @@ def tuning(sampler: str = "random") -> dict[str, Any]:
     cut = {"space": {"dropout": "0 to 0.6"}, "default": {"dropout": "0.3"}, "trials": [],
            "seconds": 0.0}  # fmt: skip
     arms = {"transformer": network, "nb-svm": baseline, "rnn": cut}
-    return {"trials": 3, "sampler": sampler, "seed": 7, "arms": arms}
+    return {"trials": 3, "sampler": sampler, "seed": 7, "metric": "accuracy", "arms": arms}
 
 
 def test_the_report_tells_of_the_search(made: Make) -> None:
@@ -47,7 +49,7 @@ def test_the_report_tells_of_the_search(made: Make) -> None:
     text = write_report(comparison, folder).read_text(encoding="utf-8")
     for part in (
         ">Search</h2>", "3 trials", "sampler random, seed 7", "no trial read", "Dodge et al. 2019",
-        "0.0001 to 0.01, logarithmic", "0.00345", "24.0", "1 of 3", "best validation score",
+        "0.0001 to 0.01, logarithmic", "0.00345", "24.0", "1 of 3", "best validation accuracy, %",
         "the loss is &lt;not&gt; finite", "dropout=0.11 learning_rate=0.01",
     ):  # fmt: skip
         assert part in text, part
@@ -80,3 +82,34 @@ def test_a_search_without_any_result_has_its_space() -> None:
     text = "".join(map(str, section(found)))
     assert "0 to 0.6" in text
     assert "<svg" not in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "first", "best", "gain", "heading"),
+    [
+        ("accuracy", "50.0", "75.0", "25.0", "validation accuracy, %"),
+        ("BLEU", "50.0", "75.0", "25.0", "validation BLEU"),
+        ("log loss", "0.693", "0.288", "0.405", "validation log loss, nats"),
+        ("likelihood", "0.693", "0.288", "0.405", "validation loss, nats"),
+    ],
+)
+def test_scores_are_written_in_the_unit_of_their_metric(
+    metric: str, first: str, best: str, gain: str, heading: str
+) -> None:
+    found = tuning()
+    found["metric"] = metric
+    arm = found["arms"]["transformer"]
+    arm["trials"][0]["validation"] = arm["expected"][0][0] = 0.5
+    table = search_table(found)
+    assert list(table.rows[0])[1:4] == [first, best, gain]
+    assert heading in table.note
+    text = "".join(map(str, section(found)))
+    assert f"best {heading}" in text
+
+
+def test_a_curve_of_a_loss_falls_as_its_likelihood_rises() -> None:
+    scale = Scale.of({"metric": "log loss"})
+    line = _series("arm", [[0.5, 0.0], [0.8, 0.08]], scale)
+    assert line.y == pytest.approx([0.6931, 0.2231], abs=1e-4)
+    assert line.low is not None
+    assert line.low[1] == pytest.approx(0.1231, abs=1e-4)
