@@ -87,6 +87,14 @@ class Task(ABC, Generic[B]):
         if tokenizer is not None:
             self.tokenizer = tokenizer
 
+    def __repr__(self) -> str:
+        """The task, its data, and how many examples these have once they were read."""
+        said = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
+        corpus = vars(self).get("corpus")
+        parts = {name: getattr(corpus, name, None) for name in SPLITS}
+        said += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
+        return f"{type(self).__name__}({', '.join(said)})"
+
     @property
     def notes(self) -> list[str]:
         """Sentences about the data that a user should know before training."""

@@ -289,3 +289,13 @@ def test_a_share_or_a_file_is_kept_as_it_was_given() -> None:
         assert settings.validation == kept
         again = build(ClassificationSettings, json.loads(settings.model_dump_json()))
         assert again == settings
+
+
+def test_a_task_in_a_notebook_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(50)))
+    task = prepare(ClassificationSettings(data=str(path)))
+    assert repr(task) == f"Classification(data={str(path)!r})", "nothing is read for it"
+    corpus = task.corpus
+    sizes = f"train={len(corpus.train)}, test={len(corpus.test)}"
+    assert repr(task) == f"Classification(data={str(path)!r}, {sizes})"
