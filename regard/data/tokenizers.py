@@ -25,7 +25,7 @@ PAD: Final = 0
 UNKNOWN: Final = 1
 SPECIAL = ("[PAD]", "[UNK]")
 FILE_LIMIT = 200_000_000  # bytes of a tokenizer.json
-REMEMBERED = 1_000_000  # pieces of text whose ids are kept
+REMEMBERED = 100_000  # pieces of text whose ids are kept: some 25 MB
 SHORT = 32  # signs of a piece that is kept, at most
 
 # As GloVe's texts were cut: punctuation alone, "don't" = "do n't", "it's" = "it 's". Numbers keep
