@@ -4,41 +4,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional as F
 
 from regard.data.batches import pad
-from regard.decoding import Limits, Writer, Written, greedy, sample
-from regard.decoding.stepwise import Around, Writing
+from regard.decoding import Limits, Sliding, Writer, Written, greedy, sample
+from regard.decoding.shifted import Shifted
 from regard.errors import RegardError
 from regard.interop.huggingface import Loaded
-
-
-class Shifted(Around):
-    """A writer whose words are asked and told by numbers one up, so that 0 is free to begin a text.
-
-    regard's searches write no 0, the symbol of the beginning and the padding; GPT-2's 0 is "!".
-    """
-
-    def start(
-        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
-    ) -> Writing:
-        """Read the beginnings, their numbers one up."""
-        return _ShiftedWriting(self.writer.start((source - 1).clamp(min=0), source_lengths))
-
-
-class _ShiftedWriting:
-    def __init__(self, inner: Writing) -> None:
-        self.inner = inner
-
-    def step(
-        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
-    ) -> Float[Tensor, "batch rows vocabulary"]:
-        return F.pad(self.inner.step((tokens - 1).clamp(min=0), parents), (1, 0))
-
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        self.inner.keep(rows)
 
 
 class Pretrained:
@@ -71,8 +42,9 @@ class Pretrained:
         """What follows each text of token numbers (T5: what it writes for it), ``most`` at most.
 
         The likeliest each time at temperature 0, else drawn as `regard.decoding.sample` does. A
-        text without tokens is begun by the config's first token. A GPT writes as far as it has
-        positions. Errors: those of `sample`; a text with more tokens than there are positions.
+        text without tokens is begun by the config's first token. A GPT writes past its positions by
+        a window, `regard.decoding.Sliding`; of a longer text it reads the end. Errors: those of
+        `sample`.
         """
         begun = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
         words = int(self.loaded.config["vocab_size"])
@@ -80,8 +52,8 @@ class Pretrained:
             if not 0 <= token < words:
                 raise RegardError(f"{token} is no token of this model: it has 0 to {words - 1}")
         source, lengths = pad([np.array(ids) + self.shift for ids in begun])
-        asked = (self.writer, source, lengths)
-        most = self.room(int(lengths.max()), most)
+        writer = Sliding(self.writer, self.context) if self.context else self.writer
+        asked = (cast(Writer, writer), source, lengths)
         limits = Limits(ratio=0.0, more=most, longest=most)
         found: list[Written]
         if temperature:
@@ -91,18 +63,11 @@ class Pretrained:
             found = greedy(*asked, end=self.end, limits=limits)
         return [[token - self.shift for token in text.tokens] for text in found]
 
-    def room(self, length: int, most: int) -> int:
-        """How many tokens a text of this length leaves to write, ``most`` at most."""
+    @property
+    def context(self) -> int:
+        """Positions of a GPT; 0 of a T5, whose positions have no end."""
         settings: Any = self.loaded.settings
-        if self.loaded.kind != "gpt":
-            return most
-        if length > settings.length:
-            raise RegardError(
-                f"a text of {length} tokens is longer than the {settings.length} positions of this "
-                "model: give its end"
-            )
-        # The last token that is written is not read.
-        return min(most, int(settings.length) - length + 1)
+        return int(settings.length) if self.loaded.kind == "gpt" else 0
 
 
 def special(config: dict[str, Any], name: str) -> int:

@@ -8,7 +8,8 @@ from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Table
 from regard.reports.markup import Html, tag
 from regard.reports.scales import duration
-from regard.studies.result import Unit, unit_of
+from regard.tasks import unit_of
+from regard.tasks.units import Unit
 
 HOW = {
     "random": (

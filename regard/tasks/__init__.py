@@ -11,6 +11,7 @@ from regard.settings import Settings, build
 from regard.tasks.regression import REGRESSORS, RegressionSettings
 from regard.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.tasks.settings import (
+    TEMPERATURE,
     AnswersSettings,
     BirthplacePretrainingSettings,
     ClassificationSettings,
@@ -53,6 +54,8 @@ class TaskEntry:
     by_token: bool = False
     #: Whether a model writes "on" behind a text, or "another" text; "" if it writes none.
     writes: Literal["", "on", "another"] = ""
+    #: By which what is written is drawn if nothing else is said; 0: it is searched for.
+    temperature: float = 0.0
     #: How a text asks for what is missing in it.
     hidden: str = ""
     #: How its own metrics are written: those that are no shares.
@@ -168,6 +171,7 @@ _ALL = [
         examples="pieces",
         by_token=True,
         writes="on",
+        temperature=TEMPERATURE,
     ),
     TaskEntry(
         "masked-modeling",

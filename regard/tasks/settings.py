@@ -56,6 +56,10 @@ ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
 Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at most")]
 
 
+#: By which a text is gone on with, if nothing else is said.
+TEMPERATURE = 0.8
+
+
 class TextSettings(Settings):
     """Which texts, how they are cut into tokens, and what is held out."""
 

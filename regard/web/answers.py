@@ -91,9 +91,13 @@ class Answers:
             raise RegardError(f"layer {layer}: this model has 1 to {len(layers)}")
         return matrix(_one_head(layers[layer - 1], head).weights[0])
 
-    def write(self, name: str, text: str, drawing: Drawing) -> Iterator[dict[str, Any]]:
-        """A text token by token."""
+    def write(
+        self, name: str, text: str, drawing: Drawing, temperature: float | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """A text token by token, drawn by a temperature or by that of the run."""
         subject = self.shelf.subject(name)
+        own = subject.temperature if temperature is None else temperature
+        drawing = drawing._replace(temperature=own)
         self._short(subject.count(text))
         for piece in subject.write(text, drawing):
             yield piece._asdict()

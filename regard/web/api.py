@@ -239,9 +239,8 @@ def _add_questions(app: FastAPI, api: Api) -> None:
         if asked.new_tokens > limits.new_tokens:
             raise over("new_tokens", limits.new_tokens, asked.new_tokens)
         name = api.shelf.check(asked.run)
-        keys = ("temperature", "top_k", "top_p", "seed")
-        drawing = Drawing(asked.new_tokens, *(getattr(asked, key) for key in keys))
-        job = Job(None, lambda _: answers.write(name, asked.text, drawing))
+        drawing = Drawing(asked.new_tokens, top_k=asked.top_k, top_p=asked.top_p, seed=asked.seed)
+        job = Job(None, lambda _: answers.write(name, asked.text, drawing, asked.temperature))
         return StreamingResponse(await api.told(request, job), media_type="application/x-ndjson")
 
     @app.post("/attention", summary="Weights of attention as numbers: all layers, or one head")

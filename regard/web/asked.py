@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from regard.tasks.settings import TEMPERATURE
 from regard.web.disagreements import Filter, Side
 from regard.web.limits import Limits
 from regard.web.refusal import over
@@ -82,13 +83,27 @@ class AskedMatrix(AskedLook):
 
 
 class AskedWriting(AskedText):
-    """A text to write from, and how: at temperature 0 the likeliest token, else drawn."""
+    """A text to write from, and how."""
 
-    new_tokens: int = Field(default=64, ge=1, le=1_000_000_000)
-    temperature: float = Field(default=0.0, ge=0, le=100)
-    top_k: int = Field(default=0, ge=0, le=1_000_000)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    seed: int = Field(default=0, ge=0, le=2**32)
+    new_tokens: int = Field(
+        default=64,
+        ge=1,
+        le=1_000_000_000,
+        description="Tokens at most. A model that goes on with texts writes past what it reads at "
+        "once: when that is full, its last half is read anew.",
+    )
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Draw each token: 1 as the model thinks, less: bolder; 0: take the likeliest. "
+        f"null: {TEMPERATURE:g} of a model that goes on with texts, else 0.",
+    )
+    top_k: int = Field(
+        default=0, ge=0, le=1_000_000, description="Draw of so many tokens; 0: of all."
+    )
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Draw of the tokens of this share.")
+    seed: int = Field(default=0, ge=0, le=2**32, description="Of drawing: the same draws the same.")
 
 
 class AskedDisagreements(BaseModel):

@@ -16,6 +16,7 @@ from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained, special
+from regard.tasks.settings import TEMPERATURE
 from regard.tasks.writing.streaming import (
     Drawing,
     Piece,
@@ -48,6 +49,11 @@ class PretrainedSubject:
         self.writer = None if loaded.kind == "bert" else Pretrained(loaded)
 
     @property
+    def temperature(self) -> float:
+        """As a run that goes on with texts, or else 0."""
+        return TEMPERATURE if self.loaded.kind == "gpt" else 0.0
+
+    @property
     def model(self) -> nn.Module:
         """The network."""
         return self.loaded.model
@@ -77,7 +83,7 @@ class PretrainedSubject:
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
         """A text token by token; of BERT the filled text at once.
 
-        Errors: of GPT-2 a text that is longer than its positions.
+        GPT-2 writes past its positions by a window, `regard.decoding.Sliding`.
         """
         if self.writer is None:
             said = self._answer(text)
@@ -93,15 +99,9 @@ class PretrainedSubject:
 
     def _asked(self, text: str, most: int) -> WriteRequest:
         assert self.writer is not None
-        ids = self._ids(text)
-        if self.loaded.kind == "gpt":  # all that is written can be read again
-            most = self.writer.room(len(ids), most + 1) - 1
-            if most < 1:
-                raise RegardError(
-                    f"a text of {len(ids)} tokens fills all positions of this model: give its end"
-                )
+        context = self.writer.context
         return WriteRequest(
-            np.array(ids, dtype=np.int64),
+            np.array(self._ids(text)[-context:], dtype=np.int64),
             special(self.loaded.config, "eos_token_id"),
             int(self.loaded.config["vocab_size"]),
             Lengths(ratio=0.0, more=most, longest=most),
@@ -109,6 +109,7 @@ class PretrainedSubject:
             self._text,
             self.loaded.kind == "gpt",
             self.writer.shift,
+            context,
         )
 
     def _answer(self, text: str) -> dict[str, Any]:
@@ -117,7 +118,9 @@ class PretrainedSubject:
             return {"written": "", "log_probability": 0.0, "ended": True}
         if self.writer is None:
             return self._filled(ids)
-        return answered(list(self.write(text, Drawing(SHORT))))
+        said = answered(list(self.write(text, Drawing(SHORT))))
+        left = len(ids) - (self.writer.context or len(ids))
+        return {**said, "left_out": left} if left > 0 else said
 
     def _filled(self, ids: list[int]) -> dict[str, Any]:
         """Each mask by its likeliest word."""
@@ -177,6 +180,7 @@ def told(name: str, folder: Path) -> dict[str, Any]:
         "parameters": None,
         "settings": {},
         "writes": {"gpt": "on", "bert": ""}.get(does, "another"),
+        "temperature": TEMPERATURE if does == "gpt" else 0.0,
     }
 
 

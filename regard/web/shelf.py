@@ -223,6 +223,7 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
         "writes": TASKS[config.task].writes,
+        "temperature": TASKS[config.task].temperature,
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
     }
 
@@ -243,5 +244,6 @@ def _own(name: str, kind: str) -> dict[str, Any]:
         "heads": None,
         "parameters": None,
         "writes": "another" if writes else "",
+        "temperature": 0.0,
         "settings": {},
     }

@@ -46,6 +46,10 @@ class Subject(Protocol):
     def residual(self) -> float:
         """The share that passes beside a layer's attention, for `rollout`."""
 
+    @property
+    def temperature(self) -> float:
+        """By which tokens are drawn if nothing else is asked; 0: the likeliest."""
+
 
 class RunSubject:
     """A complete run of regard's, asked through its own methods."""
@@ -100,6 +104,11 @@ class RunSubject:
     def residual(self) -> float:
         """0 for blocks without a residual connection, else a half."""
         return 0.0 if getattr(self.run.config.network, "block", "") == "plain" else 0.5
+
+    @property
+    def temperature(self) -> float:
+        """That of the run's own search."""
+        return TASKS[self.run.config.task].temperature
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
         """What the run writes for a text, token by token where its model does so.

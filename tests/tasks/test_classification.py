@@ -294,7 +294,7 @@ def test_a_share_or_a_file_is_kept_as_it_was_given() -> None:
 def test_a_task_in_a_notebook_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(50)))
-    task = prepare(ClassificationSettings(data=str(path)))
+    task = Classification(ClassificationSettings(data=str(path)))
     assert repr(task) == f"Classification(data={str(path)!r})", "nothing is read for it"
     corpus = task.corpus
     sizes = f"train={len(corpus.train)}, test={len(corpus.test)}"

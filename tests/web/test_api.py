@@ -65,7 +65,7 @@ def test_an_environment_without_its_data_hides_no_other_run(
 class Own:
     """A subject that is no run, as somebody's program serves it."""
 
-    residual = 0.5
+    residual, temperature = 0.5, 0.0
 
     def __init__(self, name: str, kind: str) -> None:
         self.name, self.kind = name, kind

@@ -112,6 +112,10 @@ def test_a_text_gone_on_with_shows_what_each_word_looked_at(
     run = regard.load(folder / "goes")
     on = opened(viewport={"width": 1300, "height": 900})
     page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, WRITTEN)
+    page.focus("input[aria-label=Temperature]")
+    page.keyboard.press("Home")  # 0: drawn of so few steps, symbols would stand in the text
+    page.click(WRITTEN)
+    page.wait_for_selector("text=Stop", state="detached")
     written = [*page.locator(".told span:not(.end):not(.read)").all_inner_texts()]
     text = "Maria was" + "".join(written)
     tokens = run.tokens(text)
@@ -205,6 +209,29 @@ def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
     finally:
         process.kill()
         process.communicate()
+
+
+def test_tokens_are_drawn_by_the_temperature_of_the_run_unless_another_is_chosen(
+    opened: Callable[..., Opened],
+) -> None:
+    on = opened()
+    asked: list[dict[str, Any]] = []
+    on.page.on(
+        "request",
+        lambda r: asked.append(r.post_data_json) if r.url.endswith("/generate") else None,
+    )
+    page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, WRITTEN)
+    warmth = "input[aria-label=Temperature]"
+    assert float(page.input_value(warmth)) == 0.8
+    page.focus(warmth)
+    page.keyboard.press("ArrowRight")
+    page.click(WRITTEN)
+    until(page, lambda: len(asked) == 2)
+    assert [round(said["temperature"], 3) for said in asked] == [0.8, 0.9]
+    page.wait_for_selector(WRITTEN)
+    page.select_option("select[aria-label=Model]", "writes")
+    until(page, lambda: float(page.input_value(warmth)) == 0)
+    on.well()
 
 
 def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[..., Opened]) -> None:

@@ -145,16 +145,20 @@ def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> N
     assert parts == {"encoder": [], "decoder": [], "across": []}
 
 
-def test_a_text_that_gpt_has_no_place_for_is_a_line(tmp_path: Path) -> None:
+def test_gpt_writes_past_its_positions_and_shows_its_last_window(tmp_path: Path) -> None:
     saved(tmp_path / "gpt", "gpt2")
     subject = find([tmp_path / "gpt"]).subject("gpt")
-    pieces = list(subject.write("a " * 60, Drawing(40)))
-    assert 1 <= len(pieces) <= 4
-    assert subject.reread("a " * 60, [piece.id for piece in pieces]).read == 60
-    with pytest.raises(RegardError, match="a text of 64 tokens fills all positions"):
-        list(subject.write("a " * 64, Drawing(4)))
-    with pytest.raises(RegardError, match="65 tokens is longer than the 64 positions"):
-        list(subject.write("a " * 65, Drawing(4)))
+    found = (list(subject.write("a " * 60, Drawing(9, 3.0, seed=s))) for s in range(99))
+    pieces = next(pieces for pieces in found if len(pieces) == 9 and not pieces[-1].end)
+    again = subject.reread("a " * 60, [piece.id for piece in pieces])
+    window = 32 + 4  # 60 and 4 more fill 64 positions, with one more the last 32 are read anew
+    assert [len(seen.tokens) for seen in again.layers] == [window] * 2
+    assert again.read == window - 9
+    chances = [piece.probability for piece in again.pieces]
+    assert chances == pytest.approx([piece.probability for piece in pieces], rel=1e-4)
+    assert subject.temperature == 0.8
+    assert subject.predict(["a " * 67, "a"])[0]["left_out"] == 3
+    assert "left_out" not in subject.predict(["a"])[0]
     saved(tmp_path / "bert", "bert")
     filling = find([tmp_path / "bert"]).subject("bert")
     with pytest.raises(RegardError, match="fills in all at once"):

@@ -14,6 +14,7 @@ from regard import runs
 from regard.analysis.record import record, table
 from regard.errors import RegardError
 from regard.reports.run import look
+from regard.tasks.writing.searching import Search
 from regard.tasks.writing.streaming import Drawing
 from regard.web.subject import RunSubject
 from tests.web.conftest import turned
@@ -171,13 +172,66 @@ def test_what_it_never_wrote_is_refused(subjects: dict[str, RunSubject]) -> None
     end = subjects["goes-on"].run.task.end
     with pytest.raises(RegardError, match="at place 1"):
         subjects["goes-on"].reread("Maria", [end, 5])
-    with pytest.raises(RegardError, match="at most 43 tokens for this text, not 44"):
-        subjects["goes-on"].reread("Maria", [5] * 44)
+    with pytest.raises(RegardError, match=r"at most \d+ tokens for this text, not 99"):
+        subjects["turns"].reread("AB", [5] * 99)
     with pytest.raises(RegardError, match="there is no token"):
         subjects["spans"].reread("", [5])
     assert subjects["goes-on"].reread("", [5]).read == 1, "a text from its beginning"
     with pytest.raises(RegardError, match="ask without it"):
         subjects["turns"].reread("AB", [])
+
+
+def test_past_its_context_it_writes_by_a_window_and_shows_the_last(
+    subjects: dict[str, RunSubject],
+) -> None:
+    subject, text = subjects["goes-on"], ASKED["goes-on"]
+    context = subject.run.task.context
+    with record(subject.run.network) as recording:
+        found = (list(subject.write(text, Drawing(70, 1.3, seed=s))) for s in range(99))
+        pieces = next(pieces for pieces in found if len(pieces) == 70 and not pieces[-1].end)
+    read = len(subject.run.tokens(text))
+    assert read + 70 > context
+    again = subject.reread(text, [piece.id for piece in pieces])
+    assert [piece.text for piece in again.pieces] == [piece.text for piece in pieces]
+    chances = [piece.probability for piece in again.pieces]
+    assert chances == pytest.approx([piece.probability for piece in pieces], rel=1e-4)
+    window = len(again.layers[0].tokens)
+    assert context // 2 <= window <= context
+    assert again.read == read - (read + 70 - window)
+    names = subject.run.task.names([piece.id for piece in pieces])
+    assert again.layers[0].tokens[again.read if again.read > 0 else 0 :] == names[-window:]
+    for seen in again.layers:  # the last call is of the last token that was read: the one before
+        last = [table(kept)[0].numpy() for name, kept in recording.layers if name == seen.layer][-1]
+        size = last.shape[-1]
+        np.testing.assert_allclose(seen.weights[:, size - 1, :size], last[:, -1], atol=1e-6)
+
+
+def test_past_its_context_it_writes_what_the_run_writes(subjects: dict[str, RunSubject]) -> None:
+    subject, text = subjects["goes-on"], ASKED["goes-on"]
+    pieces = list(subject.write(text, Drawing(70)))
+    ((said,),) = subject.run.best([text], Search(longest=70))
+    assert pieces[-1].text == said.text
+    assert len(pieces) > subject.run.task.context - len(subject.run.tokens(text))
+
+
+def test_without_a_temperature_it_is_drawn_by_the_runs_own(client: Ask) -> None:
+    body = {"run": "goes", "text": "Maria was", "new_tokens": 12}
+    drawn, told, likeliest = (
+        client("POST", "/generate", {**body, **more}).text
+        for more in ({}, {"temperature": 0.8}, {"temperature": 0})
+    )
+    assert drawn == told != likeliest
+    rows = {row["name"]: row for row in client("GET", "/runs").json()["runs"]}
+    kept = {name: row["temperature"] for name, row in rows.items()}
+    assert kept == {"labels": 0, "counts": 0, "writes": 0, "goes": 0.8, "hugging": 0.8}
+    ours = {"run": "writes", "text": "ABCD"}
+    assert (
+        client("POST", "/generate", ours).text
+        == client("POST", "/generate", {**ours, "temperature": 0}).text
+    )
+    schema = client("GET", "/openapi.json").json()["components"]["schemas"]["AskedWriting"]
+    assert "0.8 of a model that goes on" in schema["properties"]["temperature"]["description"]
+    assert "its last half is read anew" in schema["properties"]["new_tokens"]["description"]
 
 
 def test_the_page_asks_for_what_it_was_told(client: Ask, folder: Path) -> None:

@@ -1,6 +1,6 @@
 // Questions to the server that this page came from, and what is shown, kept in the page's address.
 
-/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, error?: string}} RunRow */
+/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
 
 /**
  * @param {string} path @param {any} [body] @param {AbortSignal} [signal]

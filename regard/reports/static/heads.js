@@ -91,8 +91,8 @@ export function headsView(look, at = {}, changed = () => {}) {
   }
   node.ready = show();
   node.read = look.data.read;
-  /** Point at a word that looks; at −1 at none. @param {number} i */
-  node.point = (i) => drawn?.point(i);
+  /** Point at a word that looks; at −1 or before the first at none. @param {number} i */
+  node.point = (i) => drawn?.point(Math.max(i, -1));
   return node;
 }
 

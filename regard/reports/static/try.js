@@ -185,6 +185,7 @@ export function tryView(context, wide) {
 
   function choose() {
     about.textContent = aboutRun(run);
+    writer?.of();
     place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
     if (field.own(text)) begin();
     field.offer(run.name, (texts) => {

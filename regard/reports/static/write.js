@@ -31,16 +31,24 @@ export class Writer {
     this.tokens = h("p", { class: "told", dir: "auto" });
     this.status = h("p", { class: "status soft", role: "status" });
     this.button = h("button", { type: "button", class: "main", onclick: () => (this.asking ? this.stop() : this.again()) }, "Write");
+    this.warmth = h("div", {});
     const place = (/** @type {any} */ event) => event.target.closest?.("[data-piece]")?.dataset.piece;
     this.tokens.addEventListener("mouseover", (/** @type {any} */ event) => place(event) !== undefined && on.point(+place(event)));
     this.tokens.addEventListener("click", (/** @type {any} */ event) => place(event) !== undefined && on.point(+place(event)));
     this.tokens.addEventListener("mouseleave", () => on.leave());
     this.node = h("section", { class: "card", "aria-label": "Token by token" }, this.head, this.tokens, this.status,
-      h("div", { class: "row-of-fields" },
-        slider("Temperature", { min: 0, max: 2, step: 0.1, value: 0, says: (v) => (v ? v.toFixed(1) : "0: the likeliest") }, (v) => { this.temperature = v; }),
+      h("div", { class: "row-of-fields" }, this.warmth,
         slider("Tokens at most", { min: 8, max: 200, step: 8, value: LONG, says: (v) => String(v) }, (v) => { this.most = v; }), this.button),
       h("p", { class: "note" }, "The deeper a token’s colour, the less sure the model was of it. Point at one to see below what it looked at."));
+    this.of();
     this.begin();
+  }
+
+  /** Draw as the run does if nothing else is asked: by its own temperature. */
+  of() {
+    this.temperature = this.on.run().temperature ?? 0;
+    const says = (/** @type {number} */ v) => (v ? v.toFixed(1) : "0: the likeliest");
+    this.warmth.replaceChildren(slider("Temperature", { min: 0, max: 2, step: 0.1, value: this.temperature, says }, (v) => { this.temperature = v; }));
   }
 
   /** The numbers of the tokens written. */

@@ -15,10 +15,9 @@ from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.decoding import Limits
 from regard.tasks.pretraining.corruption import generator
 from regard.tasks.pretraining.task import Asking, Documents, Pretraining, Rows
+from regard.tasks.settings import TEMPERATURE
 from regard.tasks.task import Split
 from regard.tasks.writing.searching import Search, Writes
-
-TEMPERATURE = 0.8  # by which a text is gone on with, if nothing else is said
 
 
 @dataclass(frozen=True)

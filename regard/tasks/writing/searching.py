@@ -157,9 +157,20 @@ class Writes(Task[B], Generic[B]):
     def request(self, text: str, most: int) -> WriteRequest:
         """What the model is given to write from, and at most so many tokens to write."""
         (source,) = self.prompts([text])
+        context = self.context if self.context > 1 else 0
         lengths = replace(self.limits, longest=min(self.limits.longest, most))
-        size = self.sizes["vocabulary"]
-        return WriteRequest(source, self.end, size, lengths, self.names, self.decode, self.behind)
+        if context:
+            lengths = Limits(ratio=0.0, more=most, longest=most)
+        return WriteRequest(
+            source,
+            self.end,
+            self.sizes["vocabulary"],
+            lengths,
+            self.names,
+            self.decode,
+            self.behind,
+            context=context,
+        )
 
     def at_work(self, model: nn.Module, text: str) -> tuple[list[LayerAttention], int | None]:
         """What every layer looks at while the model writes, by the search that it is judged by."""

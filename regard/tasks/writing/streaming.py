@@ -16,8 +16,9 @@ from regard.analysis.layer_attention import LayerAttention, heads, looked, must_
 from regard.analysis.record import Recording, record, table
 from regard.data.batches import pad
 from regard.decoding import Limits as Lengths
-from regard.decoding import Writer
+from regard.decoding import Sliding, Writer
 from regard.decoding.sampling import nucleus, pick
+from regard.decoding.shifted import Shifted
 from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
 
@@ -56,7 +57,8 @@ class WriteRequest(NamedTuple):
     """What a model is given to write from, and how its tokens are read.
 
     ``behind``: what is written stands behind what is read, in one text (a decoder alone); else it
-    is another text. The writer takes and tells numbers ``shift`` above the model's own.
+    is another text. The writer takes and tells numbers ``shift`` above the model's own. Past a
+    ``context`` of so many tokens (0: never) it writes by a window, `regard.decoding.Sliding`.
     """
 
     source: NDArray[np.integer]
@@ -67,6 +69,18 @@ class WriteRequest(NamedTuple):
     text: Callable[[Sequence[int]], str]
     behind: bool = False
     shift: int = 0
+    context: int = 0
+
+    def writer(self, model: Writer) -> Writer:
+        """The model, as it writes this text."""
+        return cast(Writer, Sliding(model, self.context)) if self.context else model
+
+    def window(self, kept: int) -> int:
+        """How many of the last tokens are read behind so many that were written."""
+        size, most = len(self.source), self.context or math.inf
+        for _ in range(kept):
+            size = size + 1 if size < most else int(most) // 2
+        return size
 
     def piece(self, written: Sequence[int], chance: float) -> Piece:
         """The last of the tokens written, and the text as it stands with it."""
@@ -83,7 +97,9 @@ class Reread(NamedTuple):
     """A text that was written, token by token, and what the model looked at as it wrote them.
 
     ``read``: how many tokens of the one text were read before any was written; None where what is
-    written is another text.
+    written is another text. ``layers`` are those of the window in which the last token was
+    written: of a text longer than the context, ``read`` is less by the tokens before it, and may
+    be negative.
     """
 
     pieces: list[Piece]
@@ -113,7 +129,7 @@ def write(
     """A text token by token, each step for itself and inside ``computing``."""
     with computing():  # not around a yield, where it would be the caller's too
         tokens, sizes = pad([asked.source + asked.shift])
-        writing = model.start(tokens, sizes)
+        writing = asked.writer(model).start(tokens, sizes)
         places = torch.Generator().manual_seed(drawing.seed)
         last, written = begun(1), list[int]()
     for _ in range(int(asked.lengths.of(sizes)[0])):
@@ -140,7 +156,8 @@ def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Rer
     """Lead the model once through what it read and wrote: all its weights, and each token's p.
 
     A causal model sees at each place what it saw when it wrote there, so these are the weights it
-    wrote with, to the rounding of float32.
+    wrote with, to the rounding of float32. Of a text that went past the context it is led through
+    the last window, and the tokens' probabilities are found as it wrote them, step by step.
 
     Errors: numbers that are no tokens of the model; more than it writes for this text; more
     weights than `analysis.layer_attention.at_most` takes.
@@ -148,9 +165,12 @@ def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Rer
     written = list(written)
     _check(asked, written)
     source = torch.from_numpy(asked.source.astype(np.int64))[None]
+    kept = written[:-1] if written and written[-1] == asked.end else written
+    size = asked.window(len(kept))
+    if asked.behind and size < source.shape[1] + len(kept):
+        return _reread_window(model, asked, written, kept, size)
     with torch.no_grad(), record(model) as recording:
         if asked.behind:
-            kept = written[:-1] if written and written[-1] == asked.end else written
             tokens = torch.tensor([[*source[0].tolist(), *kept]])
             states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
             layers = looked(recording, asked.names(tokens[0].tolist()))
@@ -161,9 +181,33 @@ def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Rer
         logits = F.pad(cast(Any, model).to_logits(states[0]), (asked.shift, 0))
         logs = without(logits, asked.end + asked.shift, False)
     chances = logs.gather(1, torch.tensor(written, dtype=torch.long)[:, None] + asked.shift).exp()
-    rows = enumerate(chances[:, 0].tolist(), 1)
-    pieces = [asked.piece(written[:count], chance) for count, chance in rows]
+    pieces = _pieces(asked, written, chances[:, 0].tolist())
     return Reread(pieces, layers, source.shape[1] if asked.behind else None)
+
+
+def _reread_window(
+    model: nn.Module, asked: WriteRequest, written: Sequence[int], kept: Sequence[int], size: int
+) -> Reread:
+    """The last ``size`` tokens of a text that went past the context."""
+    whole = [*asked.source.tolist(), *kept]
+    writer = cast(Writer, Shifted(cast(Writer, model)) if asked.shift else model)
+    with torch.no_grad():
+        source, sizes = pad([asked.source + asked.shift])
+        writing = asked.writer(writer).start(source, sizes)
+        tokens, chances = begun(1), list[float]()
+        for token in written:
+            logs = without(writing.step(tokens)[0, 0], asked.end + asked.shift, False)
+            tokens = torch.tensor([[token + asked.shift]])
+            chances.append(math.exp(float(logs[token + asked.shift])))
+        with record(model) as recording:
+            model(torch.tensor([whole[-size:]]))
+    pieces = _pieces(asked, written, chances)
+    layers = looked(recording, asked.names(whole[-size:]))
+    return Reread(pieces, layers, len(asked.source) - (len(whole) - size))
+
+
+def _pieces(asked: WriteRequest, written: Sequence[int], chances: Sequence[float]) -> list[Piece]:
+    return [asked.piece(written[:count], chance) for count, chance in enumerate(chances, 1)]
 
 
 def _check(asked: WriteRequest, written: Sequence[int]) -> None:
