@@ -3,14 +3,19 @@
     python -m regard.benchmarks.serving RUN --seconds 60 --out serving.json
 
 Its capacity is measured first, by few clients that wait for each answer. Then twice as many
-requests come as it can answer, whatever it answers; then clients who leave before their answer;
-then requests made from its own schema; then it is asked to end while it works. `Tally` says what
-happened, and `faults` what must not have.
+requests come as it can answer, whatever it answers, and hostile ones among them; then hundreds of
+slow clients; then clients who leave before their answer; then requests made from its own schema;
+then it is asked to end while it works. `Tally` says what happened, and `faults` what must not have.
+
+An answer's seconds count from the moment its request was sent. Connecting is told apart: a system
+whose line of connections is full lets them wait for seconds before the server hears of them. So is
+by how much the clients' own process was late, which is in all its figures.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -18,12 +23,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlparse
 
+from regard.benchmarks import hostile_clients
+from regard.benchmarks.hostile_clients import Hostile, Slow
 from regard.errors import RegardError
 
 TEXT = "the plot was not bad at all , but the film was far too long and the actors were bored "
@@ -31,12 +38,16 @@ SERVED, REFUSED = (200,), (503, 504)
 
 
 class Answer(NamedTuple):
-    """What came back: status (0: nothing), headers, body, seconds."""
+    """What came back: status (0: nothing), headers, body, seconds since it was asked.
+
+    ``connecting``: seconds before, until it was sent.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
     seconds: float
+    connecting: float = 0.0
 
 
 @dataclass
@@ -48,8 +59,14 @@ class Tally:
     without_retry_after: int = 0
     served_p50: float = 0.0
     served_p99: float = 0.0
+    connecting_p99: float = 0.0
+    late_p99: float = 0.0  # by how much the clients' own process was late
     deadline: float = 0.0
     memory_growth: float = 0.0
+    memory_growth_after_a_tenth: float = 0.0  # without what the server fills once
+    memory_mb: list[int] = field(default_factory=list)
+    hostile: Hostile = field(default_factory=Hostile)
+    slow: Slow = field(default_factory=Slow)
     left: int = 0
     freed_seconds: float = 0.0
     schema: dict[str, int] = field(default_factory=dict)
@@ -65,7 +82,8 @@ class Tally:
             f"other answers than 200, 503 and 504 under load: {wrong}": wrong,
             f"{self.without_retry_after} answers 503 without Retry-After": self.without_retry_after,
             f"p99 of {self.served_p99:.1f} s": self.served_p99 > self.deadline,
-            f"memory grew by {self.memory_growth:.1%}": self.memory_growth >= 0.05,
+            f"memory grew by {self.memory_growth_after_a_tenth:.1%} after the first tenth":
+                self.memory_growth_after_a_tenth >= 0.05,
             f"places were freed after {self.freed_seconds:.1f} s": self.freed_seconds > 1,
             f"a server error on a request of its schema: {self.schema}": "500" in self.schema,
             f"the end took {self.end_seconds:.1f} s": self.end_seconds > 10,
@@ -73,40 +91,51 @@ class Tally:
                 self.at_work != self.answered_at_the_end,
             f"exit code {self.exit_code}": self.exit_code,
         }  # fmt: skip
-        return [says for says, bad in checks.items() if bad]
+        own = [says for says, bad in checks.items() if bad]
+        return [*own, *self.hostile.faults(), *self.slow.faults(self.deadline)]
 
 
 class Client:
     """Plain HTTP/1.1, a connection a request."""
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, run: str, pid: int = 0) -> None:
         found = urlparse(url)
         self.host, self.port, self.run = found.hostname or "", found.port or 80, run
+        self.pid = pid  # of the server
 
-    async def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Open a connection and send a request; its reader and writer."""
+    def written(self, method: str, path: str, body: Any = None) -> bytes:
+        """A request as it is sent."""
         data = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nConnection: close\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        return head.encode() + data
+
+    async def send(self, data: bytes) -> Any:
+        """Open a connection and send a request; its reader and writer."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
-        writer.write(head.encode() + data)
+        writer.write(data)
         await writer.drain()
         return reader, writer
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
         """One request and its answer; status 0 where the connection broke."""
-        begun = time.monotonic()
+        return await self.ask_raw(self.written(method, path, body))
+
+    async def ask_raw(self, data: bytes) -> Answer:
+        """The same for a request as it is sent."""
+        came = sent = time.monotonic()
         try:
-            reader, writer = await self.send(method, path, body)
+            reader, writer = await self.send(data)
+            sent = time.monotonic()
             raw = await asyncio.wait_for(reader.read(), 120)
             writer.close()
         except (OSError, TimeoutError):
-            return Answer(0, {}, b"", time.monotonic() - begun)
+            return Answer(0, {}, b"", time.monotonic() - sent, sent - came)
         head, _, content = raw.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines)}
         status = int(first.split(" ")[1]) if first.startswith("HTTP/") else 0
-        return Answer(status, headers, content, time.monotonic() - begun)
+        return Answer(status, headers, content, time.monotonic() - sent, sent - came)
 
     async def predict(self, words: int, number: int) -> Answer:
         """A prediction of a text of its own."""
@@ -114,8 +143,12 @@ class Client:
         return await self.ask("POST", "/predict", {"run": self.run, "text": text})
 
     async def gauge(self, name: str) -> float:
-        """One number of /metrics."""
-        text = (await self.ask("GET", "/metrics")).body.decode()
+        """One number of /metrics, asked for until there is a place."""
+        answer = await self.ask("GET", "/metrics")
+        while answer.status != 200:
+            await asyncio.sleep(0.1)
+            answer = await self.ask("GET", "/metrics")
+        text = answer.body.decode()
         found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
         if found is None:
             raise RegardError(f"/metrics of this server has no {name}")
@@ -145,24 +178,69 @@ async def _served(client: Client, words: int, seconds: float, clients: int) -> f
 
 
 async def overload(client: Client, words: int, rate: float, seconds: float, tally: Tally) -> None:
-    """Requests at a fixed rate, whatever becomes of those before."""
-    before = await client.gauge("regard_resident_memory_bytes")
+    """Requests at a fixed rate, whatever becomes of those before; hostile ones beside them."""
+    memory, late = [(0.0, held(client.pid))], list[float]()
+    beside = [
+        asyncio.ensure_future(watch_memory(client, seconds, memory)),
+        asyncio.ensure_future(watch_clock(late)),
+        asyncio.ensure_future(hostile_clients.beside(client, tally.hostile)),
+    ]
     tasks = []
     begun = time.monotonic()
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
         tasks.append(asyncio.ensure_future(client.predict(words, number)))
     answers = await asyncio.gather(*tasks)
+    for watching in beside:
+        watching.cancel()
     tally.overload = dict(sorted(Counter(str(a.status) for a in answers).items()))
     tally.without_retry_after = sum(
         a.status == 503 and not a.headers.get("retry-after", "").isdigit() for a in answers
     )
-    served = sorted(a.seconds for a in answers if a.status == 200)
-    if served:
-        tally.served_p50 = served[len(served) // 2]
-        tally.served_p99 = served[min(len(served) - 1, int(0.99 * len(served)))]
-    after = await client.gauge("regard_resident_memory_bytes")
-    tally.memory_growth = after / before - 1 if before else 0.0
+    served = [a.seconds for a in answers if a.status == 200]
+    tally.served_p50, tally.served_p99 = quantile(served, 0.5), quantile(served, 0.99)
+    tally.connecting_p99 = quantile([a.connecting for a in answers], 0.99)
+    tally.late_p99 = quantile(late, 0.99)
+    memory.append((time.monotonic() - begun, held(client.pid)))
+    tally.memory_mb = [round(bytes_ / 1e6) for _, bytes_ in memory]
+    if memory[0][1]:
+        tenth = next(bytes_ for when, bytes_ in memory if when >= seconds / 10)
+        tally.memory_growth = memory[-1][1] / memory[0][1] - 1
+        tally.memory_growth_after_a_tenth = memory[-1][1] / tenth - 1
+
+
+async def watch_memory(client: Client, seconds: float, memory: list[tuple[float, float]]) -> None:
+    """What the server holds, every few seconds."""
+    begun = time.monotonic()
+    while True:
+        await asyncio.sleep(max(seconds / 60, 1.0))
+        memory.append((time.monotonic() - begun, held(client.pid)))
+
+
+def held(pid: int) -> float:
+    """Bytes of memory that a process holds; 0 where the system does not tell (Linux does)."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0.0
+    return float(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def watch_clock(late: list[float]) -> None:
+    """By how much a tenth of a second was late, again and again."""
+    while True:
+        begun = time.monotonic()
+        await asyncio.sleep(0.1)
+        late.append(time.monotonic() - begun - 0.1)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that a share of all do not exceed; 0 of none.
+
+    >>> quantile([3.0, 1.0, 2.0], 0.5), quantile([], 0.99)
+    (2.0, 0.0)
+    """
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
 async def leave(client: Client, words: int, many: int, queue: int, tally: Tally) -> None:
@@ -171,7 +249,7 @@ async def leave(client: Client, words: int, many: int, queue: int, tally: Tally)
         writers = []
         for number in range(min(queue // 2, many - start)):
             body = {"run": client.run, "text": f"{start + number} {TEXT * (words // 19)}"}
-            _, writer = await client.send("POST", "/look", body)
+            _, writer = await client.send(client.written("POST", "/look", body))
             writers.append(writer)
         for writer in writers:
             writer.transport.abort()
@@ -270,15 +348,17 @@ def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) 
     if not found:
         raise RegardError(f"the server of {run} did not begin; regard serve {run} says why")
     tally = Tally(deadline=deadline)
-    client = Client(found[0], run.name)
+    client = Client(found[0], run.name, process.pid)
 
     async def parts() -> None:
         while (await client.ask("GET", "/health")).status != 200:
             await asyncio.sleep(0.1)
         await capacity(client, words, 3.0)  # the model is loaded, the allocator has its fill
         tally.capacity = await capacity(client, words, min(8.0, seconds))
+        await hostile_clients.alone(client, tally.hostile)
         await overload(client, words, 2 * tally.capacity, min(5.0, seconds), tally)
         await overload(client, words, 2 * tally.capacity, seconds, tally)
+        await hostile_clients.slow(client, words, 150 if seconds >= 30 else 40, tally.slow)
         await leave(client, words, 500, queue, tally)
         await by_schema(client, 2000 if seconds >= 30 else 200, tally)
         await end(client, process, words, tally)

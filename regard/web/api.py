@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -25,12 +26,13 @@ from regard.web.asked import (
     AskedTranslation,
     AskedWriting,
 )
+from regard.web.connections import Connections
 from regard.web.guard import LOCAL, Guard
 from regard.web.limits import Limits
 from regard.web.metrics import Metrics
 from regard.web.page import add_page
-from regard.web.queue import Job, Queue, too_late
-from regard.web.refusal import RefusedError, over
+from regard.web.queue import Job, Queue
+from regard.web.refusal import RefusedError, over, too_late
 from regard.web.shelf import Shelf
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -49,8 +51,8 @@ ANSWERED = {200: {"description": "The answer."}}
 class Api:
     """The application and what it stands on."""
 
-    def __init__(self, shelf: Shelf, limits: Limits) -> None:
-        self.shelf, self.limits = shelf, limits
+    def __init__(self, shelf: Shelf, limits: Limits, places: Connections) -> None:
+        self.shelf, self.limits, self.places = shelf, limits, places
         self.queue, self.answers, self.metrics = Queue(limits), Answers(shelf, limits), Metrics()
 
     async def ask(self, request: Request, job: Job) -> Any:
@@ -58,16 +60,12 @@ class Api:
 
         Errors: 503 when the queue is full, 504 when the deadline has passed.
         """
-        self.queue.put(job)
+        left = self._put(request, job)
         answer = asyncio.wrap_future(job.answer)
         gone = asyncio.ensure_future(_left(request))
         try:
-            await asyncio.wait(
-                {answer, gone},
-                timeout=self.limits.deadline,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if answer.done():
+            await asyncio.wait({answer, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done() and time.monotonic() < job.deadline:
                 return answer.result()
             if gone.done():
                 raise RefusedError(499, "the asker has left")
@@ -77,6 +75,15 @@ class Api:
             if not answer.done():
                 self.queue.leave(job)
                 answer.cancel()
+            elif not answer.cancelled():
+                answer.exception()  # which is looked at, or too late
+
+    def _put(self, request: Request, job: Job) -> float:
+        """Take a place; the seconds that are left of the deadline. Errors: 503, no place."""
+        now = time.monotonic()
+        job.deadline = request.scope.get("arrived", now) + self.limits.deadline
+        self.queue.put(job)
+        return max(job.deadline - now, 0.0)
 
     async def told(self, request: Request, job: Job) -> AsyncIterator[bytes]:
         """Pieces of an answer as JSON lines, as they come; the last one says how it ended.
@@ -91,14 +98,10 @@ class Api:
 
         job.told = tell
         job.answer.add_done_callback(tell)
-        self.queue.put(job)
+        left = self._put(request, job)
         gone, first = asyncio.ensure_future(_left(request)), asyncio.ensure_future(pieces.get())
         try:
-            await asyncio.wait(
-                {first, gone},
-                timeout=self.limits.deadline,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait({first, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not first.done():
                 self.queue.leave(job)
                 raise (
@@ -142,14 +145,25 @@ class Api:
                 queue.restarts,
             ),
             "regard_models_loaded": ("gauge", "Models in memory.", self.shelf.loaded),
+            "regard_connections": ("gauge", "Open connections.", self.places.count),
+            "regard_refused_unread_total": (
+                "counter",
+                "Requests refused unread, when the server was behind.",
+                self.places.refused,
+            ),
             "regard_resident_memory_bytes": ("gauge", "Memory of this process.", _resident()),
         }
 
 
-def create_app(shelf: Shelf, limits: Limits | None = None, hosts: Collection[str] = LOCAL) -> Guard:
+def create_app(
+    shelf: Shelf,
+    limits: Limits | None = None,
+    hosts: Collection[str] = LOCAL,
+    places: Connections | None = None,
+) -> Guard:
     """The server as an ASGI application: the API, the page, and the guard before both."""
     limits = limits or Limits()
-    api = Api(shelf, limits)
+    api = Api(shelf, limits, places or Connections(limits))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

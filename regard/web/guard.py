@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.web.limits import Limits
 from regard.web.metrics import Metrics
-from regard.web.refusal import RefusedError, over
+from regard.web.refusal import RefusedError, over, too_late
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -34,7 +34,8 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 QUESTIONS = ("/predict", "/translate", "/generate", "/attention", "/look", "/matrix")
-SLOW = 10.0  # seconds that a request's body may take, all of it
+SLOW = 10.0  # seconds that a request's head may take, and its body, all of it
+HEAD = 16_384  # bytes of a request's head
 
 
 class Guard:
@@ -59,7 +60,8 @@ class Guard:
                 return
             await self.app(scope, receive, send)
             return
-        begun, status = time.monotonic(), 0
+        begun, status = scope.get("state", {}).get("arrived", time.monotonic()), 0
+        scope["arrived"] = begun
         broken: list[RefusedError] = []
 
         async def signed(message: Message) -> None:
@@ -86,6 +88,8 @@ class Guard:
             self._check(scope)
             if scope["method"] == "POST" and (refused := self.full()):
                 raise refused  # before anything is read: refusing must cost next to nothing
+            if scope["method"] == "POST" and time.monotonic() > begun + self.limits.deadline:
+                raise too_late(self.limits)
             await self.app(scope, _bounded(receive, self.limits.body, broken), signed)
         except RefusedError as refused:
             if status == 0:
@@ -103,22 +107,33 @@ class Guard:
         if self.open > self.limits.connections:
             most = self.limits.connections
             raise RefusedError(503, f"connections: {most} are open already", {"Retry-After": "1"})
+        if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
+            raise RefusedError(400, "this server speaks HTTP/1.1")
         headers = [(key.lower(), value) for key, value in scope["headers"]]
+        target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+        if target + sum(len(key) + len(value) for key, value in headers) > HEAD:
+            raise RefusedError(431, f"the head of a request has at most {HEAD:,} bytes here")
         named = [value.decode("latin-1") for key, value in headers if key == b"host"]
         if len(named) != 1 or _bare(named[0]) not in self.hosts:
             what = "regard serve --allow NAME adds one"
             raise RefusedError(421, f"this server does not answer to that host's name; {what}")
+        if any(_elsewhere(key, value.decode("latin-1"), named[0]) for key, value in headers):
+            raise RefusedError(403, "requests from pages of other sites are not answered")
         given = dict(headers)
-        origin = given.get(b"origin", b"").decode("latin-1")
-        if origin and origin.partition("://")[2].lower() != named[0].lower():
-            raise RefusedError(403, "requests from pages of other sites are not answered")
-        if given.get(b"sec-fetch-site", b"") in (b"cross-site", b"same-site"):
-            raise RefusedError(403, "requests from pages of other sites are not answered")
+        if b"transfer-encoding" in given and b"content-length" in given:
+            raise RefusedError(400, "transfer-encoding and content-length exclude each other")
         length = given.get(b"content-length", b"0")
         if not length.isdigit():
             raise RefusedError(400, "content-length is a number of bytes")
         if len(length) > 18 or int(length) > self.limits.body:
             raise over("body", self.limits.body, int(length[:18]), 413)
+
+
+def _elsewhere(key: bytes, value: str, host: str) -> bool:
+    """Whether a header tells that a page of another site asks."""
+    if key == b"origin":
+        return value.partition("://")[2].lower() != host.lower()
+    return key == b"sec-fetch-site" and value in ("cross-site", "same-site")
 
 
 def _bare(host: str) -> str:
@@ -142,7 +157,7 @@ def _bounded(receive: Receive, most: int, broken: list[RefusedError]) -> Receive
         try:
             message = await asyncio.wait_for(receive(), deadline - time.monotonic())
         except TimeoutError:
-            broken.append(RefusedError(408, f"the request did not come within {SLOW:g} s"))
+            broken.append(too_slow())
             raise broken[0] from None
         came += len(message.get("body", b""))
         whole = not message.get("more_body", False)
@@ -154,12 +169,17 @@ def _bounded(receive: Receive, most: int, broken: list[RefusedError]) -> Receive
     return bounded
 
 
+def too_slow() -> RefusedError:
+    """The refusal of a request that comes too slowly."""
+    return RefusedError(408, f"the request did not come within {SLOW:g} s")
+
+
 async def refuse(refused: RefusedError, send: Send) -> None:
     """Send a refusal as one JSON object."""
     body = json.dumps({"error": refused.says}, ensure_ascii=False).encode(errors="replace")
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     headers |= {key.lower(): value for key, value in refused.headers.items()}
-    if refused.status in (408, 413):
+    if refused.status in (400, 408, 413, 431):
         headers["connection"] = "close"
     start = [(key.encode(), value.encode()) for key, value in headers.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": start})

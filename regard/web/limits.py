@@ -13,7 +13,8 @@ class Limits(Settings):
     ``texts`` of one request, ``tokens`` of one text, ``new_tokens`` written by /generate, ``best``
     texts asked for of one, ``numbers`` of weights in one plain answer, ``weights`` of all layers of
     one text that is looked at, four bytes each. ``batch``: texts of several requests that the model
-    answers at once. ``connections``: open at a time. ``drain``: seconds that requests at work may
+    answers at once. ``connections``: open at a time; where more come, those
+    that are silent are ended. ``drain``: seconds that requests at work may
     still take when the server is asked to end. ``keep``: models in memory. ``looks``: texts whose
     weights are kept for the next question about them.
     """

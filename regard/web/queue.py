@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.web.limits import Limits
-from regard.web.refusal import RefusedError
+from regard.web.refusal import RefusedError, too_late
 
 Work = Callable[[list[Any]], Iterable[Any]]
 
@@ -85,7 +85,7 @@ class Queue:
             if not self._thread.is_alive():
                 self.restarts += 1
                 self._thread = self._begun()
-            job.deadline = time.monotonic() + self.limits.deadline
+            job.deadline = min(job.deadline, time.monotonic() + self.limits.deadline)
             self._line.append(job)
             self._change.notify()
         return job
@@ -223,8 +223,3 @@ def ordinary(error: BaseException) -> Exception:
     found = RuntimeError(f"{type(error).__name__}: {error}")
     found.__cause__ = error
     return found
-
-
-def too_late(limits: Limits) -> RefusedError:
-    """The refusal of a request that was not answered in time."""
-    return RefusedError(504, f"deadline: not answered within {limits.deadline:g} s; ask for less")

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from regard.web.limits import Limits
+
 
 class RefusedError(Exception):
     """A request that is not answered: status and what to do, in one line."""
@@ -22,3 +24,8 @@ def over(limit: str, most: float, came: float, status: int = 422) -> RefusedErro
         f"{limit}: at most {most:,} here, not {came:,}; ask for less, or begin the server with "
         f"{limit}={came}",
     )
+
+
+def too_late(limits: Limits) -> RefusedError:
+    """The refusal of a request that was not answered in time."""
+    return RefusedError(504, f"deadline: not answered within {limits.deadline:g} s; ask for less")

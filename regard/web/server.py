@@ -4,12 +4,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Collection
+from functools import partial
 from types import FrameType
 
 import uvicorn
 
 from regard.errors import RegardError
 from regard.web.api import create_app
+from regard.web.connections import Connection, Connections
 from regard.web.guard import LOCAL
 from regard.web.limits import Limits
 from regard.web.shelf import Shelf
@@ -50,11 +52,13 @@ def serve(
 ) -> None:
     """Answer until asked to end (SIGTERM, Ctrl-C): then no more comes in, and what is at work is
     answered within ``limits.drain`` seconds."""
+    places = Connections(limits)
     host = listening.getsockname()[0]
     own = {f"[{host}]" if ":" in host else host}
     config = uvicorn.Config(
-        create_app(shelf, limits, {*LOCAL, *own, *allow}),
-        log_level="warning", access_log=False, server_header=False, lifespan="on",
+        create_app(shelf, limits, {*LOCAL, *own, *allow}, places),
+        http=partial(Connection, places=places),  # type: ignore[arg-type]
+        log_level="error", access_log=False, server_header=False, lifespan="on",
         timeout_graceful_shutdown=int(limits.drain) + 1, timeout_keep_alive=5, ws="none",
         proxy_headers=False, backlog=2048,
     )  # fmt: skip

@@ -1,0 +1,356 @@
+"""Clients that are slow, silent or speak no HTTP, and when a request has arrived."""
+
+import asyncio
+import json
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from regard.benchmarks import hostile_clients
+from regard.benchmarks.hostile_clients import Hostile, Slow
+from regard.benchmarks.serving import Client
+from regard.web import connections, guard
+from regard.web.api import Api
+from regard.web.connections import Connection, Connections
+from regard.web.guard import Guard
+from regard.web.limits import Limits
+from regard.web.metrics import Metrics
+from regard.web.queue import Job
+from regard.web.refusal import RefusedError
+from regard.web.shelf import Shelf
+from tests.web.conftest import Server
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+SHORT = 0.3  # seconds, for those that are 10 or 30
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((connections, "SLOW"), (guard, "SLOW"), (connections, "TAKE")):
+        monkeypatch.setattr(module, name, SHORT)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Reads all of a body, and tells when the request arrived."""
+    while (await receive()).get("more_body"):
+        pass
+    said = json.dumps(time.monotonic() - scope["state"]["arrived"]).encode()
+    headers = [(b"content-length", str(len(said)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": said})
+
+
+async def large(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with more than the system holds."""
+    body = b"x" * 30_000_000
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuses(scope: Any, receive: Any, send: Any) -> None:
+    """Answers before a body is read."""
+    await send({"type": "http.response.start", "status": 503, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def listening() -> socket.socket:
+    found = socket.create_server(("127.0.0.1", 0))
+    found.setblocking(False)
+    return found
+
+
+@asynccontextmanager
+async def serving(
+    app: Any, places: Connections, own: socket.socket | None = None
+) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """An app behind connections of its own; gives what opens one."""
+    config = Config(app, log_level="error", access_log=False, ws="none")
+    config.load()
+    state, own = ServerState(), own or listening()
+
+    def protocol() -> Connection:
+        return Connection(config=config, server_state=state, app_state={}, places=places)
+
+    server = await asyncio.get_running_loop().create_server(protocol, sock=own)
+    port, writers = own.getsockname()[1], list[asyncio.StreamWriter]()
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.append(writer)
+        return reader, writer
+
+    try:
+        yield connect
+    finally:
+        server.close()
+        for transport in (writer.transport for writer in writers):
+            transport.abort()
+        for connection in list(places.open):
+            connection.transport.abort()
+        await until_free(places)
+
+
+def within(seconds: float, trial: Awaitable[Any]) -> Any:
+    async def bounded() -> Any:
+        return await asyncio.wait_for(trial, seconds)
+
+    return asyncio.run(bounded())
+
+
+async def until_free(places: Connections) -> None:
+    while places.count:
+        await asyncio.sleep(0.01)
+
+
+def test_who_says_nothing_is_cut_off() -> None:
+    places = Connections(Limits())
+
+    async def trial() -> float:
+        async with serving(echo, places) as connect:
+            begun = time.monotonic()
+            await connect()
+            await asyncio.sleep(0.01)
+            assert places.count == 1
+            await until_free(places)
+            return time.monotonic() - begun
+
+    assert 0.9 * SHORT <= within(5, trial()) < 4
+    assert places.silent == {}
+
+
+def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
+    places = Connections(Limits())
+
+    async def trial() -> bytes:
+        async with serving(echo, places) as connect:
+            reader, writer = await connect()
+            for byte in HEAD:
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0.02)
+                if places.count == 0:
+                    break
+            return await reader.read()
+
+    said = within(5, trial())
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert b"did not come within 0.3 s" in said
+    assert b"default-src 'none'" in said
+
+
+def test_the_rest_of_a_refused_request_has_no_more_time() -> None:
+    places = Connections(Limits())
+
+    async def trial() -> None:
+        async with serving(refuses, places) as connect:
+            _, writer = await connect()
+            writer.write(HEAD % 10_000)
+            while places.count == 0:
+                await asyncio.sleep(0.01)
+            while places.count:
+                writer.write(b" ")
+                await asyncio.sleep(0.02)
+
+    within(5, trial())
+
+
+def test_an_answer_that_nobody_reads_is_not_kept() -> None:
+    places = Connections(Limits())
+
+    async def trial() -> None:
+        async with serving(large, places) as connect:
+            _, writer = await connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.sleep(0.1)
+            assert places.count == 1
+            await until_free(places)
+
+    within(5, trial())
+
+
+def test_an_answer_that_is_read_is_whole_however_long_it_waits_for_its_reader() -> None:
+    async def trial() -> bytes:
+        async with serving(large, Connections(Limits())) as connect:
+            reader, writer = await connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return await reader.read()
+
+    assert within(10, trial()).endswith(b"x" * 1000)
+
+
+def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.05)
+    monkeypatch.setattr(connections, "SLOW", 60)
+    places = Connections(Limits(connections=2))
+
+    async def trial() -> bool:
+        async with serving(echo, places) as connect:
+            await connect()
+            await asyncio.sleep(0.01)
+            spoken = next(iter(places.silent))
+            await connect()
+            await asyncio.sleep(0.1)
+            monkeypatch.setattr(spoken, "data_received", lambda data: None)
+            monkeypatch.setattr(connections, "heard", lambda own: own is spoken.transport)
+            await connect()  # too many, but the longest silent has spoken
+            await asyncio.sleep(0.05)
+            assert places.count == 3
+            await connect()  # now the second makes room
+            while places.count != 3:
+                await asyncio.sleep(0.01)
+            return spoken in places.open
+
+    assert within(5, trial())
+
+
+def test_data_that_nobody_has_read_are_heard() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+
+        class Transport:
+            def get_extra_info(self, name: str) -> socket.socket:
+                return ours
+
+        assert not connections.heard(Transport())  # type: ignore[arg-type]
+        theirs.send(b"x")
+        assert connections.heard(Transport())  # type: ignore[arg-type]
+        assert ours.recv(9) == b"x", "it is still there"
+
+
+def test_where_the_server_is_behind_a_request_is_refused_unread() -> None:
+    places = Connections(Limits(queue=1, deadline=1))
+    own = listening()
+    askers = [socket.create_connection(own.getsockname()) for _ in range(2)]
+    for asker in askers:
+        asker.sendall(HEAD % 0)
+    time.sleep(0.3)  # more than an eighth of the deadline
+
+    async def trial() -> list[bytes]:
+        async with serving(echo, places, own):
+            loop = asyncio.get_running_loop()
+            return [await loop.sock_recv(asker, 10_000) for asker in askers]
+
+    for asker in askers:
+        asker.setblocking(False)
+    first, second = (said.lower().split(b"\r\n") for said in within(5, trial()))
+    assert first[0].startswith(b"http/1.1 503 ")
+    assert b"retry-after: 1" in first
+    assert (first[0], places.refused) == (second[0], 2)
+    for asker in askers:
+        asker.close()
+    assert places.behind(0.1) is None
+    assert Connections(Limits(deadline=1)).behind(9) is None, "whoever waits alone is read"
+
+
+def test_a_request_has_arrived_before_anyone_reads_it() -> None:
+    own = listening()
+    asker = socket.create_connection(own.getsockname())
+    asker.sendall(HEAD % 0)
+    time.sleep(0.5)
+
+    async def trial() -> float:
+        async with serving(echo, Connections(Limits()), own):
+            loop = asyncio.get_running_loop()
+            asker.setblocking(False)
+            said = await loop.sock_recv(asker, 10_000)
+            return float(json.loads(said.partition(b"\r\n\r\n")[2]))
+
+    with asker:
+        assert 0.4 < within(5, trial()) < 5
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x16\x03\x01\x02\r\n\r\n", b"GET /\r\n\r\n", HEAD.replace(b": %d", b": many"),
+     HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked") + b"no number\r\n"],
+)  # fmt: skip
+def test_what_is_no_http_is_refused_and_nothing_is_logged(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def trial() -> bytes:
+        async with serving(echo, Connections(Limits())) as connect:
+            reader, writer = await connect()
+            writer.write(data)
+            return await reader.read()
+
+    with caplog.at_level(logging.ERROR):
+        said = within(5, trial())
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b"cannot be read as an HTTP request" in said
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_who_has_waited_too_long_is_refused_unread() -> None:
+    sent: list[Any] = []
+
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("it is too late")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/predict",
+        "headers": [(b"host", b"localhost")],
+    }
+    scope["state"] = {"arrived": time.monotonic() - 2}
+    asyncio.run(Guard(never, Limits(deadline=1), Metrics())(scope, lambda: asyncio.sleep(9), send))
+    assert sent[0]["status"] == 504
+
+
+def test_an_answer_that_comes_after_the_deadline_is_none() -> None:
+    """The loop was busy while both passed: the deadline, and the model's answer."""
+    api = Api(Shelf({}), Limits(deadline=0.2), Connections(Limits()))
+
+    class Asked:
+        scope = MappingProxyType[str, Any]({})
+
+        async def receive(self) -> Any:
+            await asyncio.sleep(9)
+
+    def work(given: list[Any]) -> list[Any]:
+        time.sleep(0.05)
+        return given
+
+    async def trial() -> Any:
+        asyncio.get_running_loop().call_later(0.01, time.sleep, 0.4)
+        return await api.ask(Asked(), Job(1, work))  # type: ignore[arg-type]
+
+    with pytest.raises(RefusedError) as refused:
+        asyncio.run(trial())
+    assert refused.value.status == 504
+
+
+def test_no_hostile_request_is_answered_nor_reaches_a_model(folder: Path) -> None:
+    server = Server(folder / "labels", "body=1000000")
+    try:
+        client = Client(server.url, "labels")
+        assert asyncio.run(client.predict(9, 0)).status == 200
+        found = Hostile()
+        asyncio.run(hostile_clients.alone(client, found))
+        assert found == Hostile()
+    finally:
+        code, err = server.end()
+    assert (code, err) == (0, "")
+
+
+def test_the_benchmark_finds_fault_with_what_it_saw() -> None:
+    seen = Hostile(wrong=["host 'evil': 200"], never=["NaN: 200"], reached=3)
+    assert len(seen.faults()) == 3
+    slow = Slow(clients=4, cut_off_seconds=50, honest={"500": 1}, honest_p99=11)
+    assert len(slow.faults(10)) == 4
+    assert Slow(4, 10.0, {"200": 9, "503": 1}, 1.0).faults(10) == []
