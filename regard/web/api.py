@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 import regard
 from regard.errors import RegardError
+from regard.memory import trim
 from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.asked import (
@@ -45,6 +46,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         504: "Not answered before the deadline.",
     }.items()
 }
+TRIM = 30.0  # seconds between two times that free memory is handed back
 ANSWERED = {200: {"description": "The answer."}}
 
 
@@ -167,7 +169,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        trimming = asyncio.ensure_future(_trim())
         yield
+        trimming.cancel()
         api.queue.close()
         await asyncio.to_thread(api.queue.join, limits.drain)
 
@@ -336,6 +340,13 @@ async def _left(request: Request) -> None:
     """Wait until the asker has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _trim() -> None:
+    """Hand what bursts of requests have left free back to the system, now and then."""
+    while True:
+        await asyncio.sleep(TRIM)
+        await asyncio.to_thread(trim)
 
 
 def _resident() -> float:

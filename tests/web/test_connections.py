@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 from uvicorn import Config
 from uvicorn.server import ServerState
 
 from regard.benchmarks import hostile_clients
 from regard.benchmarks.hostile_clients import Hostile, Slow
 from regard.benchmarks.serving import Client
-from regard.web import connections, guard
+from regard.web import api, connections, guard
 from regard.web.api import Api
 from regard.web.connections import Connection, Connections
 from regard.web.guard import Guard
@@ -314,7 +315,7 @@ def test_who_has_waited_too_long_is_refused_unread() -> None:
 
 def test_an_answer_that_comes_after_the_deadline_is_none() -> None:
     """The loop was busy while both passed: the deadline, and the model's answer."""
-    api = Api(Shelf({}), Limits(deadline=0.2), Connections(Limits()))
+    asked = Api(Shelf({}), Limits(deadline=0.2), Connections(Limits()))
 
     class Asked:
         scope = MappingProxyType[str, Any]({})
@@ -328,11 +329,25 @@ def test_an_answer_that_comes_after_the_deadline_is_none() -> None:
 
     async def trial() -> Any:
         asyncio.get_running_loop().call_later(0.01, time.sleep, 0.4)
-        return await api.ask(Asked(), Job(1, work))  # type: ignore[arg-type]
+        return await asked.ask(Asked(), Job(1, work))  # type: ignore[arg-type]
 
     with pytest.raises(RefusedError) as refused:
         asyncio.run(trial())
     assert refused.value.status == 504
+
+
+def test_free_memory_is_handed_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[None] = []
+    monkeypatch.setattr(api, "TRIM", 0.01)
+    monkeypatch.setattr(api, "trim", lambda: handed.append(None))
+    with TestClient(api.create_app(Shelf({})), base_url="http://127.0.0.1") as opened:
+        end = time.monotonic() + 5
+        while len(handed) < 2 and time.monotonic() < end:
+            assert opened.get("/health").status_code == 200
+    assert len(handed) >= 2
+    ended = len(handed)
+    time.sleep(0.1)
+    assert len(handed) == ended
 
 
 def test_no_hostile_request_is_answered_nor_reaches_a_model(folder: Path) -> None:
