@@ -23,14 +23,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlparse
+from urllib.parse import urlparse
 
 from regard.benchmarks import hostile_clients
 from regard.benchmarks.hostile_clients import Hostile, Slow
+from regard.benchmarks.schema_requests import made_of
 from regard.errors import RegardError
 
 TEXT = "the plot was not bad at all , but the film was far too long and the actors were bored "
@@ -63,7 +65,7 @@ class Tally:
     late_p99: float = 0.0  # by how much the clients' own process was late
     deadline: float = 0.0
     memory_growth: float = 0.0
-    memory_growth_after_a_tenth: float = 0.0  # without what the server fills once
+    memory_growth_after_a_tenth: float = 0.0  # since the second tenth: what was filled once is full
     memory_mb: list[int] = field(default_factory=list)
     hostile: Hostile = field(default_factory=Hostile)
     slow: Slow = field(default_factory=Slow)
@@ -203,10 +205,25 @@ async def overload(client: Client, words: int, rate: float, seconds: float, tall
     tally.late_p99 = quantile(late, 0.99)
     memory.append((time.monotonic() - begun, held(client.pid)))
     tally.memory_mb = [round(bytes_ / 1e6) for _, bytes_ in memory]
-    if memory[0][1]:
-        tenth = next(bytes_ for when, bytes_ in memory if when >= seconds / 10)
-        tally.memory_growth = memory[-1][1] / memory[0][1] - 1
-        tally.memory_growth_after_a_tenth = memory[-1][1] / tenth - 1
+    tally.memory_growth, tally.memory_growth_after_a_tenth = growths(memory)
+
+
+def growths(memory: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """By what share memory grew until the last tenth: since the start, and since the second tenth.
+
+    ``memory``: seconds and bytes, in order. Of a tenth the median counts: a large request comes and
+    goes.
+
+    >>> growths([(0, 100.0), *((when, 150.0) for when in range(1, 20)), (20, 300.0)])
+    (0.5, 0.0)
+    """
+    start, whole = memory[0][1], memory[-1][0]
+    second = [held for when, held in memory if 0.1 * whole <= when <= 0.2 * whole]
+    last = [held for when, held in memory if 0.9 * whole <= when]
+    if not start or not second:
+        return 0.0, 0.0
+    end = median(last)
+    return end / start - 1, end / median(second) - 1
 
 
 async def watch_memory(client: Client, seconds: float, memory: list[tuple[float, float]]) -> None:
@@ -267,58 +284,6 @@ async def by_schema(client: Client, many: int, tally: Tally, seed: int = 0) -> N
     for method, path, body in made_of(schema, client.run, chance, many):
         counts[str((await client.ask(method, path, body)).status)] += 1
     tally.schema = dict(sorted(counts.items()))
-
-
-ODD: tuple[Any, ...] = (
-    None,
-    -1,
-    0,
-    1e308,
-    2**70,
-    "",
-    "x" * 5000,
-    "\x00",
-    [],
-    {},
-    [[]],
-    True,
-    "\u202e",
-    {"a": 1},
-)
-
-
-def made_of(
-    schema: dict[str, Any], run: str, chance: random.Random, many: int
-) -> Iterator[tuple[str, str, Any]]:
-    """Method, path and body of requests that a schema describes."""
-    parts = schema["components"]["schemas"]
-    calls = [(m, p, op) for p, ops in schema["paths"].items() for m, op in ops.items()]
-    for _ in range(many):
-        method, path, call = chance.choice(calls)
-        pairs = [(p["name"], _value(p["schema"], run, chance)) for p in call.get("parameters", [])]
-        asked = "&".join(f"{name}={quote(str(value))[:2000]}" for name, value in pairs)
-        body = None
-        if "requestBody" in call:
-            named = call["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-            fields = parts[named.rsplit("/", 1)[1]]["properties"]
-            body = {
-                name: run if name == "run" and chance.random() < 0.8 else _value(f, run, chance)
-                for name, f in fields.items()
-                if chance.random() < 0.7 or name == "run"
-            }
-        yield method.upper(), f"{path}?{asked}" if asked else path, body
-
-
-def _value(schema: dict[str, Any], run: str, chance: random.Random) -> Any:
-    if chance.random() < 0.3:
-        return chance.choice(ODD)
-    kinds = schema.get("anyOf", [schema])
-    kind = chance.choice(kinds)
-    if kind.get("type") in ("integer", "number"):
-        return chance.randint(0, 9)
-    if kind.get("type") == "array":
-        return [TEXT] * chance.randint(0, 3)
-    return chance.choice((run, TEXT, "a good film"))
 
 
 async def end(client: Client, process: "subprocess.Popen[str]", words: int, tally: Tally) -> None:
