@@ -1,9 +1,11 @@
 import json
 import sys
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
-from regard.data.files import read, read_examples
+from regard.data.files import BadRow, read, read_examples, scan
 from regard.errors import RegardError
 
 TABLE = {"id": [1, 2, 3], "text": ["dull", "fine", None], "label": [0, 1, 1], "by": ["a", "b", "c"]}
@@ -23,6 +25,37 @@ def saved(folder, names=("data-00000-of-00001.arrow",)):
     return folder
 
 
+def written(path, kind, table):
+    """The table as a Parquet file or as a saved data set."""
+    if kind == "file":
+        path = path.with_suffix(".parquet")
+        parquet.write_table(table, path)
+        return path
+    stream(saved(path) / "data-00000-of-00001.arrow", table)
+    return path
+
+
+def stream(path, *tables):
+    with (
+        pyarrow.OSFile(str(path), "wb") as file,
+        pyarrow.ipc.new_stream(file, tables[0].schema) as writer,
+    ):
+        for table in tables:
+            writer.write(table)
+
+
+def described(labels, label, name="label"):
+    """A table as datasets writes it, whose labels are numbers of classes."""
+    features = {"text": {"dtype": "string", "_type": "Value"}, name: label}
+    table = pyarrow.table({"text": [f"text {i}" for i in range(len(labels))], name: labels})
+    says = json.dumps({"info": {"features": features}})
+    return table.replace_schema_metadata({"huggingface": says})
+
+
+def classes(*names):
+    return {"names": list(names), "_type": "ClassLabel"}
+
+
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch, kind):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -30,7 +63,9 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch, k
     if kind == "file":
         path.write_bytes(b"PAR1")
     assert refused(path).startswith(f"{path}: is read by pyarrow, which is not here (")
-    assert refused(path).endswith("pip install pyarrow, or save it as .csv or .jsonl")
+    assert refused(path).endswith(
+        "pip install -c constraints.txt '.[data]', or save it as .csv or .jsonl"
+    )
 
 
 def test_what_is_not_there_needs_no_pyarrow(tmp_path, monkeypatch):
@@ -40,18 +75,8 @@ def test_what_is_not_there_needs_no_pyarrow(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_rows_by_name_and_by_number(tmp_path, kind):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({**TABLE, "text": ["dull", "fine", "good"]})
-    if kind == "file":
-        path = tmp_path / "r.parquet"
-        parquet.write_table(table, path)
-    else:
-        path = saved(tmp_path / "r")
-        with (
-            pyarrow.OSFile(str(path / "data-00000-of-00001.arrow"), "wb") as file,
-            pyarrow.ipc.new_stream(file, table.schema) as writer,
-        ):
-            writer.write_table(table)
+    path = written(tmp_path / "r", kind, table)
     found = read_examples(path, group="by")
     assert [(e.text, e.label, e.source, e.group) for e in found] == [
         ("dull", "0", f"{path.name}:1", "a"),
@@ -64,7 +89,6 @@ def test_rows_by_name_and_by_number(tmp_path, kind):
 
 
 def test_empty_texts_damage_and_limits(tmp_path, monkeypatch):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "r.parquet"
     parquet.write_table(pyarrow.table(TABLE), path)
     assert "r.parquet:3: the text is empty" in refused(path)
@@ -76,7 +100,6 @@ def test_empty_texts_damage_and_limits(tmp_path, monkeypatch):
 
 
 def test_names_and_links_that_lead_out_of_a_saved_folder(tmp_path):
-    pytest.importorskip("pyarrow")
     (tmp_path / "secret.arrow").write_bytes(b"x")
     assert "which is no file of the folder" in refused(saved(tmp_path / "a", ["../secret.arrow"]))
     linked = saved(tmp_path / "b", ["c.arrow"])
@@ -90,3 +113,64 @@ def test_the_splits_of_a_saved_data_set_are_to_be_named(tmp_path):
     assert refused(tmp_path).endswith(
         f"say which is which: data={tmp_path / 'train'} test={tmp_path / 'test'}"
     )
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_labels_are_the_names_that_datasets_wrote(tmp_path, kind):
+    path = written(tmp_path / "r", kind, described([1, 0, -1, None], classes("neg", "pos")))
+    rows = [row.why if isinstance(row, BadRow) else row.label for row in scan(path)]
+    assert rows == ["pos", "neg", "the label is empty", "the label is empty"]
+    other = described([1, 0], classes("neg", "pos"), "stars")  # of a column that is not asked for
+    other = other.append_column("label", [[4, 5]])
+    assert [e.label for e in read_examples(written(tmp_path / "o", kind, other))] == ["4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "says"),
+    [
+        ([0, 2], classes("a", "b"), ":2: the label is 2, where datasets names 2 classes from 0"),
+        ([0, -2], classes("a", "b"), ":2: the label is -2, where"),
+        ([True, False], classes("a", "b"), ":1: the label is True, where"),
+        (["a", "b"], classes("a", "b"), ":1: the label is 'a', where"),
+        ([0], classes("a", 5), ": the names of its classes are ['a', 5], not strings"),
+        ([0], {"_type": "ClassLabel"}, ": the names of its classes are None, not strings"),
+        ([0], classes("a", "b", "a"), ": 2 of its classes are called 'a'"),
+    ],
+)
+def test_numbers_and_names_of_classes_that_do_not_fit(tmp_path, labels, label, says):
+    path = written(tmp_path / "r", "file", described(labels, label))
+    assert says in refused(path)
+
+
+def test_a_description_that_is_no_json_or_without_end(tmp_path, monkeypatch):
+    table = pyarrow.table({"text": ["a"], "label": [0]})
+    bad = written(tmp_path / "b", "file", table.replace_schema_metadata({"huggingface": "{"}))
+    assert "its description by datasets is not sound JSON" in refused(bad)
+    odd = written(tmp_path / "o", "file", table.replace_schema_metadata({"huggingface": "[[]]"}))
+    assert read_examples(odd)[0].label == "0"
+    monkeypatch.setattr("regard.data.arrow.MOST_SAID", 1)
+    assert "describes its columns in more than 1 bytes" in refused(odd)
+
+
+def test_files_of_a_folder_may_order_their_columns_differently(tmp_path):
+    path = saved(tmp_path / "r", ["a.arrow", "b.arrow"])
+    stream(path / "a.arrow", pyarrow.table({"text": ["one"], "label": ["x"]}))
+    stream(path / "b.arrow", pyarrow.table({"label": ["y"], "id": [1], "text": ["two"]}))
+    assert [(e.text, e.label) for e in read_examples(path)] == [("one", "x"), ("two", "y")]
+
+
+def test_damage_inside_a_batch_is_refused_before_it_is_read(tmp_path):
+    path = saved(tmp_path / "r", ["a.arrow"])
+    stream(path / "a.arrow", pyarrow.table({"text": ["abcdefgh"], "label": ["x"]}))
+    data = (path / "a.arrow").read_bytes()
+    end = data.rindex(b"\x08\0\0\0", 0, data.index(b"abcdefgh"))  # where the text is said to end
+    (path / "a.arrow").write_bytes(data[:end] + b"\xff\xff\xff\x7f" + data[end + 4 :])
+    assert "is damaged or of another kind (" in refused(path)
+
+
+def test_rows_of_nothing_come_to_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.arrow.FILE_LIMIT", 1_000_000)
+    path = saved(tmp_path / "r", ["a.arrow"])
+    nothing = pyarrow.Array.from_buffers(pyarrow.null(), 1 << 30, [None])
+    stream(path / "a.arrow", pyarrow.table({"text": nothing, "label": nothing}))
+    assert "more than 1,000,000" in refused(path)
