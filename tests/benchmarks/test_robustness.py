@@ -11,7 +11,7 @@ from regard.benchmarks.opened import TARGETS, Target
 from regard.benchmarks.robustness import attack
 
 QUICK = {"tables", "pairs", "vectors", "imdb", "predictions", "tokenizers", "bert",
-         "run-transformer", "run-tfidf", "checkpoint"}  # fmt: skip
+         "parquet", "saved-dataset", "run-transformer", "run-tfidf", "checkpoint"}  # fmt: skip
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t.name in QUICK], ids=lambda t: t.name)
