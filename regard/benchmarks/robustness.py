@@ -4,9 +4,9 @@
 
 For every kind of file that regard reads, sound ones are made, and then mutants of them
 (`regard.benchmarks.mutants`). Each mutant is used as a user would use it, in a process of its own
-kind. It fails where anything but `RegardError` is raised, where it takes more than 10 seconds or
-1 GB, or where the process dies. ``--only NAME`` takes one kind, ``--show NAME:NUMBER`` one mutant
-with its traceback.
+kind. It fails where anything but `RegardError` is raised, where it takes more than 10 seconds of a
+processor, a minute on the clock or 1 GB, or where the process dies. ``--only NAME`` takes one kind,
+``--show NAME:NUMBER`` one mutant with its traceback.
 """
 
 import argparse
@@ -21,22 +21,33 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard import durable
 from regard.benchmarks.mutants import mutate
-from regard.benchmarks.opened import TARGETS, Target
+from regard.benchmarks.opened import TARGETS
+from regard.benchmarks.opened_data import Target
 from regard.errors import RegardError
 
-SECONDS = 10.0  # that a mutant may take
-PATIENCE = 5.0  # more, after which its process is ended
+SECONDS = 10.0  # of a processor that a mutant may take, whatever else the machine does
+PATIENCE = 60.0  # on the clock, after which its process is ended
 EXTRA = 1 << 30  # bytes that it may take
 ROOM = 4 << 30  # bytes beyond which the system refuses more
+
+
+class Answer(NamedTuple):
+    """What became of one use: ``kind`` names a number of `Tally`, and ``cause`` says why."""
+
+    kind: str
+    cause: str = ""
+    seconds: float = 0.0
+    bytes: int = 0  # beyond what the process took before
 
 
 @dataclass
@@ -74,8 +85,9 @@ def attack(target: Target, mutants: int, place: Path, seed: int = 0) -> Tally:
     sound = _sound(target, place)
     tally, begun, number = Tally(target.name), time.monotonic(), 0
     while number < mutants:
-        for kind, cause in _answers(target, sound, range(number, mutants), seed):
-            tally.add(number, kind, cause)
+        rest = range(number, mutants)
+        for answer in answers(partial(_mutants, target, sound, rest, seed), len(rest)):
+            tally.add(number, answer.kind, answer.cause)
             number += 1
     tally.seconds = time.monotonic() - begun
     return tally
@@ -95,42 +107,44 @@ def _sound(target: Target, place: Path) -> Path:
     return sound
 
 
-def _answers(target: Target, sound: Path, numbers: range, seed: int) -> Iterator[tuple[str, str]]:
-    """What became of each mutant, until the process ends or has to be ended."""
+def answers(work: Callable[[Connection], None], count: int) -> Iterator[Answer]:
+    """What ``work`` sends in a process with limits, until it ends or has to be ended."""
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(
-        target=_work, args=(target, sound, numbers, seed, there)
-    )
+    process = multiprocessing.get_context("fork").Process(target=_limited, args=(work, there))
     process.start()
     there.close()
     try:
-        for _ in numbers:
-            if not here.poll(SECONDS + PATIENCE):
-                yield "hangs", f"more than {SECONDS:.0f} s"
+        for _ in range(count):
+            if not here.poll(PATIENCE):
+                yield Answer("hangs", f"more than {PATIENCE:.0f} s on the clock", PATIENCE)
                 return
             try:
                 yield here.recv()
             except EOFError:
                 process.join()
-                yield "died", f"exit code {process.exitcode}"
+                yield Answer("died", f"exit code {process.exitcode}")
                 return
     finally:
         process.kill()
         process.join()
 
 
-def _work(target: Target, sound: Path, numbers: range, seed: int, tell: Connection) -> None:
+def _limited(work: Callable[[Connection], None], tell: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
     sys.stderr = sys.stdout = open("/dev/null", "w")  # noqa: SIM115
     limit = _status("VmSize") + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    with tempfile.TemporaryDirectory(dir=_quick()) as aside:
+    work(tell)
+
+
+def _mutants(target: Target, sound: Path, numbers: range, seed: int, tell: Connection) -> None:
+    with tempfile.TemporaryDirectory(dir=quick_place()) as aside:
         for number in numbers:
             folder = Path(aside) / str(number)
             made(target, sound, number, seed, folder)
-            tell.send(_used(target, folder))
+            tell.send(used(target.uses, folder))
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -158,31 +172,32 @@ def _seal(manifest: Path) -> None:
         manifest.write_text(json.dumps(entries))
 
 
-def _used(target: Target, folder: Path) -> tuple[str, str]:
-    before, begun = _forget_peak(), time.monotonic()
-    kind, cause = _asked(target, folder)
-    seconds, extra = time.monotonic() - begun, _status("VmHWM") - before
+def used(uses: Sequence[Callable[[Path], object]], folder: Path) -> Answer:
+    """Use a folder in every way, and say what came, in how long and at which memory."""
+    before, begun = _forget_peak(), time.process_time()
+    kind, cause = _asked(uses, folder)
+    seconds, extra = time.process_time() - begun, _status("VmHWM") - before
     if kind in ("taken", "refused") and seconds > SECONDS:
-        return "hangs", f"{seconds:.0f} s"
-    if kind in ("taken", "refused") and extra > EXTRA:
-        return "memory", "more than 1 GB"
-    return kind, cause
+        kind, cause = "hangs", f"{seconds:.0f} s"
+    elif kind in ("taken", "refused") and extra > EXTRA:
+        kind, cause = "memory", "more than 1 GB"
+    return Answer(kind, cause, seconds, extra)
 
 
-def _asked(target: Target, folder: Path) -> tuple[str, str]:
-    found = "taken"
-    for use in target.uses:
+def _asked(uses: Sequence[Callable[[Path], object]], folder: Path) -> tuple[str, str]:
+    found, says = "taken", ""
+    for use in uses:
         try:
             use(folder)
-        except RegardError:
-            found = "refused"
+        except RegardError as error:
+            found, says = "refused", str(error)
         except MemoryError as error:
             return "memory", _where(error)
         except BaseException as error:  # that is what is looked for
             if "alloc" in str(error):
                 return "memory", _where(error)
             return "tracebacks", _where(error)
-    return found, ""
+    return found, says
 
 
 def _where(error: BaseException) -> str:
@@ -209,7 +224,7 @@ def _forget_peak() -> int:
     return _status("VmRSS")
 
 
-def _quick() -> str | None:
+def quick_place() -> str | None:
     """A folder in memory, where there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 

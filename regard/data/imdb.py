@@ -5,11 +5,11 @@ which train has two reviews), so a validation split should share none with train
 """
 
 import re
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from regard.data.archives import tar_files
 from regard.data.files import LINE_LIMIT, Example, open_binary, read_examples
 from regard.errors import RegardError
 
@@ -97,31 +97,17 @@ def _gather(
 
 
 def _from_archive(path: Path, films: Films) -> Iterator[Review]:
-    with open_binary(path) as stream:
-        try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for member in archive:
-                    match = _member.fullmatch(member.name)
-                    listed = _films.fullmatch(member.name)
-                    if not (match or listed) or not member.isreg():
-                        continue
-                    here = f"{path.name}:{member.name}"
-                    if member.size > (LINE_LIMIT if match else LIST_LIMIT):
-                        raise RegardError(f"{here}: is larger than {LINE_LIMIT:,} bytes")
-                    file = archive.extractfile(member)
-                    content = file.read() if file else b""
-                    if len(content) != member.size:
-                        raise EOFError
-                    if match is None:
-                        assert listed is not None
-                        films[listed[1], listed[2]] = _numbers_of_films(content)
-                        continue
-                    split, kind, name = match.groups()
-                    yield split, kind, name, _review(content, kind, here)
-            while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
-                pass
-        except tarfile.TarError as error:
-            raise RegardError(f"{path}: is cut off or no tar archive ({error})") from None
+    def most_of(name: str) -> int:
+        return (
+            LINE_LIMIT if _member.fullmatch(name) else LIST_LIMIT if _films.fullmatch(name) else 0
+        )
+
+    for member, content in tar_files(path, most_of):
+        if listed := _films.fullmatch(member):
+            films[listed[1], listed[2]] = _numbers_of_films(content)
+        elif match := _member.fullmatch(member):
+            split, kind, name = match.groups()
+            yield split, kind, name, _review(content, kind, f"{path.name}:{member}")
 
 
 def _from_folder(folder: Path, films: Films) -> Iterator[Review]:
@@ -130,7 +116,7 @@ def _from_folder(folder: Path, films: Films) -> Iterator[Review]:
         if listed.is_file():
             with open_binary(listed) as file:
                 films[split, kind] = _numbers_of_films(file.read(LIST_LIMIT))
-        for path in (folder / split / kind).iterdir():
+        for path in (folder / split / kind).glob("*"):
             if not _file.fullmatch(path.name):
                 continue
             here = f"{split}/{kind}/{path.name}"

@@ -3,16 +3,20 @@
 import codecs
 import contextlib
 import gzip
+import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from regard.errors import RegardError
 
-Binary = IO[bytes] | gzip.GzipFile
+Binary = IO[bytes]
 LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
-FILE_LIMIT = 4_000_000_000  # bytes once unpacked: what a gzip bomb may cost
+FILE_LIMIT = 4_000_000_000  # bytes of text
+GROWTH = 100  # times that a packed file may grow; texts grow 3 to 10 times
+CHUNK = 8_192  # unpacked at once; zipfile takes as many packed bytes, so growth is known closely
+SMALL = 1_200_000  # bytes that any file may grow to
 
 
 def path_of(given: Path | str) -> Path:
@@ -37,7 +41,7 @@ def open_binary(path: Path) -> Iterator[Binary]:
         with path.open("rb") as file:
             if path.name.lower().endswith((".gz", ".tgz")):
                 with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield unpacked
+                    yield within(unpacked, path, file.tell)
             else:
                 yield file
     except EOFError:
@@ -48,6 +52,33 @@ def open_binary(path: Path) -> Iterator[Binary]:
         raise RegardError(f"{path}: there is no such file") from None
     except OSError as error:
         raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def within(file: Any, path: Path, packed: Callable[[], int]) -> io.BufferedReader:
+    """Read an unpacked file; ``packed`` says how many packed bytes have been taken so far.
+
+    Errors, while it is read: it grows more than `GROWTH` times, and beyond `SMALL`.
+    """
+    return io.BufferedReader(_Unpacked(file, path, packed), CHUNK)
+
+
+class _Unpacked(io.RawIOBase):
+    def __init__(self, file: Any, path: Path, packed: Callable[[], int]) -> None:
+        self.file, self.path, self.packed, self.done = file, path, packed, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(min(len(buffer), CHUNK))
+        self.done += len(data)
+        if self.done > SMALL and self.done > GROWTH * self.packed():
+            raise RegardError(
+                f"{self.path}: grows more than {GROWTH} times when it is unpacked; if that is no "
+                "mistake, unpack it yourself"
+            )
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class Lines:

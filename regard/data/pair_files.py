@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from regard.data.archives import open_zip
+from regard.data.archives import open_member, open_zip
 from regard.data.files import (
     FILE_LIMIT,
     KINDS,
@@ -270,7 +270,7 @@ def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
 def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
     with open_zip(path) as archive, ExitStack() as stack:
         chosen = _members(archive, path, member, names)
-        files = [stack.enter_context(archive.open(name)) for name in chosen]
+        files = [stack.enter_context(open_member(archive, path, name)) for name in chosen]
         titles = [Path(name).name for name in chosen]
         if len(chosen) == 2:
             yield from side_by_side(files[0], titles[0], files[1], titles[1])
@@ -310,7 +310,7 @@ def _members(
 def _unpackable(path: Path, member: str) -> str:
     """The member itself. Errors: one that is packed once more."""
     if member.lower().endswith((".gz", ".zip")):
-        raise RegardError(f"{path}: {member} is packed once more; unpack it first")
+        raise RegardError(f"{path}: {member!r:.80} is packed once more; unpack it first")
     return member
 
 

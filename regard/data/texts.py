@@ -1,7 +1,7 @@
 """Texts without labels: what a model is pretrained on, by name or from a file."""
 
 import hashlib
-import tarfile
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from regard.data import biographies, pydoc, synthetic
+from regard.data.archives import tar_files
 from regard.data.birthplaces import load_birthplaces
 from regard.data.files import (
     LINE_LIMIT,
@@ -28,6 +29,8 @@ NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
 PLAIN: Final = (".txt", ".md")  # files of texts without columns
 REVIEWS = 20_000  # of the built-in grammar, beside those that have labels
 TEST_SHARE = 0.05
+
+_more = re.compile(r"(?:\./)?aclImdb/train/unsup/\d{1,9}_\d{1,2}\.txt")
 
 
 @dataclass(frozen=True)
@@ -210,17 +213,8 @@ def _unlabelled(place: Path) -> Iterator[str]:
                     yield _decoded(file.read(LINE_LIMIT), str(path))
         return
     found: dict[Path, str] = {}
-    with open_binary(place) as stream:
-        try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for member in archive:
-                    unlabelled = member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
-                    if unlabelled and member.isreg() and member.size <= LINE_LIMIT:
-                        opened = archive.extractfile(member)
-                        content = _decoded(opened.read() if opened else b"", member.name)
-                        found[Path(member.name)] = content
-        except tarfile.TarError as error:
-            raise RegardError(f"{place}: is cut off or no tar archive ({error})") from None
+    for name, content in tar_files(place, lambda name: LINE_LIMIT * bool(_more.fullmatch(name))):
+        found[Path(name)] = _decoded(content, name)
     yield from (found[path] for path in sorted(found, key=_number))
 
 

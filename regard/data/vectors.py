@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.archives import open_zip
+from regard.data.archives import open_member, open_zip
 from regard.data.fetch import SOURCES, folders
 from regard.data.files import LINE_LIMIT, Binary, open_binary
+from regard.data.titles import listed
 from regard.errors import RegardError
 
 ARCHIVE = "glove.6B.zip"
@@ -153,8 +154,8 @@ def _open(path: Path, member: str) -> Iterator[Binary]:
             member = names[0]
         if member not in names:
             raise RegardError(
-                f"{path}: which member? Write {path}/{names[0] if names else 'NAME.txt'}; "
-                f"there are {', '.join(names[:8]) or 'no .txt files'}"
+                f"{path}: which member? Write {path}/NAME.txt; "
+                f"there are {listed(names) or 'no .txt files'}"
             )
-        with archive.open(member) as file:
+        with open_member(archive, path, member) as file:
             yield file

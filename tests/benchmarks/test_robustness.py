@@ -7,7 +7,8 @@ import pytest
 
 from regard.benchmarks import robustness
 from regard.benchmarks.mutants import mutate
-from regard.benchmarks.opened import TARGETS, Target
+from regard.benchmarks.opened import TARGETS
+from regard.benchmarks.opened_data import Target
 from regard.benchmarks.robustness import attack
 
 QUICK = {"tables", "pairs", "vectors", "imdb", "predictions", "tokenizers", "bert",
@@ -61,6 +62,18 @@ def test_failures_are_counted_by_kind(use, kind, count, tmp_path, monkeypatch):
     found = attack(Target("x", write, ("*",), (use,)), 3, tmp_path)
     assert (found.mutants, getattr(found, kind), found.failures) == (3, count, count)
     assert sum(often for often, _ in found.causes.values()) == count
+
+
+def test_processor_time_counts_and_waiting_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(robustness, "SECONDS", 0.2)
+
+    def works(folder):
+        end = time.process_time() + 0.5
+        while time.process_time() < end:
+            pass
+
+    assert robustness.used((lambda folder: time.sleep(0.5),), tmp_path).kind == "taken"
+    assert robustness.used((works,), tmp_path).kind == "hangs"
 
 
 def test_a_kind_whose_sound_file_is_refused_is_no_measurement(tmp_path):

@@ -115,6 +115,52 @@ def test_archive_cut_anywhere_is_refused(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+def test_headers_before_others_are_passed_over(tmp_path):
+    path = archive(tmp_path / "aclImdb_v1.tar.gz")
+    before = b""
+    for kind, content, times in (
+        (tarfile.GNUTYPE_LONGNAME, b"a" * 512, 400),  # tarfile calls itself for each
+        (tarfile.XHDTYPE, b"1" * 256_000, 1),  # takes minutes
+        (tarfile.XHDTYPE, b"1" * 5_120 + b" path=a\n" + b" " * 504, 1),  # is no number to it
+    ):
+        info = tarfile.TarInfo("x")
+        info.type, info.size = kind, len(content)
+        before += (info.tobuf(tarfile.GNU_FORMAT) + content) * times
+    path.write_bytes(gzip.compress(before + gzip.decompress(path.read_bytes())))
+    train, test = imdb.load(path)
+    assert sorted(e.text for e in [*train, *test]) == sorted(REVIEWS.values())
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 62), 1 << 62])
+def test_sizes_that_no_file_has(tmp_path, size):
+    info = tarfile.TarInfo("x")
+    info.size = size
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    whole = gzip.decompress(archive(tmp_path / "aclImdb_v1.tar.gz").read_bytes())
+    reviews = whole[: 1_024 * len(REVIEWS)]
+    (tmp_path / "aclImdb_v1.tar.gz").write_bytes(gzip.compress(reviews + block))
+    with pytest.raises(RegardError, match=f"no tar archive .a file of {size:,} bytes"):
+        imdb.load(tmp_path / "aclImdb_v1.tar.gz")
+
+
+def test_a_bad_header_is_not_the_end(tmp_path):
+    path = archive(tmp_path / "aclImdb_v1.tar.gz", REVIEWS | {"train/neg/11_1": "lost"})
+    whole = bytearray(gzip.decompress(path.read_bytes()))
+    last = 1_024 * len(REVIEWS)
+    whole[last : last + 9] = b"x" * 9
+    path.write_bytes(gzip.compress(bytes(whole)))
+    with pytest.raises(RegardError, match="bad checksum"):
+        imdb.load(path)
+    path.write_bytes(gzip.compress(bytes(whole[: last - 1_024])))
+    with pytest.raises(RegardError, match="is cut off"):
+        imdb.load(path)
+
+
+def test_a_folder_that_is_none_of_reviews(tmp_path):
+    with pytest.raises(RegardError, match="holds no reviews in aclImdb/train/neg"):
+        imdb.load(tmp_path)
+
+
 BAD = {
     "3_3.txt: not UTF-8 (byte 4)": (b"caf\xe9", ()),
     "3_3.txt: is empty": (b" \n", ()),

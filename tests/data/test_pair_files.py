@@ -256,7 +256,7 @@ def test_what_else_stands_in_a_zip_is_no_pair(tmp_path):
     path = archive(tmp_path, "a.zip", {**lines, **beside})
     assert texts(read_pairs(path, source_name="de", target_name="en")) == TEXTS
     packed = archive(tmp_path, "b.zip", {"x.tsv.gz": gzip.compress(b"a\tb\n")})
-    assert "x.tsv.gz is packed once more; unpack it first" in refused(packed)
+    assert "'x.tsv.gz' is packed once more; unpack it first" in refused(packed)
 
 
 def test_a_damaged_member_is_an_error_in_a_line(tmp_path):
@@ -267,6 +267,35 @@ def test_a_damaged_member_is_an_error_in_a_line(tmp_path):
     whole[60:90] = bytes(30)
     path.write_bytes(whole)
     assert "is cut off or no zip archive" in refused(path)
+
+
+def test_what_grows_without_measure_is_refused_before_it_is_read(tmp_path):
+    rows = b"ein Hund\ta dog\n" * 400_000
+    packed = write(tmp_path, "x.tsv.gz", rows)
+    assert "x.tsv.gz: grows more than 100 times" in refused(packed)
+    assert "y.zip: grows more than 100 times" in refused(
+        archive(tmp_path, "y.zip", {"x.tsv": rows.decode()})
+    )
+
+
+def test_bzip2_in_a_zip_is_refused_for_it_is_unpacked_without_a_limit(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as inside:
+        inside.writestr("x.tsv", "ein Hund\ta dog\n")
+    assert "'x.tsv' is packed by a method that is not read (12)" in refused(path)
+
+
+def test_names_of_members_stay_in_one_line(tmp_path):
+    for name in ("a\nb.tsv", "a" * 300 + ".tsv"):
+        says = refused(archive(tmp_path, "x.zip", {name: "a\tb\n"}))
+        assert says.startswith(f"{tmp_path / 'x.zip'}: a member is called ")
+        assert len(says) < 300
+
+
+def test_a_zip_with_a_directory_without_measure(tmp_path, monkeypatch):
+    path = archive(tmp_path, "x.zip", {f"{i}.bin": "" for i in range(50)})
+    monkeypatch.setattr("regard.data.archives.DIRECTORY", 1_000)
+    assert "its directory has more than 1,000 bytes" in refused(path)
 
 
 def test_names_with_commas_and_columns_by_large_numbers(tmp_path):
