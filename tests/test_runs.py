@@ -365,7 +365,7 @@ def test_a_run_answers_without_its_data(whole: Path, tmp_path: Path, monkeypatch
     def unreachable(*_: object, **__: object) -> None:
         raise AssertionError("the data were read")
 
-    monkeypatch.setattr("regard.tasks.classification.task.load_corpus", unreachable)
+    monkeypatch.setattr("regard.tasks.texts.load_corpus", unreachable)
     run = runs.load(copy)
     one = run.predict("a good film")
     assert one.label in ("negative", "positive")

@@ -155,7 +155,8 @@ def look_at_run(folder: Path) -> None:
 
     each(
         listed,
-        *map(at, ("metrics", "notes", "convergence", "ended", "repeat", "evaluate", "about")),
+        *map(at, ("metrics", "notes", "convergence", "ended", "repeat", "evaluate")),
+        lambda: runs.load(place).task.about(),
         lambda: runs.load(place).predict([TEXT]),
         lambda: runs.load(place).config.model == "tfidf" or runs.load(place).attention(TEXT),
         lambda: runs.load(place).size([TEXT]),

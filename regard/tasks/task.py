@@ -59,51 +59,14 @@ class Answer(Protocol):
         """The answer as plain values."""
 
 
-class Task(ABC, Generic[B]):
-    """A question with data to learn and to judge it by. ``B`` is what one batch is.
+class Learnable(ABC, Generic[B]):
+    """What the training loop asks for: batches, a loss, a judgement. ``B`` is what one batch is.
 
-    Everything here is a pure function of the task's settings and of the arguments: the order of
-    data in (seed, epoch, rank), nothing in the state of a random generator. Data are read when
-    they are first asked for.
-
-    ``tokenizer`` and ``facts`` are those of a run (`facts` returned them): with them a trained
-    model is asked without any data. A ``model`` is a network, which is put into evaluation mode
-    while it is asked, or a fitted baseline.
+    The order of data is a function of (seed, epoch, rank) and of nothing in the state of a random
+    generator.
     """
 
     metric: str
-    #: The data as they were found: their name, fingerprint and notes.
-    corpus: Any
-    #: Which tokens of a longer text are read.
-    keeps: Literal["head", "tail", "ends"] = "head"
-    #: Whether an answer ranks all labels by their probability: `Answer` has ``top`` then.
-    ranks: ClassVar[bool] = False
-
-    def __init__(
-        self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
-    ) -> None:
-        self.settings = settings
-        self.known = facts or {}
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
-
-    def __repr__(self) -> str:
-        """The task, its data, and how many examples these have once they were read."""
-        said = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
-        corpus = vars(self).get("corpus")
-        parts = {name: getattr(corpus, name, None) for name in SPLITS}
-        said += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
-        return f"{type(self).__name__}({', '.join(said)})"
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about the data that a user should know before training."""
-        return list(self.corpus.notes)
-
-    def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data."""
-        found = self.corpus
-        return {"name": found.name, "fingerprint": found.fingerprint, "notes": self.notes}
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
@@ -154,6 +117,51 @@ class Task(ABC, Generic[B]):
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric (the larger the better) and the loss of a split, in evaluation mode."""
+
+
+class Task(Learnable[B]):
+    """A question with data to learn and to judge it by, and what a trained model is asked.
+
+    Everything here is a pure function of the task's settings and of the arguments. Data are read
+    when they are first asked for.
+
+    ``tokenizer`` and ``facts`` are those of a run (`facts` returned them): with them a trained
+    model is asked without any data. A ``model`` is a network, which is put into evaluation mode
+    while it is asked, or a fitted baseline.
+    """
+
+    #: The data as they were found: their name, fingerprint and notes.
+    corpus: Any
+    #: Which tokens of a longer text are read.
+    keeps: Literal["head", "tail", "ends"] = "head"
+    #: Whether an answer ranks all labels by their probability: `Answer` has ``top`` then.
+    ranks: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self.settings = settings
+        self.known = facts or {}
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
+
+    def __repr__(self) -> str:
+        """The task, its data, and how many examples these have once they were read."""
+        said = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
+        corpus = vars(self).get("corpus")
+        parts = {name: getattr(corpus, name, None) for name in SPLITS}
+        said += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about the data that a user should know before training."""
+        return list(self.corpus.notes)
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data."""
+        found = self.corpus
+        return {"name": found.name, "fingerprint": found.fingerprint, "notes": self.notes}
 
     @property
     @abstractmethod

@@ -22,7 +22,7 @@ from regard.errors import RegardError, UntrainableError
 from regard.layers.device import to_device
 from regard.memory import peak_mb, trim
 from regard.reading import checked
-from regard.tasks.task import Task
+from regard.tasks.task import Learnable
 from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -108,7 +108,7 @@ class State:
 
 def train(
     model: nn.Module,
-    task: Task[Any],
+    task: Learnable[Any],
     settings: TrainingSettings,
     checkpoints: Checkpoints | None = None,
     *,
@@ -136,7 +136,11 @@ class Training:
     """A model, its optimizer and how far they are."""
 
     def __init__(
-        self, model: nn.Module, task: Task[Any], settings: TrainingSettings, precision: Precision
+        self,
+        model: nn.Module,
+        task: Learnable[Any],
+        settings: TrainingSettings,
+        precision: Precision,
     ) -> None:
         self.model, self.task, self.settings, self.precision = model, task, settings, precision
         self.device = choose_device(settings.device)
@@ -421,7 +425,7 @@ def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
     return math.ceil(steps / BETWEEN), math.ceil(LEAST_BETWEEN / steps)
 
 
-def fitting_batch(task: Task[Any], examples: int = 0) -> int:
+def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:
     """Tokens of a batch such that an epoch has some steps; of the data alone, not of the seed."""
     plan = task.batches(
         "train", tokens=MOST_TOKENS, examples=examples, seed=0, epoch=0, shuffle=False

@@ -109,6 +109,12 @@ def test_a_file_of_numbers_is_learned_judged_and_asked(tmp_path: Path) -> None:
     loaded = runs.load(tmp_path / "ridge")
     assert loaded.evaluate().value == judged.value
     assert loaded.evaluate(tmp_path / "other.csv").n == 400
+    path = tmp_path / "ridge" / "env.json"
+    told = path.read_text()
+    path.write_text(told.replace('"deviation": ', '"deviation": -'))
+    with pytest.raises(RegardError, match=r"env.json: deviation"):
+        runs.load(tmp_path / "ridge").evaluate()
+    path.write_text(told)
     good, bad = loaded.predict(["A joy. What a wonderful film!", "A mess. What a dull film!"])
     assert good.value > bad.value
     with pytest.raises(RegardError, match="--labels renames labels, and what is learned here"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import pad
 from regard.tasks.classification.metrics import accuracy, log_loss
-from regard.tasks.task import Split, Task
+from regard.tasks.task import Learnable, Split
 
 WORDS = 11
 
@@ -22,7 +22,7 @@ class ToyBatch(NamedTuple):
     labels: Tensor
 
 
-class Toy(Task[ToyBatch]):
+class Toy(Learnable[ToyBatch]):
     """Does the text hold more of the words below 6 than of the others?"""
 
     metric = "accuracy"

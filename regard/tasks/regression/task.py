@@ -13,13 +13,14 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from regard.data.files import Example, read_examples
 from regard.errors import RegardError
 from regard.models.baselines import TfidfFeatures
-from regard.reading import parse_rows
+from regard.reading import checked, parse_rows
 from regard.tasks import unit_of
 from regard.tasks.encoded import Batch, plain
 from regard.tasks.evaluation import Evaluation
@@ -274,6 +275,13 @@ def parsed(examples: Sequence[Example]) -> Numbers:
     return found
 
 
+class Scale(BaseModel):
+    """What a run remembers of its numbers, in ``env.json``."""
+
+    mean: float = Field(allow_inf_nan=False)
+    deviation: float = Field(gt=0, allow_inf_nan=False)
+
+
 class Ridge(TfidfFeatures):
     """Ridge regression on `TfidfFeatures`: min Σ (w·x + b − z)² + α‖w‖², z standardised.
 
@@ -319,8 +327,10 @@ class Regression(TextTask):
     @cached_property
     def scale(self) -> tuple[float, float]:
         """Mean and standard deviation of the training's numbers. Errors: all are one number."""
-        if "mean" in self.known:
-            return float(self.known["mean"]), float(self.known["deviation"])
+        if self.known:
+            given = {key: self.known.get(key) for key in ("mean", "deviation")}
+            known = checked(Scale, given, Path("env.json"))
+            return known.mean, known.deviation
         found = parsed(self._split_examples[0])
         if not found.std() > 0:
             raise RegardError(f"all {len(found):,} texts to learn from have the number {found[0]}")

@@ -1,0 +1,1 @@
+"""Questions whose answers stood in the texts of pretraining."""

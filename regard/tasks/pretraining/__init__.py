@@ -1,0 +1,1 @@
+"""What texts without labels teach: the next token, the hidden ones, the spans left out."""

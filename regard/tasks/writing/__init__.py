@@ -1,0 +1,1 @@
+"""A text in, another text out."""
