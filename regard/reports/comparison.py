@@ -189,7 +189,7 @@ def _table(story: Story) -> list[Html]:
     return [
         tag("h2", "The numbers"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="results"),
-        *([tag("p", TRIVIAL, class_="note")] if story.trivial else []),
+        *(tag("p", GUESSES[name], class_="note") for name in story.trivial if name in GUESSES),
         _forest(story, reference),
         *_verdicts(comparison),
     ]
@@ -230,10 +230,13 @@ HOW_TO_READ = (
 )
 
 
-TRIVIAL = (
-    "Majority class: every text gets the label that is most frequent in training (of log loss: all "
-    "labels their shares in training). Chance: every label equally often. Both without reading."
-)
+#: What is answered without reading a text.
+GUESSES = {
+    "majority class": "Majority class: every text gets the label that is most frequent in training "
+    "(of log loss: all labels their shares in training).",
+    "chance": "Chance: every label equally often.",
+    "mean": "Mean: every text gets the mean of the training's numbers.",
+}
 
 
 IN_STEPS = (
@@ -369,7 +372,9 @@ def _curves(story: Story) -> list[Html]:
     """A small chart per arm: each seed's validation, the other arms' first seeds faint behind."""
     # Of what the loss decides validation holds exp(−loss); people read the loss.
     by_loss = story.metric in BY_LOSS
-    key, times = ("validation_loss", 1) if by_loss else ("validation", 100)
+    gain = story.unit.lower and not by_loss  # what is gained on saying one number, as a share
+    key, times = ("validation_loss", 1.0) if by_loss else ("validation", story.unit.times)
+    times = 100.0 if gain else times
     curves = {
         arm.name: found
         for arm in story.arms
@@ -380,7 +385,8 @@ def _curves(story: Story) -> list[Html]:
         return []
     firsts = [Series("", c[0].x, [times * v for v in c[0].y], faint=True) for c in curves.values()]
     every = [Series("", c.x, [times * v for v in c.y]) for found in curves.values() for c in found]
-    metric = "loss in nats" if by_loss else story.heading
+    metric = f"gain in {story.metric}, %" if gain else story.heading
+    metric = "loss in nats" if by_loss else metric
     charts = []
     for name, found in curves.items():
         seeds = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(found)]

@@ -61,6 +61,11 @@ class TaskEntry:
     #: How its own metrics are written: those that are no shares.
     units: Mapping[str, Unit] = field(default_factory=dict)
 
+    @property
+    def answers_in_texts(self) -> bool:
+        """Whether an answer is a text: one that is written, or one in which words were missing."""
+        return bool(self.writes or self.hidden)
+
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """This task's settings: its defaults, then the overrides."""
         return build(self.settings, {**self.defaults, **(overrides or {})})

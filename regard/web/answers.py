@@ -46,7 +46,7 @@ class Answers:
     ) -> list[list[dict[str, Any]]]:
         """What a run writes for the texts of several requests. Errors: it labels texts."""
         if self.shelf.subject(name).kind != "sequences":
-            raise RegardError(f"{name} labels texts and writes none; ask /predict")
+            raise RegardError(f"{name} writes no texts; ask /predict")
         return self._best(name, several, best)
 
     def _best(

@@ -215,7 +215,7 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
         "task": config.task,
         "model": config.model,
         "says": config.entry.describe(config.network),
-        "kind": "classification" if TASKS[config.task].labelled else "sequences",
+        "kind": "sequences" if TASKS[config.task].answers_in_texts else "classification",
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.attends,

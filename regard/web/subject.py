@@ -56,8 +56,8 @@ class RunSubject:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
-        labelled = TASKS[run.config.task].labelled
-        self.kind = "classification" if labelled else "sequences"
+        writes = TASKS[run.config.task].answers_in_texts
+        self.kind = "sequences" if writes else "classification"
 
     def count(self, text: str) -> int:
         """Tokens of a text, before any is cut off; of a baseline its words."""
@@ -140,7 +140,7 @@ class RunSubject:
 
     def _asked(self, text: str, most: int) -> WriteRequest | None:
         if self.kind == "classification":
-            raise RegardError(f"{self.name} labels texts and writes none; ask /predict")
+            raise RegardError(f"{self.name} writes no texts; ask /predict")
         task = self.run.task
         return task.request(text, most) if isinstance(task, Writes) else None
 

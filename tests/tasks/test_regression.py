@@ -22,6 +22,9 @@ from regard.tasks.regression.task import (
     parsed,
     pseudo_values,
 )
+from regard.tasks.writing.streaming import Drawing
+from regard.web.shelf import find
+from regard.web.subject import opened
 
 DRAWN = np.random.default_rng(0)
 TRUE = DRAWN.normal(5, 2, 40)
@@ -149,3 +152,17 @@ def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
     settings = TASKS["classification"].configure({"data": "ratings"})
     with pytest.raises(RegardError, match="regard train regression"):
         _ = TASKS["classification"].prepare(settings).corpus
+
+
+def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", "regression", "mean", TINY)
+    for _ in run.train():
+        pass
+    (told,) = find([tmp_path]).listed()
+    assert (told["kind"], told["writes"], told["labels"]) == ("classification", "", [])
+    subject = opened("run", tmp_path / "run")
+    (answer,) = subject.predict(["A joy."])
+    assert answer == {"value": run.predict("A joy.").value}
+    with pytest.raises(RegardError, match="run writes no texts; ask /predict"):
+        next(subject.write("A joy.", Drawing(5)))
+    assert find([tmp_path]).examples("run")

@@ -262,7 +262,7 @@ def test_the_page_asks_for_what_it_was_told(client: Ask, folder: Path) -> None:
         ("goes", [-1], 422, "written.0: "),
         ("goes", ["a"], 422, "written.0: "),
         ("goes", [5] * 18, 422, "tokens: at most 20 here, not 23"),
-        ("labels", [5], 400, "labels texts and writes none"),
+        ("labels", [5], 400, "writes no texts; ask"),
         ("writes", [], 400, "ask without it"),
     ],
 )

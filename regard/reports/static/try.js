@@ -26,12 +26,13 @@ function numbersIn(said) {
   return said && /^\d+(\.\d+)*$/.test(said) ? said.split(".").map(Number) : null;
 }
 
-/** What a run answered: a label with its probabilities, or a text. @param {any} answer */
+/** What a run answered: a label with its probabilities, a text, or a number. @param {any} answer */
 export function answerCard(answer) {
   if (answer.written !== undefined) {
     return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
       h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut before its end"}`));
   }
+  if (answer.probabilities === undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: "label" }, num(answer.value, 3)));
   return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
     h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));
 }
