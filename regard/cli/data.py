@@ -151,6 +151,9 @@ def check(
         str | None, typer.Option(help="The column of what no split may tear apart.")
     ] = None,
     length: Annotated[int, typer.Option(help="Words kept of a text: what is lost?")] = 400,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="The labels are numbers, for regression.")
+    ] = False,
     data_dir: DataDir = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 if there is anything to mend.")
@@ -174,6 +177,7 @@ def check(
             labels=labels,
             group=group,
             length=length,
+            numbers=numbers,
             data_dir=data_dir,
             show=show,
         )

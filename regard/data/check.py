@@ -32,6 +32,7 @@ from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 
 QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
+SIZES = {"shortest": "least", "longest": "largest"}  # what these are called of numbers
 LENGTHS = (100, 200, 400, 800)  # words; where truncation is priced, beside the one asked for
 LABELS_SHOWN = 12
 BLOCK, LONG = 1_000, 10_000  # texts between two signs of life; fewer need no sign
@@ -64,6 +65,7 @@ class Part:
     copies: int  # rows whose text stood in an earlier row
     bad: list[BadRow]
     groups: int  # different ones; none where no column was named
+    numbers: dict[str, float]  # quantiles of labels that are numbers; then there are no `labels`
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,10 @@ class Findings:
             rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
         if len(labels) > LABELS_SHOWN:
             rows.append([f"… {len(labels) - LABELS_SHOWN} labels more", *("" for _ in parts)])
+        if parts[0].numbers:
+            for name in QUANTILES:
+                title = f"number, {SIZES.get(name, name)}"
+                rows.append([title, *(f"{part.numbers.get(name, math.nan):g}" for part in parts)])
         if any(part.groups for part in parts):
             rows.append(["groups", *(f"{part.groups:,}" for part in parts)])
         for name in QUANTILES:
@@ -148,6 +154,7 @@ def check(
     group: str | None = None,
     labels: str = "",
     length: int = 400,
+    numbers: bool = False,
     data_dir: Path | str | None = None,
     show: Show | None = None,
 ) -> Findings:
@@ -157,29 +164,36 @@ def check(
     not raised; what makes the whole file unreadable still is. Words are those of the tokenizer
     "words". Named data is looked at as it came, before anything is dropped from train. With a
     column named as `group`, a group in two parts is a leak. Without `validation` a tenth is held
-    out as training would, to see whether near copies leak (`regard.data.near_copies`).
+    out as training would, to see whether near copies leak (`regard.data.near_copies`). ``numbers``:
+    the labels are to be foretold as numbers (`regard train regression`); where they are numbers
+    that hardly repeat, they are taken for that.
     """
     if length < 1:
         raise RegardError(f"texts are cut to at least 1 word, not {length}")
     found: list[Found]
     remarks: list[str] = []
-    own = not isinstance(data, Corpus) and str(data) not in LABELLED
+    own = not isinstance(data, Corpus) and str(data) not in (*LABELLED, "ratings")
+    numbers = numbers or str(data) == "ratings"
     if isinstance(data, Corpus):
         name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
         columns = {"text": text, "label": label, "group": group}
         files = {"validation": validation, "test": test}
         try:
-            name, found = _gather(str(data), files, columns, labels, data_dir, remarks)
+            name, found = _gather(str(data), files, columns, labels, data_dir, remarks, numbers)
         except OtherFileError as error:
             raise RegardError(
                 f"{error}; regard data check is for texts with labels alone: pairs, and texts "
                 "without labels, are checked as regard train reads them"
             ) from None
+    if not numbers and (numbers := _hardly_repeat(found[0][1])):
+        remarks.append("the labels are numbers that hardly repeat: regard train regression")
+    if numbers:
+        found = [(part, *_with_numbers(examples, bad)) for part, examples, bad in found]
     lengths = _lengths([example.text for part in found for example in part[1]], show)
     parts = []
     for title, examples, bad in found:
-        parts.append(_part(title, examples, bad, lengths[: len(examples)], length))
+        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers))
         lengths = lengths[len(examples) :]
     shared: list[Pair] = []
     conflicts: list[Pair] = []
@@ -201,16 +215,17 @@ def check(
                 odd.setdefault(character, []).append(example.source)
     groups = _shared_groups([examples for _, examples, _ in found])
     examples = found[0][1]
-    strange = [_strange_labels(examples, later, part) for part, later, _ in found[1:]]
+    later_parts = [] if numbers else found[1:]
+    strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
     try:
-        problems += look_over(examples)
+        problems += [] if numbers else look_over(examples)
     except RegardError as several:
         problems.append(str(several))
     if own and not validation:
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
     counts = {part.name: part.labels for part in parts}
-    uneven = imbalance(parts[0].labels, counts.get("test"))
+    uneven = [] if numbers else imbalance(parts[0].labels, counts.get("test"))
     return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks)
 
 
@@ -225,6 +240,7 @@ def _gather(
     labels: str,
     data_dir: Path | str | None,
     remarks: list[str],
+    numbers: bool,
 ) -> tuple[str, list[Found]]:
     path = path_of(data)
     archive = imdb.is_packed(path)
@@ -249,6 +265,7 @@ def _gather(
             label=columns["label"],
             group=columns["group"],
             labels=labels,
+            numbers=numbers,
         )
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     beside = {part: path_of(file) for part, file in files.items() if file}
@@ -274,11 +291,31 @@ def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[
     return title, examples, bad
 
 
+def _hardly_repeat(examples: Sequence[Example]) -> bool:
+    """Whether the labels are numbers, of which there are too many to be classes."""
+    labels = {example.label for example in examples}
+    return len(labels) > 50 and len(labels) > len(examples) / 4 and all(map(_is_number, labels))
+
+
+def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:
+    """The rows whose label is a number, and the others as bad ones."""
+    odd = [example for example in examples if not _is_number(example.label)]
+    why = [BadRow(x.source, f"{x.label!r:.80} is no number") for x in odd]
+    return [example for example in examples if _is_number(example.label)], [*bad, *why]
+
+
 def _part(
-    name: str, examples: list[Example], bad: list[BadRow], lengths: Lengths, length: int
+    name: str,
+    examples: list[Example],
+    bad: list[BadRow],
+    lengths: Lengths,
+    length: int,
+    numbers: bool,
 ) -> Part:
     quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
-    labels = Counter(example.label for example in examples)
+    labels = Counter(example.label for example in examples if not numbers)
+    sizes = [float(example.label) for example in examples if numbers]
+    spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
     return Part(
         name,
         rows=len(examples) + len(bad),
@@ -288,6 +325,7 @@ def _part(
         copies=len(examples) - len({example.text for example in examples}),
         bad=bad,
         groups=len({example.group for example in examples} - {""}),
+        numbers=dict(zip(QUANTILES, spread, strict=False)),
     )
 
 
@@ -335,7 +373,7 @@ def _problems(
             problems.append(f"{part.name}: {_count(bad, 'row')} cannot be read")
         if part.copies:
             problems.append(f"{part.name}: {_count(part.copies, 'row')} with a text seen before")
-        if not part.labels:
+        if not part.labels and not part.numbers:
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")

@@ -232,7 +232,8 @@ def _from_files(
     if len(counts) > 50 and len(counts) > len(rows) / 4 and not numbers:
         raise RegardError(
             f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
-            "another column? Name it by label=NAME, or by number, from 1: label=2"
+            "another column? Name it by label=NAME, or by number, from 1: label=2; numbers are "
+            "learned by regard train regression"
         )
     notes += [] if numbers else look_over(rows)
     if "test" not in parts:

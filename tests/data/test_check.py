@@ -285,3 +285,23 @@ def test_of_many_strange_labels_ten_are_told(tmp_path):
     assert len(problem) < 500
     assert problem.count("'a very long label") == 10
     assert problem.endswith(" and 490 more")
+
+
+def test_labels_that_are_numbers_are_summed_up_and_checked(tmp_path):
+    path = tmp_path / "n.csv"
+    rows = [f"text number {i} of many,{i / 7:.3f}" for i in range(200)]
+    path.write_text("\n".join(["text,label", *rows]))
+    found = check(path)
+    assert found.remarks == ["the labels are numbers that hardly repeat: regard train regression"]
+    assert found.parts[0].labels == {}
+    assert found.parts[0].numbers["median"] == pytest.approx(99.5 / 7, abs=0.01)
+    assert any(line.startswith("number, largest") for line in found.lines())
+    assert found.uneven == []
+    path.write_text("text,label\nfine,4\nbad,two\nnice,5\n")
+    told = check(path, numbers=True)
+    assert [(row.source, row.why) for row in told.parts[0].bad] == [
+        ("n.csv:3", "'two' is no number")
+    ]
+    assert told.parts[0].numbers["longest"] == 5
+    assert check(path).parts[0].labels == {"4": 1, "5": 1, "two": 1}
+    assert check("ratings").parts[0].numbers["longest"] == 10
