@@ -77,7 +77,7 @@ class Answered(Evaluation):
 
     @property
     def examples(self) -> list[Example]:
-        """The questions as other kinds of run have them."""
+        """The questions and the wanted answers."""
         return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
 
     @property

@@ -104,7 +104,7 @@ class Likelihoods(Evaluation):
 
     @property
     def examples(self) -> list[Example]:
-        """The pieces as other kinds of run have their examples."""
+        """The pieces of text."""
         return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
 
     def json(self) -> dict[str, Any]:

@@ -198,7 +198,7 @@ class Translations(Evaluation):
 
     @property
     def examples(self) -> list[Example]:
-        """The test as other kinds of run have it."""
+        """The sources and the wanted texts."""
         return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
 
     def json(self) -> dict[str, Any]:
