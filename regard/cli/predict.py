@@ -123,8 +123,10 @@ def predict(
     if file and table:
         source = text_rows(file, column, empty=True)
     elif file and is_conllu(file):
-        if not TASKS[loaded.config.task].labelled:
-            raise RegardError(f"{file}: parsed sentences are for runs that label texts")
+        if TASKS[loaded.config.task].answers_in_texts:
+            raise RegardError(
+                f"{file}: parsed sentences are for runs whose answers are labels or numbers"
+            )
         source = parsed_sentences(file)
     answers: list[dict[str, object]] = []
     done = 0

@@ -16,7 +16,7 @@ from regard.data.balance import ADVICE, imbalance
 from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
-from regard.data.labels import advice, look_over, parse_labels, rename
+from regard.data.labels import advice, look_over, number_of, parse_labels, rename
 from regard.data.near_copies import leak
 from regard.data.sources import (
     BUILT_IN,
@@ -206,7 +206,8 @@ def check(
             if where != title and example.text not in reported:
                 reported.add(example.text)
                 shared.append(pair)
-            if first.label != example.label:
+            alike = numbers and number_of(first.label) == number_of(example.label)
+            if first.label != example.label and not alike:
                 conflicts.append(pair)
     odd: dict[str, list[str]] = {}
     for _, examples, _ in found:
@@ -294,14 +295,18 @@ def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[
 def _hardly_repeat(examples: Sequence[Example]) -> bool:
     """Whether the labels are numbers, of which there are too many to be classes."""
     labels = {example.label for example in examples}
-    return len(labels) > 50 and len(labels) > len(examples) / 4 and all(map(_is_number, labels))
+    return (
+        len(labels) > 50
+        and len(labels) > len(examples) / 4
+        and all(number_of(label) is not None for label in labels)
+    )
 
 
 def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:
     """The rows whose label is a number, and the others as bad ones."""
-    odd = [example for example in examples if not _is_number(example.label)]
+    odd = [example for example in examples if number_of(example.label) is None]
     why = [BadRow(x.source, f"{x.label!r:.80} is no number") for x in odd]
-    return [example for example in examples if _is_number(example.label)], [*bad, *why]
+    return [example for example in examples if number_of(example.label) is not None], [*bad, *why]
 
 
 def _part(
@@ -314,7 +319,7 @@ def _part(
 ) -> Part:
     quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
     labels = Counter(example.label for example in examples if not numbers)
-    sizes = [float(example.label) for example in examples if numbers]
+    sizes = [number_of(example.label) or 0.0 for example in examples if numbers]
     spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
     return Part(
         name,
@@ -420,7 +425,7 @@ def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str)
             f"{alike[_folded(new[0])]!r:.40} there); "
             f"{advice(new[0], alike[_folded(new[0])])}"
         )
-    numbers = [all(map(_is_number, labels)) for labels in (new, known)]
+    numbers = [all(number_of(x) is not None for x in labels) for labels in (new, known)]
     if numbers[0] != numbers[1]:
         first, second = ("numbers", "names") if numbers[0] else ("names", "numbers")
         return f"{part} has {first} where train has {second}; write the same in both files"
@@ -429,14 +434,8 @@ def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str)
 
 def _folded(label: str) -> str:
     """Return what is left of a label without case, outer spaces and the form of a number."""
-    return f"{float(label):g}" if _is_number(label) else " ".join(label.casefold().split())
-
-
-def _is_number(label: str) -> bool:
-    try:
-        return math.isfinite(float(label))
-    except ValueError:
-        return False
+    number = number_of(label)
+    return " ".join(label.casefold().split()) if number is None else f"{number:g}"
 
 
 def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:

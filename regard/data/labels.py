@@ -14,6 +14,22 @@ NONE = frozenset(
 )  # as programs write that there is none
 
 
+MOST = 1e100  # a number that is foretold is smaller, so that squares of it are numbers too
+
+
+def number_of(label: str) -> float | None:
+    """Return a label as a number, None if it is none.
+
+    >>> number_of("−2.5"), number_of("1e-3"), number_of("two"), number_of("nan")
+    (-2.5, 0.001, None, None)
+    """
+    try:
+        value = float(label.replace("−", "-"))
+    except ValueError:
+        return None
+    return value if abs(value) < MOST else None
+
+
 def parse_labels(asked: str) -> dict[str, str]:
     """Return what each label of a file is called instead, from ``labels=``.
 

@@ -150,8 +150,11 @@ class LinearModel(ABC):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote, of this class. Errors: a file is missing, or of another class."""
-        return load(folder, {cls.name: cls})
+        """What `save` wrote, of this class; an abstract one loads any.
+
+        Errors: a file is missing, or of another class.
+        """
+        return load(folder, {cls.name: cls} if hasattr(cls, "name") else None)
 
     def must_be_whole(self, folder: Path) -> None:
         """Errors: arrays that are missing, not finite, or of another size than terms and labels."""

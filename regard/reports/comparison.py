@@ -235,7 +235,7 @@ GUESSES = {
     "majority class": "Majority class: every text gets the label that is most frequent in training "
     "(of log loss: all labels their shares in training).",
     "chance": "Chance: every label equally often.",
-    "mean": "Mean: every text gets the mean of the training's numbers.",
+    "training mean": "Training mean: every text gets the mean of the training's numbers.",
 }
 
 

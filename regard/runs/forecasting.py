@@ -22,7 +22,7 @@ from regard.training.loop import Training, seeded, using_threads, validations
 from regard.training.precision import choose_precision
 
 if TYPE_CHECKING:
-    from regard.models.baselines import Baseline
+    pass
 
 SAMPLE = 200  # texts that a baseline is fitted to
 FORWARD = 3  # a step costs so many forward passes
@@ -160,16 +160,13 @@ def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
     return (time.monotonic() - begun) / max(training.state.tokens - before, 1)
 
 
-def _of_baseline(config: Config, task: Classification) -> Forecast:
-    baseline: "Baseline" = config.entry.build(config.network, vocabulary=0, labels=len(task.labels))
-    every = max(len(task.train) // SAMPLE, 1)
-    answers = task.answers("train")
-    first = np.unique(answers, return_index=True)[1]  # of each label, however rare
-    chosen = np.union1d(np.arange(0, len(answers), every), first)
-    texts = [task.train.examples[i].text for i in chosen.tolist()]
+def _of_baseline(config: Config, task: Any) -> Forecast:
+    baseline = config.entry.build(config.network, **task.sizes)
+    chosen = task.sample(max(len(task.train) // SAMPLE, 1))
     begun = time.monotonic()
-    baseline.fit(texts, answers[chosen], task.weights)
-    seconds = (time.monotonic() - begun) * len(task.train) / len(texts)
+    task.fit(baseline, chosen)
+    every = len(task.train) / len(chosen)
+    seconds = (time.monotonic() - begun) * every
     return Forecast(
         task=config.task,
         model=config.model,

@@ -193,7 +193,13 @@ class Run:
         return found
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model sees, as its writer would recognise them."""
+        """The pieces of a text that the model sees, as its writer would recognise them.
+
+        Errors: the run is not complete; a baseline, which cuts texts in its own way.
+        """
+        self.must_be_complete()
+        if self.config.entry.baseline:
+            raise RegardError(f"{self.config.model} counts words and has no tokens of the run's")
         return list(self.task.tokens(text))
 
     def left_out(self, texts: Sequence[str]) -> list[int]:

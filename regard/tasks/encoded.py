@@ -1,4 +1,4 @@
-"""A split of labelled texts as token ids, and batches of them."""
+"""A split of texts with one answer each as token ids, and batches of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -264,8 +264,8 @@ class Task(Learnable[B]):
         """What else a list of answers tells, as plain values."""
         return {}
 
-    def fit(self, baseline: Any) -> None:
-        """Fit a baseline to the train split."""
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to the examples of these numbers."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")
 
 

@@ -179,7 +179,7 @@ class TextTask(Task[Batch]):
         if not tokens:
             raise RegardError("there is no word to look at in this text")
         padded, lengths = pad(self.encode([text]))
-        with record(model) as recording:
+        with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             model(padded, lengths)
             found = looked(recording, tokens)
         framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
@@ -217,15 +217,30 @@ class TextTask(Task[Batch]):
         # torch's counter cannot follow a parameter that is itself an input, as a learned query is
         return flops_per_example(model.requires_grad_(False), length)
 
+    def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
+        """Texts and answers of the train split, all or those of these numbers."""
+        examples, answers = self.train.examples, self.train.labels
+        picked = range(len(examples)) if numbers is None else numbers
+        return [examples[i].text for i in picked], answers[list(picked)]
+
+    def sample(self, every: int) -> list[int]:
+        """The number of every so many texts of the train split."""
+        return list(range(0, len(self.train.examples), every))
+
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)
         ids, trees = self.read(examples)
         return Encoded(ids, numbers, examples, trees)
 
+    @property
+    def notes(self) -> list[str]:
+        """The corpus's notes, and near copies in validation."""
+        return [*super().notes, *self._leak]
+
     @cached_property
     def _leak(self) -> list[str]:
         """What is to be told of near copies, where validation was split off a user's own file."""
-        if self.corpus.validation is not None or self.settings.data in LABELLED:
+        if self.corpus.validation is not None or self.settings.data in (*LABELLED, "ratings"):
             return []
         return leak(*self._split_examples, "validation", "validation=FILE")
 

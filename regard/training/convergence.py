@@ -27,7 +27,7 @@ MEANINGS: Final = {
     CONVERGED: "validation had stopped improving",
     RISING: "validation was still rising when the budget ended",
     UNKNOWN: "the budget ended before validation could tell",
-    ONE_LABEL: "it says one label to every text",
+    ONE_LABEL: "it says the same to every text",
 }
 LEAST = 3  # validations that a trend is drawn through, and that patience must wait for
 SURE = 1.5  # standard errors of the slope

@@ -45,7 +45,7 @@ class Disagreements:
         first, second = judged
         if not first.said or not second.said:
             raise RegardError(
-                "these runs are judged token by token; there are no answers to compare"
+                "these runs say numbers, or are judged token by token: no answer is right or wrong"
             )
         ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
         texts = [[example.text for example in found.examples] for found in (first, second)]

@@ -16,6 +16,7 @@ from regard.errors import RegardError
 from regard.tasks import TASKS, unit_of
 from regard.tasks.regression import METRICS, RidgeSettings
 from regard.tasks.regression.task import (
+    GUESS,
     RegressionEvaluation,
     Ridge,
     metric_of,
@@ -59,7 +60,7 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
     examples = [Example(f"text {i}", f"{x!r}", f"f:{i}", "g") for i, x in enumerate(TRUE.tolist())]
     judged = RegressionEvaluation.judge("MAE", examples, SAID, 5.0)
     assert judged.low < judged.value < judged.high
-    assert judged.trivial == {"mean": pytest.approx(np.abs(TRUE - 5).mean())}
+    assert judged.trivial == {GUESS: pytest.approx(np.abs(TRUE - 5).mean())}
     again = RegressionEvaluation.parse(judged.rows(), "MAE", 5.0, "p")
     assert (again.value, again.examples) == (judged.value, judged.examples)
     assert json.loads(json.dumps(judged.json()))["metric"] == "MAE"
@@ -107,7 +108,7 @@ def test_a_file_of_numbers_is_learned_judged_and_asked(tmp_path: Path) -> None:
     judged = run.evaluate()
     assert run.validates == "gain in MAE"
     assert told.validation == pytest.approx(0.1, abs=0.15)
-    assert judged.value < judged.trivial["mean"]
+    assert judged.value < judged.trivial[GUESS]
     data.rename(tmp_path / "other.csv")
     loaded = runs.load(tmp_path / "ridge")
     assert loaded.evaluate().value == judged.value
@@ -166,3 +167,32 @@ def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="run writes no texts; ask /predict"):
         next(subject.write("A joy.", Drawing(5)))
     assert find([tmp_path]).examples("run")
+
+
+def test_ties_and_few_texts_give_finite_numbers() -> None:
+    draw = np.random.default_rng(1)
+    spreads, told = [], []
+    for _ in range(200):  # 5 % of the truths are 1: many ties
+        true = (draw.random(500) < 0.05).astype(float)
+        said = true + draw.normal(0, 1, 500)
+        spreads.append(metric_of("Spearman's ρ", said, true))
+        told.append(pseudo_values("Spearman's ρ", said, true).std(ddof=1) / 500**0.5)
+    assert np.mean(told) == pytest.approx(np.std(spreads), rel=0.15)
+    odd = np.full(50, 0.3)
+    odd[0] += 0.1
+    assert np.abs(pseudo_values("R²", odd + draw.normal(0, 0.1, 50), odd)).max() < 1e4
+    for metric in METRICS.values():
+        one = RegressionEvaluation.judge(metric, [Example("a", "1", "f:1")], np.ones(1), 0.0)
+        json.dumps(one.json(), allow_nan=False)
+    row = b'{"text": "a", "value": 1, "source": "s", "number": "inf"}\n'
+    with pytest.raises(RegardError, match="p cannot be read"):
+        RegressionEvaluation.parse(row, "MAE", 5.0, "p")
+    task = TASKS["regression"].prepare(TASKS["regression"].configure({}), None, {"mean": 1e308})
+    with pytest.raises(RegardError, match=r"env.json: mean is 1e\+308"):
+        _ = task.scale
+
+
+def test_a_baseline_is_forecast() -> None:
+    told = runs.forecast("regression", "ridge", ["examples=400"])
+    assert (told.steps, told.test) == (1, 1_000)
+    assert told.parameters > 100

@@ -209,8 +209,8 @@ class Answers(Writes[QuestionBatch]):
     @cached_property
     def commonest(self) -> str:
         """The answer that train has most often: what is said without reading the question."""
-        if "commonest" in self.known:
-            return str(self.known["commonest"])
+        if self.known:  # of a run: its data are not read for this
+            return str(self.known.get("commonest", ""))
         (found,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
         return found[0]
 

@@ -75,12 +75,12 @@ class Classification(TextTask):
 
     @property
     def notes(self) -> list[str]:
-        """The corpus's notes, near copies in validation, and how uneven the labels are."""
+        """Those of the texts, and how uneven the labels are."""
         test = Counter(example.label for example in self.corpus.test)
         uneven = imbalance(self.counts, test)
         if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
             uneven[-1] += f"; {ADVICE}"
-        return [*super().notes, *self._leak, *uneven]
+        return [*super().notes, *uneven]
 
     def facts(self) -> dict[str, Any]:
         """What a run remembers of its data, its labels and the training texts of each."""
@@ -136,10 +136,14 @@ class Classification(TextTask):
         """The true label numbers of a split."""
         return self.split(split).labels
 
-    def fit(self, baseline: Any) -> None:
-        """Fit a baseline to the texts of the train split."""
-        texts = [example.text for example in self.train.examples]
-        baseline.fit(texts, self.answers("train"), self.weights)
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the texts of the train split, or to those of these numbers."""
+        baseline.fit(*self.chosen(chosen), self.weights)
+
+    def sample(self, every: int) -> list[int]:
+        """The number of every so many texts, and of the first of each label, however rare."""
+        first = np.unique(self.answers("train"), return_index=True)[1]
+        return sorted({*super().sample(every), *first.tolist()})
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
         """The labels of texts. Errors: texts without trees for a model that reads them."""

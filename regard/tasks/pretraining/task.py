@@ -278,7 +278,7 @@ class Pretraining(Task[B], Generic[B]):
         ids = self.read(text)
         if not len(ids):
             raise RegardError("there is no token to look at in this text")
-        with record(model) as recording:
+        with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             self.states(model, torch.from_numpy(ids)[None].long())
             found = looked(recording, self.names(ids))
         in_text = (each for each in found if not re.match(r"decoder\.\d+\.attention\.", each.layer))

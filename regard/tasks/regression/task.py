@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from regard.data.files import Example, read_examples
+from regard.data.labels import MOST, number_of
 from regard.errors import RegardError
 from regard.models.baselines import TfidfFeatures
 from regard.reading import checked, parse_rows
@@ -29,6 +30,7 @@ from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
 
 Numbers = NDArray[np.float64]
+GUESS = "training mean"  # said to every text
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
         spread = ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, said, true)
-        left = 1 - (wrong.sum() - wrong) / np.where(rest > 0, rest, np.inf)
+        left = 1 - (wrong.sum() - wrong) / np.where(rest > 1e-9 * spread, rest, np.inf)
     else:
         whole, influence = metric_of(name, said, true), _influence_on_rho(said, true)
         return np.asarray(whole + influence - influence.mean())
@@ -102,14 +104,21 @@ def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
 def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
     """The influence of each pair (x, y) on the correlation of ranks, but for a constant.
 
-    With u, v the centred ranks over n: (uᵢvᵢ + mean of v where x > xᵢ + mean of u where y > yᵢ)
-    / (s_u s_v); a tie counts a half. Croux & Dehon 2010.
+    With u, v the centred ranks over n and a(w)ᵢ the mean of w where x > xᵢ (a tie counts a half):
+
+        (uᵢvᵢ + a_x(v)ᵢ + a_y(u)ᵢ) / √(s_u s_v)
+            − ρ/2 ((uᵢ² + 2a_x(u)ᵢ) / s_u + (vᵢ² + 2a_y(v)ᵢ) / s_v)
+
+    with the variances s_u, s_v, which vary only where ranks are tied. Croux & Dehon 2010.
     """
     u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(said), rankdata(true)))
-    size = float(u.std() * v.std())
-    if not size:
+    one, other = float(u.var()), float(v.var())
+    if not one or not other:
         return np.zeros(len(u))
-    return np.asarray((u * v + _above(said, v) + _above(true, u)) / size)
+    size = math.sqrt(one * other)
+    both = (u * v + _above(said, v) + _above(true, u)) / size
+    ties = (u * u + 2 * _above(said, u)) / one + (v * v + 2 * _above(true, v)) / other
+    return np.asarray(both - float((u * v).mean()) / size / 2 * ties)
 
 
 def _above(x: Numbers, weights: Numbers) -> Numbers:
@@ -139,7 +148,7 @@ class RegressionEvaluation(Evaluation):
             raise RegardError("there is nothing to evaluate: no examples")
         true = parsed(examples)
         guess = metric_of(metric, np.full(len(true), mean), true)
-        return cls(metric, tuple(examples), np.asarray(said, np.float64), true, {"mean": guess})
+        return cls(metric, tuple(examples), np.asarray(said, np.float64), true, {GUESS: guess})
 
     @property
     def n(self) -> int:
@@ -178,7 +187,7 @@ class RegressionEvaluation(Evaluation):
 
     @property
     def _half(self) -> float:
-        deviation = float(self.per_example.std(ddof=1)) if self.n > 1 else math.inf
+        deviation = float(self.per_example.std(ddof=1)) if self.n > 2 else math.inf
         return NormalDist().inv_cdf(0.975) * deviation / math.sqrt(self.n)
 
     @property
@@ -200,7 +209,9 @@ class RegressionEvaluation(Evaluation):
     def json(self) -> dict[str, Any]:
         """The summary as plain values."""
         keys = "metric", "value", "low", "high", "n", "also", "trivial"
-        return {key: getattr(self, key) for key in keys}
+        found = {key: getattr(self, key) for key in keys}
+        ends = {key: None for key in ("low", "high") if not math.isfinite(found[key])}
+        return {**found, **ends}
 
     def line(self) -> str:
         """The summary on one line."""
@@ -214,15 +225,15 @@ class RegressionEvaluation(Evaluation):
         """The summary for people: what is told, and how much it is."""
         unit = unit_of(self.metric)
         value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
-        guess = unit.write(self.guesses["mean"])
+        guess = unit.write(self.guesses[GUESS])
         return [
             (self.metric, f"{value}  (95 % interval {low} to {high}, of texts, not seeds)"),
-            ("mean to all", f"{guess}  ({self.metric} of the training's mean for every text)"),
+            (GUESS, f"{guess}  ({self.metric} of the training's mean for every text)"),
             *((name, unit_of(name).write(x)) for name, x in self.also.items()),
         ]
 
     def rows(self) -> bytes:
-        """The numbers as JSON lines: source, text, value (the truth), said, group."""
+        """The numbers as JSON lines: source, text, value (the truth), number, group."""
         rows = zip(self.examples, self.true.tolist(), self.numbers.tolist(), strict=True)
         lines = (
             json.dumps(
@@ -254,6 +265,8 @@ class RegressionEvaluation(Evaluation):
                 for row in found
             ]
             said = np.array([float(row["number"]) for row in found])
+            if not (np.abs(said) < MOST).all():
+                raise ValueError("a number is not finite, or too large")
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         return cls.judge(metric, examples, said, mean)
@@ -261,25 +274,22 @@ class RegressionEvaluation(Evaluation):
 
 def parsed(examples: Sequence[Example]) -> Numbers:
     """The number of each example. Errors: one that is none, by file:line."""
-    found = np.zeros(len(examples))
-    for place, example in enumerate(examples):
-        try:
-            found[place] = float(example.label.replace("−", "-"))
-        except ValueError:
-            found[place] = math.nan
-        if not math.isfinite(found[place]):
+    found = [number_of(example.label) for example in examples]
+    for example, value in zip(examples, found, strict=True):
+        if value is None:
             raise RegardError(
-                f"{example.source}: {example.label!r:.80} is no number; name the column of the "
-                "numbers by label=NAME, or learn labels by regard train classification"
+                f"{example.source}: {example.label!r:.80} is no number; name the "
+                "column of the numbers by label=NAME (--label NAME for regard evaluate), or learn "
+                "labels by regard train classification"
             )
-    return found
+    return np.array(found, dtype=np.float64)
 
 
 class Scale(BaseModel):
     """What a run remembers of its numbers, in ``env.json``."""
 
-    mean: float = Field(allow_inf_nan=False)
-    deviation: float = Field(gt=0, allow_inf_nan=False)
+    mean: float = Field(gt=-MOST, lt=MOST)
+    deviation: float = Field(gt=0, lt=MOST)
 
 
 class Ridge(TfidfFeatures):
@@ -332,7 +342,7 @@ class Regression(TextTask):
             known = checked(Scale, given, Path("env.json"))
             return known.mean, known.deviation
         found = parsed(self._split_examples[0])
-        if not found.std() > 0:
+        if found.min() == found.max():
             raise RegardError(f"all {len(found):,} texts to learn from have the number {found[0]}")
         return float(found.mean()), float(found.std())
 
@@ -380,10 +390,9 @@ class Regression(TextTask):
         """What `judge` measures."""
         return f"gain in {self.metric}" if unit_of(self.metric).lower else self.metric
 
-    def fit(self, baseline: Ridge) -> None:
-        """Fit a baseline to the texts of the train split."""
-        encoded = self.train
-        baseline.fit([example.text for example in encoded.examples], encoded.labels)
+    def fit(self, baseline: Ridge, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the texts of the train split, or to those of these numbers."""
+        baseline.fit(*self.chosen(chosen))
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Number]:
         """The numbers of texts."""
@@ -411,7 +420,7 @@ class Regression(TextTask):
         """What each word of a text adds to the number, in standard deviations of the training."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
-        return model.shares(text, 0, "the number, in standard deviations of the training,")
+        return model.shares(text, 0, "the number, in standard deviations of the training")
 
     def _judged(self, examples: Sequence[Example], said: Numbers) -> RegressionEvaluation:
         return RegressionEvaluation.judge(self.metric, examples, said, self.scale[0])

@@ -108,7 +108,7 @@ class Reread(NamedTuple):
 
 
 def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """A text that was written as `runs.Text.json` tells it.
+    """A text that was written as `Text.json` tells it.
 
     >>> answered([Piece("a", 0.5, "a", 7), Piece("[END]", 1.0, "a", 3, True)])["written"]
     'a'

@@ -226,7 +226,8 @@ class Sequences(Writes[PairBatch]):
             raise RegardError("there is no token to look at in this text")
         ((best,),) = self.write(model, [text])
         batch = self.tensors(source, [np.array(best.tokens, np.int64)])
-        layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+        with torch.no_grad(), evaluation_mode(model):
+            layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
         asking = [*self.names(best.tokens), *(["[END]"] if best.ended else [])]
         reads = self.names(source[0].tolist())
         weights = {name: seen[0].numpy()[:, : len(asking)] for name, seen in layers.items()}
