@@ -48,6 +48,17 @@ class MaxPool(nn.Module):
         return largest.masked_fill((lengths == 0)[:, None], 0)
 
 
+class LastPool(nn.Module):
+    """x_n: the vector at the end of each text."""
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """Return the last vector of each text, of an empty one zeros."""
+        last = x[torch.arange(x.shape[0], device=x.device), (lengths - 1).clamp(min=0)]
+        return last * (lengths > 0)[:, None]
+
+
 class FirstPool(nn.Module):
     """x₁: the last state of the vector that was put in front (CLS)."""
 

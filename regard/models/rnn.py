@@ -33,17 +33,19 @@ class RecurrentClassifier(nn.Module):
         self.lstm = Bidirectional(
             self.embedding.width, settings.hidden, settings.layers, settings.dropout
         )
-        self.pool = _pool(settings.pool, self.lstm.width)
+        #: Makes one vector of a text; None: every token has an answer of its own.
+        self.pool: nn.Module | None = _pool(settings.pool, self.lstm.width)
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(self.lstm.width, labels)
 
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels."""
+    ) -> Float[Tensor, "batch *time labels"]:
+        """Return the logits of the labels: of each text, or without a pool of each token."""
         states = self.lstm(self.embedding(tokens, lengths), lengths)
-        pooled = self.pool(states, lengths)
-        logits: Tensor = self.to_labels(drop(pooled, self.dropout, self.training))
+        if self.pool is not None:
+            states = self.pool(states, lengths)
+        logits: Tensor = self.to_labels(drop(states, self.dropout, self.training))
         return logits
 
 

@@ -74,7 +74,8 @@ class TextClassifier(nn.Module):
                 f"layers=0 has none: take layers=1 or more, or position=sinusoidal"
             )
         self.blocks = nn.ModuleList(_block(settings, width, length) for _ in range(settings.layers))
-        self.pool = _pool(settings, width, length)
+        #: Makes one vector of a text; None: every token has an answer of its own.
+        self.pool: nn.Module | None = _pool(settings, width, length)
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(width, labels)
 
@@ -83,8 +84,8 @@ class TextClassifier(nn.Module):
         tokens: Int[Tensor, "batch time"],
         lengths: Int[Tensor, " batch"],
         parents: Int[Tensor, "batch time"] | None = None,
-    ) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels.
+    ) -> Float[Tensor, "batch *time labels"]:
+        """Return the logits of the labels: of each text, or without a pool of each token.
 
         ``parents``: the word that each word hangs on, for positions along trees; −1: a root, which
         hangs on CLS where there is one. Without them what `regard.attention.parsed` says, or each
@@ -105,8 +106,11 @@ class TextClassifier(nn.Module):
         mask = within(up_to(lengths), self.pattern)
         for block in self.blocks:
             x = block(x, mask)
-        pooled = self.pool(x, lengths)
-        logits: Tensor = self.to_labels(drop(pooled, self.dropout, self.training))
+        if self.pool is not None:
+            x = self.pool(x, lengths)
+        elif self.cls is not None:
+            x = x[:, 1:]
+        logits: Tensor = self.to_labels(drop(x, self.dropout, self.training))
         return logits
 
 

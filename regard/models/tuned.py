@@ -1,7 +1,7 @@
 """A pretrained model that puts labels on texts: what it makes of a text, and one linear map."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from regard.attention.tracing import readable
 from regard.layers import marks
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside, lose_words
+from regard.layers.pooling import LastPool, MeanPool
 from regard.models.bert import BERT
 from regard.models.gpt import GPT
 from regard.models.settings import EncoderSettings, GPTSettings, T5Settings
@@ -27,6 +28,8 @@ class Tuned(nn.Module):
     """
 
     body: GPT | BERT | T5
+    #: Symbols that are read before a text.
+    before: ClassVar[int] = 0
 
     def __init__(
         self, settings: GPTSettings | EncoderSettings | T5Settings, vocabulary: int, labels: int
@@ -34,6 +37,8 @@ class Tuned(nn.Module):
         super().__init__()
         self.reads_trees = settings.position.startswith("tree-")
         self.marks, self.dropout = marks.Marks.behind(vocabulary), settings.dropout
+        #: Makes one vector of a text; None: every token has an answer of its own.
+        self.pool: nn.Module | None = MeanPool()
         self.to_labels = nn.Linear(settings.width, labels)
         nn.init.normal_(self.to_labels.weight, std=0.02)
         nn.init.zeros_(self.to_labels.bias)
@@ -43,19 +48,32 @@ class Tuned(nn.Module):
         tokens: Int[Tensor, "batch time"],
         lengths: Int[Tensor, " batch"],
         parents: Int[Tensor, "batch time"] | None = None,
-    ) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels; ``parents`` as `regard.models.text_classifier` has them."""
+    ) -> Float[Tensor, "batch *time labels"]:
+        """Return the logits of the labels: of each text, or without a pool of each token.
+
+        ``parents`` as `regard.models.text_classifier` has them.
+        """
         if parents is not None:
             with parsed(self.framed_tree(parents)):
                 along: Tensor = self(tokens, lengths)
             return along
-        logits: Tensor = self.to_labels(
-            drop(self.vector(tokens, lengths), self.dropout, self.training)
-        )
+        if self.pool is None:
+            states = self.read(tokens, lengths)[0][:, self.before :][:, : tokens.shape[1]]
+        else:
+            states = self.vector(tokens, lengths)
+        logits: Tensor = self.to_labels(drop(states, self.dropout, self.training))
         return logits
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """One vector of each text."""
+        """Return one vector of each text."""
+        assert self.pool is not None
+        vector: Tensor = self.pool(*self.read(tokens, lengths))
+        return vector
+
+    def read(
+        self, tokens: Tensor, lengths: Tensor
+    ) -> tuple[Float[Tensor, "batch read width"], Int[Tensor, " batch"]]:
+        """Return the last states of what the model reads, and how many of each row count."""
         raise NotImplementedError
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
@@ -73,14 +91,15 @@ class TunedGPT(Tuned):
     def __init__(self, settings: GPTSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
         self.body: GPT = GPT(settings, vocabulary + marks.COUNT)
+        self.pool = LastPool()
 
-    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """The state of [CLS]."""
+    def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the states of the text and of [CLS] behind it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
         read[rows, lengths] = self.marks.classify
-        return cast(Tensor, self.body(read))[rows, lengths]
+        return self.body(read), lengths + 1
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return [*tokens, "[CLS]"]
@@ -102,14 +121,16 @@ class TunedBERT(Tuned):
     model sets ``marks`` to their numbers.
     """
 
+    before = 1
+
     def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
         words = vocabulary if settings.weights else vocabulary + marks.COUNT
         self.word_dropout = settings.word_dropout
         self.body: BERT = BERT(settings, words, heads=False)
 
-    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """The mean state of the text's words and symbols."""
+    def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the states of the text and of the symbols about it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         if self.training:
             tokens = lose_words(tokens, self.word_dropout, self.marks.mask)
@@ -118,10 +139,7 @@ class TunedBERT(Tuned):
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
         read[rows, lengths + 1] = self.marks.separator
         padded = not readable(lengths) or bool((lengths + 2 < read.shape[1]).any())
-        states = self.body(read, lengths + 2 if padded else None)
-        real = inside(lengths + 2, read.shape[1])[..., None]
-        mean: Tensor = (states * real).sum(1) / (lengths + 2)[:, None]
-        return mean
+        return self.body(read, lengths + 2 if padded else None), lengths + 2
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return ["[CLS]", *tokens, "[SEP]"]
@@ -138,8 +156,6 @@ class TunedT5(Tuned):
         super().__init__(settings, vocabulary, labels)
         self.body: T5 = T5(settings, vocabulary + marks.COUNT + marks.SENTINELS)
 
-    def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """The mean state of the words of each text; zeros of a text without words."""
-        states = self.body.encode(tokens, lengths)
-        real = inside(lengths, tokens.shape[1])[..., None]
-        return (states * real).sum(1) / lengths.clamp(min=1)[:, None]
+    def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the encoder's states of the text."""
+        return self.body.encode(tokens, lengths), lengths
