@@ -101,7 +101,7 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
         if "licence" in row:
             say(f"{'':<12} licence: {row['licence']}. {row['cite']}")
     say()
-    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, .txt, .conllu, plain or .gz;")
+    say("Your own: regard data check FILE   (.csv, .tsv, .jsonl, .txt, .conllu, .conll, or .gz;")
     say(".parquet; a folder with neg.txt and pos.txt, or with neg/*.txt and pos/*.txt)")
 
 
@@ -154,6 +154,9 @@ def check(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="The labels are numbers, for regression.")
     ] = False,
+    tags: Annotated[
+        bool, typer.Option("--tags", help="A word and its tag a line; .conll needs no saying.")
+    ] = False,
     data_dir: DataDir = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 if there is anything to mend.")
@@ -178,6 +181,7 @@ def check(
             group=group,
             length=length,
             numbers=numbers,
+            tags=tags,
             data_dir=data_dir,
             show=show,
         )

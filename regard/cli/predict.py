@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from regard.cli.console import Json, RunFolder, emit_json, opened, say
-from regard.data.conllu import Sentence, is_conllu, sentences
 from regard.data.files import Example, table_kind
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError
@@ -103,7 +102,6 @@ def predict(
 
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
-    from regard.tasks import TASKS
 
     if texts and file:
         raise RegardError("give texts or --file, not both")
@@ -122,12 +120,8 @@ def predict(
     source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)
     if file and table:
         source = text_rows(file, column, empty=True)
-    elif file and is_conllu(file):
-        if TASKS[loaded.config.task].answers_in_texts:
-            raise RegardError(
-                f"{file}: parsed sentences are for runs whose answers are labels or numbers"
-            )
-        source = parsed_sentences(file)
+    elif file and (own := loaded.task.read_file(file)) is not None:
+        source = own
     answers: list[dict[str, object]] = []
     done = 0
     for chunk in chunks(source):
@@ -260,19 +254,6 @@ def lines(file: Path | None) -> Iterator[str]:
             raise RegardError(f"{name}:{number}: is not UTF-8; convert the file") from None
         except OSError as error:
             raise RegardError(f"{name} cannot be read: {error.strerror or error}") from None
-
-
-def parsed_sentences(file: Path) -> Iterator[Example]:
-    """Yield the sentences of a CoNLL-U file, labels unread. Errors: by file:line."""
-    from regard.data.files import Lines, open_binary
-
-    with open_binary(file) as opened:
-        read = Lines(opened, file.name)
-        for found in sentences(read):
-            if complaint := read.complaint() or getattr(found, "why", ""):
-                raise RegardError(f"{file.name}:{found.line}: {complaint}")
-            assert isinstance(found, Sentence)
-            yield Example(" ".join(found.words), "", f"{file.name}:{found.line}", "", found.parents)
 
 
 def chunks(texts: Iterable[T]) -> Iterator[list[T]]:

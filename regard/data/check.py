@@ -27,6 +27,7 @@ from regard.data.sources import (
     likeness,
     load_corpus,
 )
+from regard.data.tagged import load_tagged, read_tagged, tags_by_name
 from regard.data.titles import OtherFileError, listed
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
@@ -155,6 +156,7 @@ def check(
     labels: str = "",
     length: int = 400,
     numbers: bool = False,
+    tags: bool = False,
     data_dir: Path | str | None = None,
     show: Show | None = None,
 ) -> Findings:
@@ -166,34 +168,39 @@ def check(
     column named as `group`, a group in two parts is a leak. Without `validation` a tenth is held
     out as training would, to see whether near copies leak (`regard.data.near_copies`). ``numbers``:
     the labels are to be foretold as numbers (`regard train regression`); where they are numbers
-    that hardly repeat, they are taken for that.
+    that hardly repeat, they are taken for that. ``tags``: sentences with a tag for each word
+    (`regard train tagging`), which files are whose name says so.
     """
     if length < 1:
         raise RegardError(f"texts are cut to at least 1 word, not {length}")
     found: list[Found]
     remarks: list[str] = []
-    own = not isinstance(data, Corpus) and str(data) not in (*LABELLED, "ratings")
+    own = not isinstance(data, Corpus) and str(data) not in (*LABELLED, *BUILT_IN)
     numbers = numbers or str(data) == "ratings"
+    tags = tags or str(data) == "entities" or (own and tags_by_name(str(data)))
     if isinstance(data, Corpus):
         name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
         columns = {"text": text, "label": label, "group": group}
         files = {"validation": validation, "test": test}
         try:
-            name, found = _gather(str(data), files, columns, labels, data_dir, remarks, numbers)
+            if tags:
+                name, found = _tagged(str(data), files, columns, labels, remarks)
+            else:
+                name, found = _gather(str(data), files, columns, labels, data_dir, remarks, numbers)
         except OtherFileError as error:
             raise RegardError(
                 f"{error}; regard data check is for texts with labels alone: pairs, and texts "
                 "without labels, are checked as regard train reads them"
             ) from None
-    if not numbers and (numbers := _hardly_repeat(found[0][1])):
+    if not tags and not numbers and (numbers := _hardly_repeat(found[0][1])):
         remarks.append("the labels are numbers that hardly repeat: regard train regression")
     if numbers:
         found = [(part, *_with_numbers(examples, bad)) for part, examples, bad in found]
     lengths = _lengths([example.text for part in found for example in part[1]], show)
     parts = []
     for title, examples, bad in found:
-        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers))
+        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers, tags))
         lengths = lengths[len(examples) :]
     shared: list[Pair] = []
     conflicts: list[Pair] = []
@@ -216,17 +223,18 @@ def check(
                 odd.setdefault(character, []).append(example.source)
     groups = _shared_groups([examples for _, examples, _ in found])
     examples = found[0][1]
-    later_parts = [] if numbers else found[1:]
+    classes = not numbers and not tags
+    later_parts = found[1:] if classes else []
     strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
     try:
-        problems += [] if numbers else look_over(examples)
+        problems += look_over(examples) if classes else []
     except RegardError as several:
         problems.append(str(several))
     if own and not validation:
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
     counts = {part.name: part.labels for part in parts}
-    uneven = [] if numbers else imbalance(parts[0].labels, counts.get("test"))
+    uneven = imbalance(parts[0].labels, counts.get("test")) if classes else []
     return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks)
 
 
@@ -279,6 +287,28 @@ def _gather(
     ]
 
 
+def _tagged(
+    data: str,
+    files: dict[str, str | None],
+    columns: dict[str, str | None],
+    labels: str,
+    remarks: list[str],
+) -> tuple[str, list[Found]]:
+    if labels:
+        raise RegardError("--labels renames labels of texts, and these are tags: leave it out")
+    if data == "entities":
+        corpus = load_tagged(data)
+        return data, [("train", corpus.train, []), ("test", corpus.test, [])]
+    beside = {part: file for part, file in files.items() if file}
+    found: list[Found] = []
+    for part, place in {"train" if beside else "rows": data, **beside}.items():
+        told = {key: value or "" for key, value in columns.items()}
+        read = read_tagged(place, word=told["text"], tag=told["label"], group=told["group"])
+        remarks += read.notes
+        found.append((part, read.examples, []))
+    return name_of(path_of(data)), found
+
+
 def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[str]) -> Found:
     examples: list[Example] = []
     bad: list[BadRow] = []
@@ -316,9 +346,11 @@ def _part(
     lengths: Lengths,
     length: int,
     numbers: bool,
+    tags: bool,
 ) -> Part:
     quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
-    labels = Counter(example.label for example in examples if not numbers)
+    said = (x.label.split(" ") if tags else [x.label] for x in examples if not numbers)
+    labels = Counter(label for each in said for label in each)
     sizes = [number_of(example.label) or 0.0 for example in examples if numbers]
     spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
     return Part(

@@ -27,7 +27,9 @@ NO_BREAK = "\u00a0"
 class Sentence:
     """A sentence's words, the word that each hangs on (from 0; −1: a root), and its comments.
 
-    ``line``: where it begins in its file. No word holds a space: one in a FORM is a no-break space
+    ``line``: where it begins in its file. ``tags``: of a column that was asked for.
+
+    No word holds a space: one in a FORM is a no-break space
     here, so that ``" ".join(words)`` can be taken apart again.
     """
 
@@ -35,6 +37,7 @@ class Sentence:
     parents: tuple[int, ...]
     comments: Mapping[str, str]
     line: int
+    tags: tuple[str, ...] = ()
 
     def comment(self, key: str) -> str | None:
         """Return a comment by its key, or by ``KEY:SIGN`` its beginning up to a sign; else None.
@@ -68,8 +71,10 @@ def is_conllu(path: Path | str) -> bool:
     return str(path).lower().removesuffix(".gz").endswith(".conllu")
 
 
-def sentences(lines: Iterable[str]) -> Iterator[Sentence | BadSentence]:
+def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentence | BadSentence]:
     """Yield the sentences of a file's lines, good or bad, in their order.
+
+    ``tags``: the place of a column, from 0, that is to be read beside the words and their heads.
 
     >>> table = [f"{i}\\t{word}" + "\\t_" * 4 + f"\\t{head}" + "\\t_" * 3
     ...          for i, word, head in [(1, "She", 2), (2, "sleeps", 0), (3, "well", 2)]]
@@ -84,13 +89,15 @@ def sentences(lines: Iterable[str]) -> Iterator[Sentence | BadSentence]:
         if line.strip():
             block.append((number, line))
         elif block:
-            yield _sentence(block, lasting)
+            yield _sentence(block, lasting, tags)
             block = []
     if block:
-        yield _sentence(block, lasting)
+        yield _sentence(block, lasting, tags)
 
 
-def _sentence(block: Sequence[tuple[int, str]], lasting: dict[str, str]) -> Sentence | BadSentence:
+def _sentence(
+    block: Sequence[tuple[int, str]], lasting: dict[str, str], column: int | None
+) -> Sentence | BadSentence:
     """The sentence of some lines; what of its comments lasts is kept in ``lasting``."""
     own: dict[str, str] = {}
     for _, line in block:
@@ -99,6 +106,7 @@ def _sentence(block: Sequence[tuple[int, str]], lasting: dict[str, str]) -> Sent
             _remember(key.strip(), value.strip(), own, lasting)
     rows = [(number, line.split("\t")) for number, line in block if not line.startswith("#")]
     words: list[str] = []
+    tags: list[str] = []
     heads: list[tuple[int, int]] = []  # of each word the line it stands on, and its HEAD
     for number, fields in rows:
         if len(fields) != FIELDS:
@@ -115,10 +123,13 @@ def _sentence(block: Sequence[tuple[int, str]], lasting: dict[str, str]) -> Sent
             return BadSentence(number, why)
         words.append(fields[FORM].strip().replace(" ", NO_BREAK))
         heads.append((number, int(fields[HEAD])))
+        if column is not None:
+            tags.append(fields[column].strip() or "_")
     if not words:
         return BadSentence(block[0][0], "the sentence has no words", empty=True)
+    parents = tuple(head - 1 for _, head in heads)
     return _no_tree(heads) or Sentence(
-        tuple(words), tuple(head - 1 for _, head in heads), {**lasting, **own}, block[0][0]
+        tuple(words), parents, {**lasting, **own}, block[0][0], tuple(tags)
     )
 
 

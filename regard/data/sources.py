@@ -52,6 +52,11 @@ BUILT_IN = {
         "4,000 + 1,000 film reviews of one to five sentences from the grammar, with 0 to 10 points",
         "regression",
     ),
+    "entities": BuiltIn(
+        "2,400 + 600 sentences from a grammar, people, places and organisations tagged; the same "
+        "name is any of them, by its context",
+        "tagging",
+    ),
 }
 LABELLED = ("reviews", "imdb")  # the names that load_corpus knows
 TEST_SHARE = 0.2
@@ -128,11 +133,11 @@ def load_corpus(
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
         made = {"train": examples[:4000], "test": examples[4000:]}
-        return _corpus(data, made, [], imdb.LABELS)
+        return corpus_of(data, made, [], imdb.LABELS)
     if data == "ratings":
         examples = synthetic.ratings(5000, SEED_OF_REVIEWS)
         made = {"train": examples[:4000], "test": examples[4000:]}
-        return _corpus(data, made, [], numbers=True)
+        return corpus_of(data, made, [], numbers=True)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
@@ -167,16 +172,17 @@ def hold_out(
     text is held out depends on that and the seed alone, so it stays out when others join or leave.
     A copy in another group than a text that is held out is in neither.
     """
-    train, held = _split(examples, fraction, f"validation {seed}")
+    train, held = split_by_hash(examples, fraction, f"validation {seed}")
     if any(example.group for example in examples):
         known = {likeness(example.text) for example in held}
         train = [example for example in train if likeness(example.text) not in known]
     return train, held
 
 
-def _split(
+def split_by_hash(
     examples: Sequence[Example], fraction: float, salt: str
 ) -> tuple[list[Example], list[Example]]:
+    """Return what stays and what leaves, by a hash of each group, or of a text without one."""
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
@@ -206,7 +212,7 @@ def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -
 
 def _imdb(name: str, place: Path, duplicates: str) -> Corpus:
     train, test = imdb.load(place)
-    return _corpus(name, {"train": train, "test": test}, [], imdb.LABELS, duplicates)
+    return corpus_of(name, {"train": train, "test": test}, [], imdb.LABELS, duplicates)
 
 
 def _from_files(
@@ -243,13 +249,13 @@ def _from_files(
             f"of the {columns['group'] or 'text'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    return _corpus(name_of(path), parts, notes, None, duplicates, numbers)
+    return corpus_of(name_of(path), parts, notes, None, duplicates, numbers)
 
 
 def _split_test(
     path: Path, rows: Sequence[Example], counts: Mapping[str, int], seed: int
 ) -> tuple[list[Example], list[Example]]:
-    train, test = _split(rows, TEST_SHARE, f"test {seed}")
+    train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(
             f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} fell into the "
@@ -279,7 +285,7 @@ def shared_texts(train: Iterable[Example], test: Iterable[Example]) -> set[str]:
     return {likeness(x.text) for x in train} & {likeness(x.text) for x in test}
 
 
-def _corpus(
+def corpus_of(
     name: str,
     parts: Mapping[str, list[Example]],
     notes: list[str],
@@ -287,6 +293,11 @@ def _corpus(
     duplicates: str = "drop",
     numbers: bool = False,
 ) -> Corpus:
+    """Return the corpus of these parts, texts that stand in two of them dropped from the earlier.
+
+    ``order``: the labels, in the order of a model's outputs. With ``numbers`` an example's label is
+    not one of a few classes, and nothing is asked of it.
+    """
     parts = dict(parts)
     for part, later in (("validation", "test"), ("train", "test"), ("train", "validation")):
         if part in parts and later in parts:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.conllu import Sentence, sentences
+from regard.data.examples import Example
 from regard.data.files import (
     Lines,
     _csv_rows,
@@ -103,3 +105,14 @@ def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) 
         f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME (predict, evaluate: "
         "--text NAME; of without=: without_text=NAME)"
     )
+
+
+def parsed_sentences(file: Path) -> Iterator[Example]:
+    """Yield the sentences of a CoNLL-U file, labels unread. Errors: by file:line."""
+    with open_binary(file) as opened:
+        read = Lines(opened, file.name)
+        for found in sentences(read):
+            if complaint := read.complaint() or getattr(found, "why", ""):
+                raise RegardError(f"{file.name}:{found.line}: {complaint}")
+            assert isinstance(found, Sentence)
+            yield Example(" ".join(found.words), "", f"{file.name}:{found.line}", "", found.parents)

@@ -5,7 +5,7 @@ server ask for answers and their evaluation. None of them knows anything else of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     Any,
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import plan_batches
+from regard.data.conllu import is_conllu
 from regard.errors import RegardError
 from regard.tasks.evaluation import Evaluation
 
@@ -235,9 +236,20 @@ class Task(Learnable[B]):
         """
         raise RegardError("--score is for runs that write one text for another; this is none")
 
+    def read_file(self, path: Path) -> Iterable[Any] | None:
+        """The inputs that a file of a kind of its own holds; None of a file of lines or columns.
+
+        Errors: parsed sentences, by this task's choice.
+        """
+        if is_conllu(path):
+            raise RegardError(
+                f"{path}: parsed sentences are for runs whose answers are labels, numbers or tags"
+            )
+        return None
+
     def weigh(self, model: Any, text: str, answer: Any) -> Any:
         """What each word of a text adds to a baseline's answer. Errors: it weighs no words."""
-        raise RegardError("this model weighs no single words: look at its attention")
+        raise RegardError("this baseline weighs no single words: there is nothing to draw")
 
     @property
     @abstractmethod

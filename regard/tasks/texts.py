@@ -1,8 +1,9 @@
 """Texts with one answer each, a label or a number: how they are read, split and put to a model."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
@@ -15,11 +16,12 @@ from regard.analysis.cost import flops_per_example
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.data.batches import pad, plan_batches
-from regard.data.conllu import kept_tree, train_on_words, word_ids
+from regard.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example
 from regard.data.near_copies import leak
-from regard.data.sources import LABELLED, Corpus, hold_out, load_corpus
+from regard.data.sources import BUILT_IN, LABELLED, Corpus, hold_out, load_corpus
+from regard.data.text_rows import parsed_sentences
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
@@ -133,6 +135,10 @@ class TextTask(Task[Batch]):
             trees.append(np.array(kept_tree(parents, kept), np.int32))
         return ids, trees
 
+    def read_file(self, path: Path) -> Iterable[Example] | None:
+        """The sentences of a CoNLL-U file; None of another file."""
+        return parsed_sentences(path) if is_conllu(path) else None
+
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Tokens of each text: the same in every epoch."""
         return self.split(split).lengths
@@ -223,10 +229,6 @@ class TextTask(Task[Batch]):
         picked = range(len(examples)) if numbers is None else numbers
         return [examples[i].text for i in picked], answers[list(picked)]
 
-    def sample(self, every: int) -> list[int]:
-        """The number of every so many texts of the train split."""
-        return list(range(0, len(self.train.examples), every))
-
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)
         ids, trees = self.read(examples)
@@ -240,7 +242,7 @@ class TextTask(Task[Batch]):
     @cached_property
     def _leak(self) -> list[str]:
         """What is to be told of near copies, where validation was split off a user's own file."""
-        if self.corpus.validation is not None or self.settings.data in (*LABELLED, "ratings"):
+        if self.corpus.validation is not None or self.settings.data in (*LABELLED, *BUILT_IN):
             return []
         return leak(*self._split_examples, "validation", "validation=FILE")
 

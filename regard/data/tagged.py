@@ -1,0 +1,275 @@
+"""Sentences with a tag for each word: CoNLL columns, CoNLL-U, and what marks spans in their tags.
+
+* ``.conllu``: a word a line, ten columns between tabs; the tag is UPOS unless another is named.
+* Everything else: a word a line with its columns, between tabs or spaces; an empty line behind each
+  sentence. The first column is the word and the last the tag, as in CoNLL-2003 and WNUT 2017. Lines
+  that begin with ``-DOCSTART-``, and those that begin with ``#`` and have no tab and not as many
+  columns as the others, are no words.
+
+Files may be .gz. An example's text holds its words between single spaces, and its label as many
+tags between spaces.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data import arrow, entities
+from regard.data.conllu import NO_BREAK, BadSentence, is_conllu, no_comment, sentences
+from regard.data.examples import Example
+from regard.data.files import TOLERATED
+from regard.data.lines import Lines, open_binary, path_of
+from regard.data.near_copies import leak
+from regard.data.sources import BUILT_IN, TEST_SHARE, Corpus, corpus_of, split_by_hash
+from regard.errors import RegardError, look_up
+
+__all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
+
+#: Columns of CoNLL-U that can be tags, and their places.
+CONLLU = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7, "misc": 9}
+OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet")
+REASON = "regard train tagging reads a word and its tag a line (.conll, .txt, .tsv) or .conllu"
+OUTSIDE = ("O", "_", "")
+SEED = 2017  # of the built-in sentences
+_marked = re.compile(r"[BIESLU]-.+")
+# Addresses, names and marks of networks, words with their contractions apart, signs.
+_word = re.compile(
+    r"https?://\S+|[@#]\w+|\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\d+(?:[.,:]\d+)+"
+    r"|\w+(?:-\w+)*|\.{2,}|[^\w\s]"
+)
+
+
+class Span(NamedTuple):
+    """Words ``first`` to before ``last`` of a sentence that are one thing of a ``kind``."""
+
+    first: int
+    last: int
+    kind: str
+
+
+def spans(tags: Sequence[str]) -> list[Span]:
+    """Return what tags of the kinds B-, I-, E-, S- (or L-, U-) mark, as conlleval reads them.
+
+    A span begins at B, S or U, and at any other mark behind another kind or behind O; it ends at E,
+    S, L or U, and before whatever does not go on with it. Tjong Kim Sang & De Meulder 2003.
+
+    >>> spans(["B-place", "I-place", "O", "I-person", "B-person"])
+    [Span(first=0, last=2, kind='place'), Span(first=3, last=4, kind='person'), \
+Span(first=4, last=5, kind='person')]
+    """
+    found: list[Span] = []
+    first, kind = -1, ""
+    for place, tag in enumerate([*tags, "O"]):
+        mark, _, name = tag.partition("-")
+        inside = tag not in OUTSIDE
+        if first >= 0 and (not inside or mark in "BSU" or name != kind):
+            found.append(Span(first, place, kind))
+            first = -1
+        if inside and first < 0:
+            first, kind = place, name
+        if inside and mark in "ESLU":
+            found.append(Span(first, place + 1, kind))
+            first = -1
+    return found
+
+
+def mark_spans(tags: Iterable[str]) -> bool:
+    """Whether these tags mark spans: all are O or B-, I-, E-, S-, L- or U- with a kind.
+
+    >>> mark_spans(["O", "B-place", "I-place"]), mark_spans(["NOUN", "VERB"])
+    (True, False)
+    """
+    named = [tag for tag in tags if tag not in OUTSIDE]
+    return bool(named) and all(_marked.fullmatch(tag) for tag in named)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a plain text: punctuation and contractions stand alone.
+
+    >>> words_of("She isn't in New York.")
+    ['She', 'is', "n't", 'in', 'New', 'York', '.']
+    """
+    return _word.findall(text)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The sentences of a file, and what was skipped, in words."""
+
+    examples: list[Example]
+    notes: list[str]
+
+
+def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str = "") -> Tagged:
+    """Return the tagged sentences of a file; see the module.
+
+    ``word`` and ``tag`` are columns by number from 1, ``tag`` of CoNLL-U a name (upos, xpos,
+    deprel, …) and ``group`` a key of its comments. Sentences without words are skipped.
+
+    Errors: by file:line, a row with another number of columns than the first, a line that is not
+    UTF-8, a sentence that is no CoNLL-U, a tag with a space; no sentences; another kind of file.
+    """
+    place = path_of(path)
+    name = place.name.lower().removesuffix(".gz")
+    if name.endswith(OTHERS) or (place.is_dir() and arrow.is_arrow(place)):
+        raise RegardError(f"{place}: {REASON}")
+    with open_binary(place) as file:
+        lines = Lines(file, place.name)
+        if is_conllu(place):
+            rows = list(_parsed(lines, word, tag, group))
+        elif group:
+            raise RegardError(
+                f"group={group}: names a key of CoNLL-U's comments, and {place.name} is no .conllu"
+            )
+        else:
+            rows = list(_columns(lines, word, tag))
+    examples = [row for row in rows if isinstance(row, Example)]
+    bad = [row for row in rows if isinstance(row, str)]
+    if bad and len(bad) > TOLERATED * len(rows):
+        raise RegardError(bad[0] + (f"; {len(bad) - 1:,} more like it" if bad[1:] else ""))
+    if not examples:
+        raise RegardError(f"{place}: holds no tagged sentences")
+    skipped = f"{len(bad):,} sentence{'s' * (len(bad) > 1)} skipped, first {bad[0]}" if bad else ""
+    return Tagged(examples, [skipped] if skipped else [])
+
+
+def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example | str]:
+    """Yield the sentences of CoNLL-U, or what is wrong with one that may be skipped."""
+    if word:
+        raise RegardError(f"text={word}: the words of a .conllu file are its FORMs; leave it out")
+    column = look_up(CONLLU, (tag or "upos").lower(), "column of CoNLL-U")
+    first = True
+    for found in sentences(lines, column):
+        here, spoiled = f"{lines.name}:{found.line}", lines.complaint()
+        if isinstance(found, BadSentence):
+            if not found.empty:
+                raise RegardError(f"{here}: {spoiled or found.why}")
+            yield f"{here}: {found.why}"
+            continue
+        if spoiled:
+            raise RegardError(f"{here}: {spoiled}")
+        value = found.comment(group) if group else ""
+        if first and value is None:
+            raise no_comment(found, here, "group", group)
+        first = False
+        tags = tuple(each.replace(" ", NO_BREAK) for each in found.tags)
+        yield Example(" ".join(found.words), " ".join(tags), here, value or "", found.parents)
+
+
+def _columns(lines: Lines, word: str, tag: str) -> Iterator[Example | str]:
+    """Yield the sentences of a file of columns."""
+    words: list[str] = []
+    tags: list[str] = []
+    width, begin = 0, 0
+    for line in chain(lines, [""]):
+        here = f"{lines.name}:{lines.number}"
+        if complaint := lines.complaint():
+            raise RegardError(f"{here}: {complaint}")
+        if not line.strip():
+            if words:
+                yield Example(" ".join(words), " ".join(tags), f"{lines.name}:{begin}")
+            words, tags = [], []
+            continue
+        line = line.rstrip("\r\n")
+        cells = line.split("\t") if "\t" in line else line.split()
+        comment = line.startswith("#") and "\t" not in line and len(cells) != (width or 2)
+        if comment or cells[0] == "-DOCSTART-":
+            continue
+        if not width:
+            width = len(cells)
+            if width < 2:
+                raise RegardError(f"{here}: one column; {REASON}")
+            at, to = (_place(given, width, here) for given in (word or "1", tag or str(width)))
+        if len(cells) != width:
+            raise RegardError(f"{here}: {len(cells)} columns, and the rows before have {width}")
+        spelt, name = cells[at].strip().replace(" ", NO_BREAK), cells[to].strip()
+        if not spelt or not name or " " in name:
+            what = f"the tag {name!r:.40} has a space" if " " in name else "a word or tag is empty"
+            raise RegardError(f"{here}: {what}")
+        begin = begin if words else lines.number
+        words.append(spelt)
+        tags.append(name)
+
+
+def _place(given: str, width: int, here: str) -> int:
+    """Return the place of a column that was named by its number."""
+    if not (given.isascii() and given.isdecimal()) or not 1 <= int(given) <= width:
+        raise RegardError(
+            f"{here}: there are {width} columns and no {given!r:.20}; name one by number from 1: "
+            "text=1 label=2"
+        )
+    return int(given) - 1
+
+
+def load_tagged(
+    data: str,
+    *,
+    test: str = "",
+    validation: str = "",
+    word: str = "",
+    tag: str = "",
+    group: str = "",
+    seed: int = 0,
+    duplicates: str = "drop",
+) -> Corpus:
+    """Return tagged sentences by name ("entities") or from files, with a test part.
+
+    Without a ``test`` file a fifth is split off by a hash of each sentence, or of its ``group``.
+    Sentences that stand in two parts are dropped from the earlier unless ``duplicates`` is "keep".
+    Errors: as `read_tagged`; one tag only; a name that is neither.
+
+    >>> corpus = load_tagged("entities")
+    >>> len(corpus.train), len(corpus.test)
+    (2400, 600)
+    """
+    if data == "entities":
+        if test or validation or word or tag or group:
+            raise RegardError("entities is made by regard: leave test, validation and columns out")
+        made = entities.sentences(3000, SEED)
+        return corpus_of(data, {"train": made[:2400], "test": made[2400:]}, [], numbers=True)
+    path = path_of(data)
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        if data in BUILT_IN:
+            raise RegardError(
+                f"{data} has no tags; it is for {BUILT_IN[data].used_for}. entities has them, or "
+                "give a file"
+            )
+        look_up({"entities": None}, data, "data set or file")
+    places = {"train": data, "validation": validation, "test": test}
+    parts: dict[str, list[Example]] = {}
+    notes: list[str] = []
+    for part, place in places.items():
+        if place:
+            found = read_tagged(place, word=word, tag=tag, group=group)
+            parts[part] = found.examples
+            notes += found.notes
+    counts = Counter(name for example in parts["train"] for name in example.label.split(" "))
+    if len(counts) < 2:
+        only, times = next(iter(counts.items()))
+        raise RegardError(f"{path}: all {times:,} words have the tag {only}")
+    if "test" not in parts:
+        whole = parts["train"]
+        parts["train"], parts["test"] = split_by_hash(whole, TEST_SHARE, f"test {seed}")
+        if not parts["train"] or not parts["test"]:
+            raise RegardError(
+                f"{path}: {len(whole)} sentences are too few to split a test part off"
+            )
+        notes.append(
+            f"{len(parts['test']):,} of {len(whole):,} sentences split off as the test part, by a "
+            f"hash of the {group or 'sentence'}"
+        )
+        notes += leak(parts["train"], parts["test"], "test", "test=FILE")
+    return corpus_of(path.name, parts, notes, duplicates=duplicates, numbers=True)
+
+
+def tags_by_name(path: Path | str) -> bool:
+    """Whether a file's name says that it holds tagged words and nothing else, plain or .gz.
+
+    >>> tags_by_name("wnut17-dev.conll.gz"), tags_by_name("notes.txt"), tags_by_name("a.conllu")
+    (True, False, False)
+    """
+    return str(path).lower().removesuffix(".gz").endswith((".conll", ".iob", ".iob2", ".bio"))
