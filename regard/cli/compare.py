@@ -301,7 +301,7 @@ def show_comparison(found: "Comparison") -> None:
     models = models_of(found.task) if found.task in TASKS else {}
     counting = [name for name, entry in models.items() if entry.baseline]
     if counting and not any(result.arm.model in counting for result in found.arms):
-        say(f"no arm counts words: {' or '.join(counting)} beside them shows what a network adds")
+        say(f"no arm is a baseline: {' or '.join(counting)} beside them shows what a network adds")
     for failure in found.failures:
         err.print(f"error: {failure}", markup=False)
     if repeat := found.about.get("repeat"):

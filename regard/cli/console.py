@@ -53,7 +53,7 @@ def opened(folder: Path, command: str) -> "Run":
 
 
 def showable(runs: Sequence[Path]) -> Path | None:
-    """The first run that `regard show` can draw: one that attends, else one that counts words.
+    """The first run that `regard show` can draw: one that attends, else one that weighs words.
 
     A run that cannot be read here, as one of an untrusted file, is none.
     """
@@ -66,8 +66,8 @@ def showable(runs: Sequence[Path]) -> Path | None:
             configs[run] = Config.read(run)
     able = [run for run, config in configs.items() if not config.reads_trees]
     attending = [run for run in able if configs[run].attends]
-    counting = [run for run in able if configs[run].entry.baseline]
-    return next(iter([*attending, *counting]), None)
+    weighing = [run for run in able if configs[run].entry.weighs]
+    return next(iter([*attending, *weighing]), None)
 
 
 class Bar(Protocol):

@@ -15,6 +15,8 @@ from regard.models.settings import (
     EncoderSettings,
     GPTSettings,
     NaiveBayesSVMSettings,
+    NeighbourSettings,
+    NoSettings,
     RecurrentSettings,
     Seq2SeqSettings,
     T5Settings,
@@ -28,7 +30,7 @@ from regard.settings import build as build_settings
 if TYPE_CHECKING:
     from regard.layers.embedding import Vectors
 
-__all__ = ["DECODERS", "ENCODERS", "MODELS", "WRITERS", "ModelEntry"]
+__all__ = ["DECODERS", "ENCODERS", "MODELS", "TEXT_BASELINES", "WRITERS", "ModelEntry"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class ModelEntry:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     #: Of a baseline, which is no network but is fitted: what reads it from its folder.
     load: Callable[[Path], Any] | None = field(default=None, repr=False)
+    #: Of a baseline: it tells what each word of a text adds to its answer.
+    weighs: bool = False
     #: A pretrained network of which only the last layer is fitted.
     frozen: bool = False
     #: How many symbols the model itself sets about a text: room that its words do not have.
@@ -204,6 +208,21 @@ def _naive_bayes_svm(
     return NaiveBayesSVM(settings, labels)
 
 
+def _text_baseline(name: str) -> Callable[..., Any]:
+    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+        from regard.models.text_baselines import TEXT_BASELINES
+
+        return TEXT_BASELINES[name](settings)
+
+    return make
+
+
+def _load_text_baseline(folder: Path) -> Any:
+    from regard.models.text_baselines import load
+
+    return load(folder)
+
+
 def _load_baseline(folder: Path) -> Any:
     from regard.models.baselines import load
 
@@ -268,6 +287,7 @@ _ENTRIES = [
         TfidfSettings,
         _tfidf,
         load=_load_baseline,
+        weighs=True,
     ),
     ModelEntry(
         "nb-svm",
@@ -275,6 +295,7 @@ _ENTRIES = [
         NaiveBayesSVMSettings,
         _naive_bayes_svm,
         load=_load_baseline,
+        weighs=True,
     ),
 ]
 
@@ -343,6 +364,19 @@ _WRITING = [
 ]
 
 WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
+#: What those that write another text must beat.
+TEXT_BASELINES: dict[str, ModelEntry] = {
+    name: ModelEntry(name, says, settings, _text_baseline(name), load=_load_text_baseline)
+    for name, says, settings in (
+        ("copy", "the text that it reads", NoSettings),
+        ("most-frequent", "the text that was written most often, for every text", NoSettings),
+        (
+            "nearest-neighbour",
+            "what was written for the likest text, by TF-IDF of runs of letters",
+            NeighbourSettings,
+        ),
+    )
+}
 #: Models that say what comes next.
 DECODERS: dict[str, ModelEntry] = {
     "gpt": ModelEntry(

@@ -227,6 +227,21 @@ class ConvolutionalSettings(Settings):
     vectors: Vectors = ""
 
 
+class NoSettings(Settings):
+    """Nothing to set."""
+
+
+class NeighbourSettings(Settings):
+    """The pair whose source is the likest, by the letters that they share."""
+
+    search: ClassVar[Mapping[str, Range]] = {"ngrams": Choice(("3", "4", "5"))}
+
+    ngrams: int = Field(4, ge=1, le=8, description="letters of the longest run that is counted")
+    examples: int = Field(
+        20_000, ge=1, description="pairs that are kept, an even share of more than these"
+    )
+
+
 class TfidfSettings(Settings):
     """Logistic regression on how often runs of words stand in a text."""
 

@@ -162,21 +162,23 @@ def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
 
 def _of_baseline(config: Config, task: Any) -> Forecast:
     baseline = config.entry.build(config.network, **task.sizes)
-    chosen = task.sample(max(len(task.train) // SAMPLE, 1))
+    sizes = {side: task.lengths(side, 0, 0) for side in SPLITS}
+    train = len(sizes["train"])
+    chosen = task.sample(max(train // SAMPLE, 1))
     begun = time.monotonic()
     task.fit(baseline, chosen)
-    every = len(task.train) / len(chosen)
-    seconds = (time.monotonic() - begun) * every
+    every = train / len(chosen)
+    seconds = max(time.monotonic() - begun, 1e-6) * every
     return Forecast(
         task=config.task,
         model=config.model,
-        train=len(task.train),
-        validation=len(task.validation),
-        test=len(task.test),
+        train=train,
+        validation=len(sizes["validation"]),
+        test=len(sizes["test"]),
         parameters=sum(array.size for array in baseline.arrays.values()),
         steps=1,
         seconds=seconds,
-        tokens_per_second=int(task.train.lengths.sum()) / seconds,
+        tokens_per_second=int(sizes["train"].sum()) / seconds,
         memory_mb=peak_mb(),
         disk_mb=sum(array.nbytes for array in baseline.arrays.values()) / 1e6 * every,
         precision="fp32: scikit-learn's",

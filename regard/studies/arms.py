@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from regard.errors import RegardError, look_up
 from regard.models import MODELS, ModelEntry
+from regard.tasks import TASKS
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
 #: What goes on a value that is a list: of ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
@@ -41,7 +42,8 @@ class Arm:
     @property
     def deterministic(self) -> bool:
         """Whether every seed makes the same predictions, so that one run stands for all."""
-        return self.model in MODELS and MODELS[self.model].deterministic
+        entries = (entry.models.get(self.model) for entry in TASKS.values())
+        return any(entry is not None and entry.deterministic for entry in entries)
 
 
 def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from regard.models import DECODERS, ENCODERS, MODELS, WRITERS, ModelEntry
+from regard.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
 from regard.settings import Settings, build
 from regard.tasks.regression import REGRESSORS, RegressionSettings
 from regard.tasks.regression import UNITS as UNITS_OF_NUMBERS
@@ -110,7 +110,7 @@ def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
         says,
         SequencesSettings,
         "regard.tasks.writing.task:Sequences",
-        WRITERS,
+        {**WRITERS, **TEXT_BASELINES},
         model,
         defaults,
         training=TEXTS,

@@ -276,6 +276,10 @@ class Task(Learnable[B]):
         """What else a list of answers tells, as plain values."""
         return {}
 
+    def sample(self, every: int) -> list[int]:
+        """The number of every so many examples of the train split."""
+        return list(range(0, len(self.lengths("train", 0, 0)), every))
+
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to the examples of these numbers."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")

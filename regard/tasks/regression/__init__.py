@@ -68,5 +68,6 @@ REGRESSORS = {
         RidgeSettings,
         _ridge,
         load=_load_ridge,
+        weighs=True,
     ),
 }

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from regard.decoding import (
 )
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
+from regard.models.text_baselines import TextBaseline
 from regard.tasks.task import Task
 from regard.tasks.writing.evaluation import Text
 from regard.tasks.writing.streaming import LONGEST, WriteRequest, reread
@@ -137,17 +138,26 @@ class Writes(Task[B], Generic[B]):
         plan, limits = search or self.search, self.limits
         return write(model, found, plan, end=self.end, limits=limits, context=self.context)
 
-    def best(
-        self, model: nn.Module, texts: Sequence[str], search: int | Search
-    ) -> list[list[Text]]:
+    def best(self, model: Any, texts: Sequence[str], search: int | Search) -> list[list[Text]]:
         """The best texts for each, best first: so many by the task's own search, or by another."""
         plan = replace(self.search, best=search) if isinstance(search, int) else search
+        if not isinstance(model, nn.Module):
+            return self._by_baseline(model, texts, plan)
         return [
             [Text(self.decode(x.tokens), x.log_probability, x.ended) for x in several]
             for several in self.write(model, texts, plan)
         ]
 
-    def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
+    def _by_baseline(
+        self, model: TextBaseline, texts: Sequence[str], plan: Search
+    ) -> list[list[Text]]:
+        """What a baseline writes, which it is sure of: ln p = 0. Errors: it is to draw."""
+        if plan.temperature:
+            raise RegardError(f"{model.name} draws no words: leave --temperature and the like out")
+        found = model.write([text.strip() for text in texts], plan.best)
+        return [[Text(text, 0.0, True) for text in several] for several in found]
+
+    def predict(self, model: Any, inputs: Sequence[str]) -> list[Text]:
         """What the model writes for each text; nothing for one without tokens.
 
         A language model begins a text for one without tokens.

@@ -22,6 +22,7 @@ from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
+from regard.models.text_baselines import TextBaseline
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import NAMED, Columns, Split, must_be_split, no_labels
 from regard.tasks.writing.alignment import align
@@ -140,11 +141,14 @@ class Sequences(Writes[PairBatch]):
         return word_loss(model, states, batch.wanted[batch.real], smoothing)
 
     @torch.no_grad()
-    def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+    def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """The metric of what is written greedily for `judged` of the pairs, and the loss of all.
 
-        The loss is per word, without smoothing.
+        The loss is per word, without smoothing; of a baseline, which gives no probabilities, the
+        share of texts that it does not write exactly.
         """
+        if not isinstance(model, nn.Module):
+            return self._judge_baseline(model, split)
         with evaluation_mode(model):
             total = words = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
@@ -160,6 +164,19 @@ class Sequences(Writes[PairBatch]):
         texts = [self.decode(best.tokens) for (best,) in said]
         wanted = [encoded.pairs[i].target for i in chosen]
         return self._measure(texts, wanted), total / max(words, 1)
+
+    def _judge_baseline(self, model: TextBaseline, split: Split) -> tuple[float, float]:
+        encoded = self.split(split)
+        pairs = [encoded.pairs[i] for i in spread(len(encoded), self.settings.judged)]
+        said = [text.text for text in self.predict(model, [pair.source for pair in pairs])]
+        wanted = [pair.target for pair in pairs]
+        return self._measure(said, wanted), 1 - exact_match(said, wanted)
+
+    def fit(self, baseline: TextBaseline, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to the pairs of these numbers."""
+        pairs = self.split("train").pairs
+        picked = range(len(pairs)) if chosen is None else chosen
+        baseline.fit((pairs[i].source.strip(), pairs[i].target) for i in picked)
 
     def _measure(self, said: Sequence[str], wanted: Sequence[str]) -> float:
         """The metric as a share; BLEU's words are those of the language, as in the test."""
@@ -190,7 +207,7 @@ class Sequences(Writes[PairBatch]):
         """A text again."""
         return self.tokenizer.decode(ids)
 
-    def answer(self, model: nn.Module) -> Translations:
+    def answer(self, model: Any) -> Translations:
         """What the model writes for the test split, judged, and where it looked if that is known.
 
         The alignment is that of the wanted texts: the network reads them, and its weights are
@@ -198,7 +215,7 @@ class Sequences(Writes[PairBatch]):
         """
         pairs = self.split("test").pairs
         said = self.predict(model, [pair.source for pair in pairs])
-        aligned = align(self, model, pairs)
+        aligned = align(self, model, pairs) if isinstance(model, nn.Module) else []
         language = self.settings.target_name
         return Translations.judge(self.metric, pairs, said, language=language, aligned=aligned)
 
@@ -207,7 +224,7 @@ class Sequences(Writes[PairBatch]):
         language = self.settings.target_name
         return Translations.parse(rows, self.metric, name, language=language)
 
-    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Translations:
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Translations:
         """What the model writes for a file of pairs, judged. Errors: a bad row, by file:line."""
         no_labels(columns)
         language = columns.label or self.settings.target_name
@@ -216,11 +233,14 @@ class Sequences(Writes[PairBatch]):
         said = self.predict(model, [pair.source for pair in pairs])
         return Translations.judge(self.metric, pairs, said, language=language)
 
-    def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
+    def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """What each attention to the source looks at while the text's best answer is written.
 
-        Rows are the tokens written, the end among them; columns those of the source.
+        Rows are the tokens written, the end among them; columns those of the source. A baseline
+        looks at nothing.
         """
+        if not isinstance(model, nn.Module):
+            return []
         source = self.encode([text])
         if not len(source[0]):
             raise RegardError("there is no token to look at in this text")
@@ -237,11 +257,13 @@ class Sequences(Writes[PairBatch]):
         """The pieces of a text that the model reads."""
         return self.names(self.encode([text])[0].tolist())
 
-    def score(self, model: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
+    def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """How likely the model thinks each target, its end included, given its source.
 
-        Errors: those of `unscorable`.
+        Errors: those of `unscorable`; a baseline.
         """
+        if not isinstance(model, nn.Module):
+            raise RegardError(f"{model.name} gives no probabilities: --score is for networks")
         for number, why in enumerate(self.unscorable(pairs), 1):
             if why:
                 raise RegardError(f"pair {number}: {why}")
