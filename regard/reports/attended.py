@@ -113,7 +113,7 @@ def _text(
 ) -> Html:
     said = {arm.name: arm.answers[answer.index] for arm in arms
             if len(arm.answers) > answer.index}  # fmt: skip
-    head = tag("h3", f"Text {index + 1}, in truth {answer.truth}")
+    head = tag("h3", f"Text {index + 1}, in truth {answer.told(answer.truth)}")
     rungs, small = [], []
     for name, looked in seen.items():
         layers = looked[index]
@@ -125,7 +125,11 @@ def _text(
         if verdict:
             look = "right" if verdict.right else "wrong"
             words.append(
-                tag("span", f"{'✓' if verdict.right else '✗'} {verdict.said}", class_=look)
+                tag(
+                    "span",
+                    f"{'✓' if verdict.right else '✗'} {verdict.told(verdict.said)}",
+                    class_=look,
+                )
             )
         words.append(tag("span", last.name, class_="soft"))
         strip = attention_strip(last.tokens, last.received)

@@ -5,7 +5,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,30 @@ from regard.reports.figures import Series
 from regard.studies import arms as study
 from regard.studies.job import Judged, read_judged
 from regard.tasks import TASKS, unit_of
+from regard.tasks.tagging.evaluation import Tags
 from regard.tasks.units import Unit
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run said about one test example. `confidence` is the probability of what it said."""
+    """What a run said about one test example. `confidence` is the probability of what it said.
+
+    ``tags``: whether truth and answer are a tag for each word of the text.
+    """
 
     index: int
     text: str
     truth: str
     said: str
     confidence: float
+    tags: bool = False
+
+    def told(self, answer: str) -> str:
+        """The truth, or what was said, in words: of tags the spans that they mark."""
+        words, tags = self.text.split(" "), answer.split(" ")
+        if not self.tags or len(words) != len(tags):
+            return answer
+        return Tags(tuple(words), tuple(tags)).told()
 
     @property
     def right(self) -> bool:
@@ -150,7 +162,10 @@ class Arm:
     @cached_property
     def answers(self) -> list[Answer]:
         """What its first run with predictions said about the test examples."""
-        return next((found for folder in self.folders if (found := _answers(folder))), [])
+        task = TASKS.get(str(self.config.get("task")))
+        tags = task is not None and task.tags_words
+        found = next((found for folder in self.folders if (found := _answers(folder))), [])
+        return [replace(answer, tags=True) for answer in found] if tags else found
 
     @property
     def writes(self) -> bool:
@@ -213,9 +228,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def confusion_of(answers: Sequence[Answer]) -> tuple[list[str], list[list[int]]]:
-    """Labels and counts, rows what was true, columns what was said."""
-    labels = sorted({a.truth for a in answers} | {a.said for a in answers})
-    pairs = Counter((a.truth, a.said) for a in answers)
+    """Labels, or tags of words, and counts: rows what was true, columns what was said."""
+    pairs: Counter[tuple[str, str]] = Counter()
+    for answer in answers:
+        if answer.tags:
+            pairs.update(zip(answer.truth.split(" "), answer.said.split(" "), strict=False))
+        else:
+            pairs[answer.truth, answer.said] += 1
+    labels = sorted({label for pair in pairs for label in pair})
     return labels, [[pairs[row, column] for column in labels] for row in labels]
 
 

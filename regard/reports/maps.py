@@ -113,8 +113,10 @@ def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: in
     """Rows are what was true, columns what was said: counts, and shares of the row."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    left = max(text_width(shorten(label, NAMED), SIZE) for label in labels) + 24
-    cell_width = min((width - left - 10) / len(labels), 170)
+    widest = max(text_width(shorten(label, NAMED), SIZE) for label in labels)
+    left = widest + 24
+    cell_width = min(max((width - left - 10) / len(labels), widest + 10), 170)
+    width = max(width, math.ceil(left + cell_width * len(labels) + 10))
     cell_height = 64.0
     parts = [tag("text", "true ↓   said →", x=8, y=52, class_="soft")]
     for j, label in enumerate(labels):

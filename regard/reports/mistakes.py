@@ -77,7 +77,9 @@ def confident_mistakes(answers: Sequence[Answer]) -> list[Answer]:
 def _mistake(answer: Answer) -> Html:
     sure = f", {answer.confidence:.1%} sure" if math.isfinite(answer.confidence) else ""
     verdict = tag(
-        "p", tag("b", f"said {answer.said}{sure}"), tag("span", f" in truth {answer.truth}"),
-    )  # fmt: skip
+        "p",
+        tag("b", f"said {answer.told(answer.said)}{sure}"),
+        tag("span", f" in truth {answer.told(answer.truth)}"),
+    )
     text = tag("p", shorten(answer.text, LENGTH) or f"test text {answer.index}", dir="auto")
     return tag("div", verdict, text, class_="rung")

@@ -189,15 +189,21 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
     """Refuse positions along trees where data give none: each word would hang on the one before."""
     if not position.startswith("tree-"):
         return
-    held = task.configure(data).model_dump().get("validation")  # a share, or a file
+    configured = task.configure(data).model_dump()
+    held = configured.get("validation")  # a share, or a file
     files = [str(data[key]) for key in ("data", "test") if data.get(key)]
     files += [held] if isinstance(held, str) else []
-    if not (task.labelled and files and all(map(is_conllu, files))):
+    if task.answers_in_texts or not (files and all(map(is_conllu, files))):
         raise RegardError(
             f"position={position} reads the tree of each text, and "
             f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "
             "with labels (classification, --data FILE.conllu label=KEY). In Python: with "
             "regard.attention.parsed(…)"
+        )
+    if (kind := configured["tokenizer"]) != "words":
+        raise RegardError(
+            f"tokenizer={kind} cuts words into pieces, and a CoNLL-U tree has one node a word: "
+            f"take tokenizer=words with position={position}"
         )
 
 

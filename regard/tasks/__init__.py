@@ -20,6 +20,7 @@ from regard.tasks.settings import (
     SequencesSettings,
     SpanCorruptionSettings,
 )
+from regard.tasks.tagging import TAGGERS, TaggingSettings
 from regard.tasks.units import UNITS, Unit
 
 __all__ = ["TASKS", "TaskEntry", "unit_of"]
@@ -56,6 +57,8 @@ class TaskEntry:
     writes: Literal["", "on", "another"] = ""
     #: By which what is written is drawn if nothing else is said; 0: it is searched for.
     temperature: float = 0.0
+    #: Whether an answer is a tag for each word.
+    tags_words: bool = False
     #: How a text asks for what is missing in it.
     hidden: str = ""
     #: How its own metrics are written: those that are no shares.
@@ -152,6 +155,17 @@ _ALL = [
         "transformer",
         training=TEXTS,
         units=UNITS_OF_NUMBERS,
+    ),
+    TaskEntry(
+        "tagging",
+        "which tag does each word of a sentence bear?",
+        TaggingSettings,
+        "regard.tasks.tagging.task:Tagging",
+        TAGGERS,
+        "transformer",
+        training=TEXTS,
+        examples="sentences",
+        tags_words=True,
     ),
     _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
     _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),

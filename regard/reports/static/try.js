@@ -26,12 +26,26 @@ function numbersIn(said) {
   return said && /^\d+(\.\d+)*$/.test(said) ? said.split(".").map(Number) : null;
 }
 
-/** What a run answered: a label with its probabilities, a text, or a number. @param {any} answer */
+/** The words of a sentence with their tags: a span as a whole, or each word that has one. @param {{words: string[], tags: string[], spans: {first: number, last: number, kind: string}[]}} answer */
+function marked(answer) {
+  const parts = [];
+  for (let i = 0; i < answer.words.length; i += 1) {
+    const span = answer.spans.find((one) => one.first === i);
+    const kind = span ? span.kind : answer.spans.length || answer.tags[i] === "O" ? "" : answer.tags[i];
+    const words = answer.words.slice(i, span ? span.last : i + 1).join(" ");
+    parts.push(kind ? h("mark", {}, words, h("small", {}, kind)) : words, " ");
+    if (span) i = span.last - 1;
+  }
+  return parts;
+}
+
+/** What a run answered: a label with its probabilities, a text, a number, or a tag for each word. @param {any} answer */
 export function answerCard(answer) {
   if (answer.written !== undefined) {
     return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
       h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut before its end"}`));
   }
+  if (answer.tags !== undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It marks"), h("p", { class: "marked", dir: "auto" }, ...marked(answer)));
   if (answer.probabilities === undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: "label" }, num(answer.value, 3)));
   return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
     h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));

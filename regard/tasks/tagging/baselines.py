@@ -1,0 +1,158 @@
+"""What a tagger must beat: each word's most frequent tag, and a linear model of its spelling."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+
+from regard.errors import RegardError, UntrainableError
+from regard.models.baselines import LinearModel
+from regard.models.settings import NoSettings
+from regard.tasks.tagging import TokenRegressionSettings
+
+Words = Sequence[str]
+EDGE = "·"  # stands for the words before a sentence and behind it
+
+
+class TokenModel(LinearModel):
+    """Log probabilities of the tags of each word = features of the word · weights + bias."""
+
+    @abstractmethod
+    def extract(self, words: Words) -> list[list[str]]:
+        """Return the features of each word: their names."""
+
+    @abstractmethod
+    def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
+        """Learn from sentences and the numbers of their tags."""
+
+    def features(self, counts: Any) -> Any:
+        """The features count as they are."""
+        return counts
+
+    def learn_terms(self, sentences: Sequence[Words], minimum: int) -> None:
+        """Set the features that occur so often. Errors: none does."""
+        counts = Counter(name for words in sentences for row in self.extract(words) for name in row)
+        self.terms = sorted(name for name, count in counts.items() if count >= minimum)
+        if not self.terms:
+            raise UntrainableError(
+                f"no feature occurs {minimum} times in the {len(sentences)} sentences that "
+                f"{self.name} learns from; give more sentences or minimum=1"
+            )
+
+    def matrix(self, sentences: Sequence[Words]) -> Any:
+        """Return the known features of every word, (words of all sentences, terms), sparse."""
+        place = {name: i for i, name in enumerate(self.terms)}
+        columns: list[int] = []
+        ends = [0]
+        for words in sentences:
+            for row in self.extract(words):
+                columns += [place[name] for name in row if name in place]
+                ends.append(len(columns))
+        ones = np.ones(len(columns), np.float32)
+        return csr_matrix((ones, columns, ends), (len(ends) - 1, len(self.terms)))
+
+    def log_probabilities(self, sentences: Sequence[Words]) -> list[NDArray[np.float64]]:
+        """Return (words, tags) of each sentence."""
+        if not self.terms:
+            raise RegardError(f"{self.name} has learned nothing yet; fit it first")
+        scores = np.asarray(self.matrix(sentences) @ self.arrays["weights"].T, dtype=np.float64)
+        scores = scores + self.arrays["bias"]
+        scores -= scores.max(1, keepdims=True)
+        scores -= np.log(np.exp(scores).sum(1, keepdims=True))
+        ends = np.cumsum([len(words) for words in sentences])[:-1]
+        return np.split(scores, ends)
+
+
+class MostFrequentTag(TokenModel):
+    """P(tag | word) = (count(word, tag) + P(tag)) / (count(word) + 1), P(tag) over all words.
+
+    So an unknown word has the commonest tag of all. Words are told apart by their capitals.
+    """
+
+    name = "most-frequent-tag"
+    settings_class = NoSettings
+
+    def extract(self, words: Words) -> list[list[str]]:
+        """Each word alone."""
+        return [[word] for word in words]
+
+    def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
+        """Count how often each word has each tag."""
+        self.learn_terms(sentences, 1)
+        counts = np.zeros((self.labels, len(self.terms)))
+        found = self.matrix(sentences)
+        np.add.at(counts, (np.concatenate(list(tags)), found.indices), 1)
+        share = np.maximum(counts.sum(1) / counts.sum(), 1e-12)
+        likely = (counts + share[:, None]) / (counts.sum(0) + 1)
+        self.arrays["bias"] = np.log(share).astype(np.float32)
+        self.arrays["weights"] = (np.log(likely) - np.log(share)[:, None]).astype(np.float32)
+
+
+class TokenRegression(TokenModel):
+    """Multinomial logistic regression on features of a word and of its neighbours.
+
+    Of the word: itself, in lower case, its shape (capitals, digits), its beginnings and ends; of
+    each neighbour: itself in lower case, with its place, and of the next ones the shape.
+    """
+
+    name = "logistic-regression"
+    settings_class = TokenRegressionSettings
+
+    def extract(self, words: Words) -> list[list[str]]:
+        """Return the features of each word: a key, "=", and a value."""
+        lower = [word.lower() for word in words]
+        shapes = [shape(word) for word in words]
+        reach, most = self.settings.neighbours, self.settings.affix
+        found = []
+        for i, word in enumerate(words):
+            row = [f"w={word}", f"l={lower[i]}", f"s={shapes[i]}"]
+            row += [f"{n}<={lower[i][:n]}" for n in range(1, most + 1) if len(word) > n]
+            row += [f"{n}>={lower[i][-n:]}" for n in range(1, most + 1) if len(word) > n]
+            for step in (*range(-reach, 0), *range(1, reach + 1)):
+                there = 0 <= i + step < len(words)
+                row.append(f"{step:+d}={lower[i + step] if there else EDGE}")
+                if abs(step) == 1:
+                    row.append(f"{step:+d}s={shapes[i + step] if there else EDGE}")
+            found.append(row)
+        return found
+
+    def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
+        """Learn the weights of the tags that occur; the others are never said."""
+        self.learn_terms(sentences, self.settings.minimum)
+        truth = np.concatenate(list(tags))
+        if len(np.unique(truth)) < 2:
+            raise UntrainableError("all words to learn from have one tag; give more sentences")
+        model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=200, tol=1e-3)
+        model.fit(self.matrix(sentences), truth)
+        weights = np.zeros((self.labels, len(self.terms)), np.float32)
+        bias = np.full(self.labels, -30.0, np.float32)
+        if len(model.classes_) == 2:
+            weights[model.classes_[1]], bias[model.classes_] = model.coef_[0], 0.0
+            bias[model.classes_[1]] = model.intercept_[0]
+        else:
+            weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
+        self.arrays = {"weights": weights, "bias": bias}
+
+
+def shape(word: str) -> str:
+    """Return a word's signs by kind, one for each run of them: X capital, x small, 0 digit.
+
+    >>> shape("McDonald's"), shape("B-52"), shape("NASA")
+    ("XxXx'x", 'X-0', 'X')
+    """
+    found = ""
+    for sign in word:
+        kind = "X" if sign.isupper() else "x" if sign.isalpha() else "0" if sign.isdigit() else sign
+        if not found.endswith(kind):
+            found += kind
+    return found
+
+
+BASELINES: dict[str, type[TokenModel]] = {
+    model.name: model for model in (MostFrequentTag, TokenRegression)
+}

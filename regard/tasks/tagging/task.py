@@ -1,0 +1,348 @@
+"""A sentence in, a tag for each of its words out: named entities, parts of speech."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import pad, plan_batches
+from regard.data.conllu import is_conllu, kept_tree
+from regard.data.encoder_tokenizer import EncoderTokenizer
+from regard.data.examples import Example
+from regard.data.sources import Corpus, in_order
+from regard.data.tagged import load_tagged, mark_spans, read_tagged, tags_by_name, words_of
+from regard.data.tokenizers import LEARN, UNKNOWN, WHOLE, must_be_known
+from regard.errors import RegardError
+from regard.layers.device import device_of, evaluation_mode
+from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
+from regard.tasks.tagging import METRICS, TaggingSettings
+from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
+from regard.tasks.task import NAMED, Columns, Split, no_labels
+from regard.tasks.texts import OTHER, TextTask, outputs_of
+
+UNTAGGED = -1  # the number of a tag that training does not have, and of padding
+
+
+@dataclass(frozen=True)
+class Sentences(Encoded):
+    """A split as token ids, the word that each token belongs to, and the words' tags."""
+
+    words: tuple[NDArray[np.int32], ...] = ()
+
+
+@dataclass(frozen=True)
+class TagBatch(Batch):
+    """A batch whose ``labels`` are (batch, words), −1 for padding.
+
+    ``words``: the word that each token belongs to, from 0; −1 for padding.
+    """
+
+    words: Int[Tensor, "batch time"] | None = None
+
+
+class Tagging(TextTask):
+    """Tagged sentences; a model says how probable each tag is for each word.
+
+    A word is cut into tokens alone, and its log odds are the mean over its tokens, so that any
+    tokenizer will do. A word beyond those that are read has the training's commonest tag.
+    """
+
+    settings: TaggingSettings
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The data as it was found, split into train and test."""
+        asked = self.settings
+        return load_tagged(
+            asked.data,
+            test=asked.test,
+            validation=asked.validation if isinstance(asked.validation, str) else "",
+            word=asked.text,
+            tag=asked.label,
+            group=asked.group,
+            seed=asked.split_seed,
+            duplicates=asked.duplicates,
+        )
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Words of each tag to learn from, in the order of their numbers."""
+        if self.known:
+            found = self.known.get("labels", []), self.known.get("counts", [])
+            if not found[0]:
+                raise RegardError("the run's env.json names no tags; train the run anew")
+            return dict(zip(*found, strict=True))
+        counts = Counter(tag for example in self._split_examples[0] for tag in tags_of(example))
+        return {tag: counts[tag] for tag in in_order({*counts})}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tags; their numbers are their places here."""
+        return tuple(self.counts)
+
+    @property
+    def commonest(self) -> str:
+        """The tag that most words of the training have."""
+        return max(self.counts, key=lambda tag: (self.counts[tag], tag))
+
+    @cached_property
+    def metric(self) -> str:  # type: ignore[override]
+        """F1 of spans where tags mark them, else the accuracy, unless the settings say which.
+
+        Errors: F1 of spans where tags mark none.
+        """
+        marked = mark_spans(self.labels)
+        if self.settings.metric == "span-f1" and not marked:
+            raise RegardError(
+                f"metric=span-f1: {', '.join(self.labels[:5])} … mark no spans, which begin with "
+                "B- or I-; take metric=accuracy"
+            )
+        if self.settings.metric == "auto":
+            return "span F1" if marked else "accuracy"
+        return METRICS[self.settings.metric]
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a model is built for; ``marks`` where the tokenizer has symbols of its own."""
+        sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
+        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
+
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its data, its tags and the training words of each."""
+        counts = list(self.counts.values())
+        return {**super().facts(), "labels": list(self.labels), "counts": counts}
+
+    def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
+        """The numbers of each sentence's tags, as an array of arrays."""
+        place = {tag: number for number, tag in enumerate(self.labels)}
+        found = np.empty(len(examples), dtype=object)
+        for i, example in enumerate(examples):
+            numbers = [place.get(tag, UNTAGGED) for tag in tags_of(example)]
+            found[i] = np.array(numbers, dtype=np.int64)
+        return found
+
+    @cached_property
+    def train(self) -> Sentences:
+        """What is learned from. Errors: hardly a token of it is known."""
+        found = self._encoded(self._split_examples[0])
+        if self.tokenizer.unknown is not None:
+            remedy = OTHER if isinstance(self.tokenizer, EncoderTokenizer) else LEARN
+            must_be_known(found.ids, remedy, self.tokenizer.unknown)
+        return found
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each word: one at least.
+
+        Byte pairs and Unigram's pieces begin with the space before a word.
+        """
+        kind = self.tokenizer.kind
+        spaced = kind in WHOLE or isinstance(self.tokenizer, EncoderTokenizer)
+        if kind == "words":
+            lower = self.tokenizer.inner.normalizer.normalize_str
+            ids = (self.tokenizer.inner.token_to_id(lower(word)) for word in words)
+            return [[UNKNOWN if number is None else number] for number in ids]
+        texts = [f" {word}" if i and spaced else word for i, word in enumerate(words)]
+        marks, unknown = self.tokenizer.marks, self.tokenizer.unknown
+        empty = unknown if unknown is not None else marks.mask if marks is not None else UNKNOWN
+        return [ids or [empty] for ids in self.tokenizer.encode(texts)]
+
+    def cut(self, words: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the tokens that are read of a sentence, and the word that each belongs to."""
+        whole = [(token, i) for i, ids in enumerate(self.pieces(words)) for token in ids]
+        kept = truncate(whole, self.settings.length, self.settings.truncate)
+        found = np.array(kept, dtype=np.int32).reshape(-1, 2)
+        return found[:, 0].copy(), found[:, 1].copy()
+
+    def cut_all(self, asked: Sequence[str | Example]) -> Sentences:
+        """Return sentences as token ids, their tags unknown."""
+        found = [self.cut(said_words(text)) for text in asked]
+        ids, words = [x for x, _ in found], tuple(x for _, x in found)
+        return Sentences(ids, np.array([]), [], self._trees(asked, words), words)
+
+    def _trees(self, asked: Sequence[str | Example], words: Sequence[NDArray[np.int32]]) -> Trees:
+        """The trees of parsed sentences, where every word is one token."""
+        if self.tokenizer.kind != "words" or not asked:
+            return None
+        trees = [x.parents if isinstance(x, Example) else None for x in asked]
+        if any(tree is None for tree in trees):
+            return None
+        pairs = zip(trees, words, strict=True)
+        return [np.array(kept_tree(tree or (), kept.tolist()), np.int32) for tree, kept in pairs]
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """The tokens that are read of each text."""
+        return self.cut_all(texts).ids
+
+    def batch(self, split: Split, indexes: NDArray[np.integer]) -> TagBatch:
+        """These sentences of a split as tensors."""
+        found = self.split(split)
+        assert isinstance(found, Sentences)
+        tokens, lengths = pad([found.ids[i] for i in indexes])
+        words = pad([found.words[i] + 1 for i in indexes])[0] - 1
+        tags = pad([found.labels[i] + 1 for i in indexes])[0] - 1
+        return TagBatch(tokens, lengths, tags, parents_of(found.trees, indexes), words)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        """Cross entropy in nats: the mean over the words that are read and whose tag is known."""
+        assert isinstance(batch, TagBatch)
+        assert batch.words is not None
+        logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        odds, read = by_word(logits, batch.words, batch.labels.shape[1])
+        truth = batch.labels.masked_fill(~read, UNTAGGED)
+        total = F.cross_entropy(
+            odds.flatten(0, 1), truth.flatten(), ignore_index=-1, reduction="sum"
+        )
+        return total / (truth != UNTAGGED).sum().clamp(min=1)
+
+    @torch.no_grad()
+    def log_probabilities(
+        self, model: Any, what: Split | Sequence[str | Example]
+    ) -> list[NDArray[np.float64]]:
+        """(words, tags) of each sentence, in the order of a split or a list."""
+        asked = self.split(what).examples if isinstance(what, str) else what
+        if not isinstance(model, nn.Module):
+            found: list[NDArray[np.float64]] = model.log_probabilities([*map(said_words, asked)])
+            return found
+        sentences = self.split(what) if isinstance(what, str) else self.cut_all(asked)
+        assert isinstance(sentences, Sentences)
+        sizes = [len(said_words(text)) for text in asked]
+        lengths = sentences.lengths
+        device = device_of(model)
+        answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(asked)
+        plan = plan_batches(lengths, tokens=max([16_384, *lengths]), seed=0, epoch=0, shuffle=False)
+        with evaluation_mode(model):
+            for indexes in plan:
+                tokens, many = pad([sentences.ids[i] for i in indexes])
+                words = pad([sentences.words[i] + 1 for i in indexes])[0] - 1
+                parents = parents_of(sentences.trees, indexes)
+                parents = None if parents is None else parents.to(device)
+                logits = outputs_of(model, tokens.to(device), many.to(device), parents).float()
+                odds, read = by_word(logits, words.to(device), max(sizes[i] for i in indexes))
+                told = F.log_softmax(odds, -1).masked_fill(~read[..., None], 0.0)
+                for row, i in enumerate(indexes):
+                    answers[i] = self._with_unread(told[row, : sizes[i]], read[row, : sizes[i]])
+        return answers
+
+    def _with_unread(self, told: Tensor, read: Tensor) -> NDArray[np.float64]:
+        """The answers to a sentence's words; of those that are not read, the training's shares."""
+        found = told.double().cpu().numpy()
+        counts = np.array(list(self.counts.values()), dtype=np.float64)
+        found[~read.cpu().numpy()] = np.log(np.maximum(counts / counts.sum(), 1e-12))
+        return np.asarray(found)
+
+    def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:
+        """The likeliest tag of every word."""
+        found = self.log_probabilities(model, what)
+        return [[self.labels[i] for i in each.argmax(1)] for each in found]
+
+    def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """The metric, and the mean loss of a word in nats."""
+        found, examples = self.log_probabilities(model, split), self.split(split).examples
+        truth, told = np.concatenate([*self.numbered(examples)]), np.concatenate(found)
+        known = truth != UNTAGGED
+        loss = -told[known, truth[known]].mean() if known.any() else 0.0
+        tags = [[self.labels[i] for i in each.argmax(1)] for each in found]
+        return self._judged(examples, tags).value, float(loss)
+
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to the sentences of these numbers."""
+        found = self.train
+        picked = range(len(found)) if chosen is None else chosen
+        words = [found.examples[i].words for i in picked]
+        baseline.fit(words, [found.labels[i] for i in picked])
+
+    def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Tags]:
+        """The tags of sentences."""
+        asked = list(inputs)
+        tags = self.tag(model, asked)
+        return [Tags(tuple(said_words(x)), tuple(t)) for x, t in zip(asked, tags, strict=True)]
+
+    def answer(self, model: Any) -> TagEvaluation:
+        """What the model says to the test split, judged."""
+        return self._judged(self.test.examples, self.tag(model, "test"))
+
+    def restore(self, rows: bytes, name: str) -> TagEvaluation:
+        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        return TagEvaluation.parse(rows, self.metric, self.commonest, name)
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> TagEvaluation:
+        """What the model says to the sentences of a file, judged by its tags.
+
+        Columns that are not named are those of the training. Errors: a bad row, by file:line.
+        """
+        no_labels(columns)
+        word, tag = columns.text or self.settings.text, columns.label or self.settings.label
+        examples = read_tagged(data, word=word, tag=tag).examples
+        return self._judged(examples, self.tag(model, examples))
+
+    def read_file(self, path: Path) -> Iterable[Example] | None:
+        """The sentences of a file of tagged words; None of another file."""
+        if not (is_conllu(path) or tags_by_name(path)):
+            return super().read_file(path)
+        return read_tagged(path, word=self.settings.text, tag=self.settings.label).examples
+
+    def whole(self, text: str) -> list[int]:
+        """All tokens of a text."""
+        return [token for ids in self.pieces(words_of(text)) for token in ids]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text the model does not read."""
+        return [max(0, len(self.whole(text)) - self.room) for text in texts]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text that the model sees."""
+        words = words_of(text)
+        named = [piece for piece, _ in zip(self._named(words), self.whole(text), strict=True)]
+        kept = truncate(range(len(named)), self.settings.length, self.settings.truncate)
+        return [named[place] for place in kept]
+
+    def _named(self, words: Sequence[str]) -> Iterator[str]:
+        """What each token of some words is called: the word, or its part."""
+        kind = self.tokenizer.kind
+        for word, ids in zip(words, self.pieces(words), strict=True):
+            if len(ids) == 1:
+                yield word
+            elif kind in WHOLE:
+                yield from self.tokenizer.tokens(ids)  # type: ignore[union-attr]
+            else:
+                yield from self.tokenizer.split(word)
+
+    def _encoded(self, examples: list[Example]) -> Sentences:
+        found = self.cut_all(examples)
+        return Sentences(found.ids, self.numbered(examples), examples, found.trees, found.words)
+
+    def _judged(self, examples: Sequence[Example], said: Sequence[Sequence[str]]) -> TagEvaluation:
+        return TagEvaluation.judge(self.metric, examples, said, self.commonest)
+
+
+def said_words(text: str | Example) -> list[str]:
+    """The words of a sentence: of a plain text as `words_of` finds them."""
+    return text.words if isinstance(text, Example) else words_of(text)
+
+
+def by_word(
+    logits: Float[Tensor, "batch time tags"], words: Int[Tensor, "batch time"], count: int
+) -> tuple[Float[Tensor, "batch words tags"], Tensor]:
+    """Return the mean logits over each word's tokens, and which of ``count`` words were read.
+
+    >>> logits = torch.tensor([[[1.0], [3.0], [5.0]]])
+    >>> odds, read = by_word(logits, torch.tensor([[0, 0, 2]]), 3)
+    >>> odds[0, :, 0].tolist(), read[0].tolist()
+    ([2.0, 0.0, 5.0], [True, False, True])
+    """
+    place = words.long() + 1  # padding goes to a place of its own, which is dropped
+    shape = (logits.shape[0], count + 1)
+    sums = logits.new_zeros(*shape, logits.shape[2])
+    real = (words >= 0)[..., None]
+    sums = sums.scatter_add(1, place[..., None].expand_as(logits), torch.where(real, logits, 0.0))
+    many = logits.new_zeros(shape).scatter_add(1, place, real[..., 0].to(logits.dtype))
+    return sums[:, 1:] / many[:, 1:, None].clamp(min=1), many[:, 1:] > 0
