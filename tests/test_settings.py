@@ -52,7 +52,7 @@ def test_every_range_of_a_search_is_of_settings_that_there_are(kind: type[Settin
 @pytest.mark.parametrize("entry", [e for models in TASK_MODELS for e in models.values()])
 def test_every_model_is_searched_and_its_defaults_are_in_its_ranges(entry: ModelEntry) -> None:
     settings = entry.configure()
-    assert entry.settings.search
+    assert entry.settings.search or not entry.settings.model_fields
     for key, where in entry.settings.search.items():
         assert where.has(str(getattr(settings, key))), key
 

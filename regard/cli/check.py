@@ -36,10 +36,14 @@ def check(
         str,
         typer.Argument(
             metavar="FILE.py:NAME",
-            help="A score, mask, normaliser or module in your own file, or a name such as "
-            "scaled-dot or torch.nn.MultiheadAttention; left out, the names are listed.",
+            help="A score, mask, normaliser or module in your own file, a name as scaled-dot or "
+            "torch.nn.MultiheadAttention, the folder of a run, or TASK:MODEL; left out, the names "
+            "are listed.",
         ),
     ] = "",
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of TASK:MODEL.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The laws alone, no timing.")] = False,
     json: Json = False,
 ) -> None:
@@ -49,16 +53,24 @@ def check(
     import would. Exit code 1 if a law fails.
 
     Example: regard check examples/my_score.py:Laplacian
+
+    Of a whole network, trained in a run or as TASK:MODEL has it: padding, batches, order, what
+    comes later, empty texts, gradients, saving.
+
+    regard check runs/classification-transformer
+
+    regard check classification:transformer score=examples/my_score.py:Laplacian
     """
     from regard import conformance
     from regard.conformance.run import named
+    from regard.runs.checking import network_of
 
     if not what:
         emit_json(list(named())) if json else say("\n".join(named()))
         return
     # Where stdout belongs to JSON, what the user's code prints goes to stderr.
     with redirect_stdout(sys.stderr) if json else nullcontext():
-        subject = conformance.find(what)
+        subject = network_of(what, settings or []) or conformance.find(what)
         verdicts = conformance.conform(subject)
     if not json:
         show(subject, verdicts)
@@ -172,8 +184,10 @@ def peer_of(subject: "Subject") -> str:
 
 def work(subject: "Subject", side: str) -> Callable[[], Callable[[], object]]:
     """What makes the inputs and gives the call: forward and backward at n = 1024."""
-    from regard.conformance import LAYERS, Layer
+    from regard.conformance import LAYERS, Layer, NetworkSubject
 
+    if isinstance(subject, NetworkSubject):
+        raise Unmeasurable("of a network regard compare and regard bench measure them")
     if not isinstance(subject, Layer):
         return partial(of_part, subject, side == "ours")
     if subject.name in LAYERS:

@@ -7,6 +7,7 @@
 
 from regard.conformance.adapters import LAYERS, Layer
 from regard.conformance.law import Law, Outcome, Verdict
+from regard.conformance.networks import NetworkSubject
 from regard.conformance.run import LAWS, Subject, conform, find, kind_of, subject_of, verdicts
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 
@@ -16,6 +17,7 @@ __all__ = [
     "Law",
     "Layer",
     "MaskSubject",
+    "NetworkSubject",
     "NormalizerSubject",
     "Outcome",
     "ScoreSubject",

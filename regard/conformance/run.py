@@ -23,22 +23,25 @@ from regard.conformance.adapters import LAYERS, Layer, layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
+from regard.conformance.networks import NETWORK_LAWS, NetworkSubject
 from regard.conformance.normalizers import NORMALIZER_LAWS
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 from regard.errors import RegardError, look_up
 from regard.parts import a, is_part, load_object, one_line
 
-Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer
+Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer | NetworkSubject
 #: Every law, by what it is about. The first of each kind is what the others stand on.
 LAWS: dict[str, Mapping[str, Law[Any]]] = {
     "score": SCORE_LAWS,
     "mask": MASK_LAWS,
     "normalizer": NORMALIZER_LAWS,
     "layer": LAYER_LAWS,
+    "network": NETWORK_LAWS,
 }
 KINDS = {
     ScoreSubject: "score", MaskSubject: "mask", NormalizerSubject: "normalizer", Layer: "layer",
+    NetworkSubject: "network",
 }  # fmt: skip
 MASKS = {"causal": causal, "others": others}  # those that take no arguments
 

@@ -60,8 +60,8 @@ def sentences(count: int, seed: int = 0) -> list[Example]:
 
     >>> (made,) = sentences(1, seed=2017)
     >>> print(made.text, made.label, sep=chr(10))
-    In Nairobi , Omar sold the report to Rinsen Group .
-    O B-place O B-person O O O O B-org I-org O
+    The pilot of Jenart met Rosa on Tuesday .
+    O O O B-org O B-person O O O
     """
     chance = random.Random(seed)
     found: dict[str, Example] = {}

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layers.dropout import drop
-from regard.layers.embedding import Vectors, WordEmbedding
+from regard.layers.embedding import Vectors, WordEmbedding, inside
 from regard.layers.pooling import MaxPool
 from regard.models.settings import ConvolutionalSettings
 
@@ -47,7 +47,8 @@ class ConvolutionalClassifier(nn.Module):
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch *time labels"]:
         """Return the logits of the labels: of each text, or without a pool of each token."""
-        x = self.embedding(tokens, lengths).mT
+        x = self.embedding(tokens, lengths)
+        x = (x * inside(lengths, tokens.shape[1])[..., None]).mT
         found = []
         for reach, window in zip(self.reach, self.filters, strict=True):
             scores = window(F.pad(x, (reach, reach))).mT

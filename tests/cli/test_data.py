@@ -34,7 +34,7 @@ def test_list(tmp_path):
     assert "not here; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
-        *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings"),
+        *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings", "entities"),
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
     assert [row["where"] for row in rows[:7]] == [*["built in"] * 6, None]

@@ -1,0 +1,58 @@
+"""A whole network as a subject of the laws: of a run, or as a task and a model would make it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.conformance import NetworkSubject
+from regard.errors import RegardError
+from regard.runs import load
+from regard.runs.build import build_network, build_once
+from regard.runs.config import Config
+from regard.tasks import TASKS
+from regard.training.loop import seeded
+
+WORDS, LABELS = 20, 3  # of a network that has seen no data
+
+
+def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None:
+    """Return the network of a run's folder or of ``TASK:MODEL``; None of another name.
+
+    A network that was not trained has its first weights and a little noise, since what begins at
+    zero would hide what it multiplies. Errors: settings of a run, of a wrong name or value; a
+    baseline; a run that is not complete.
+    """
+    task, colon, model = what.partition(":")
+    if colon and task in TASKS:
+        config = Config.make(task, model, list(settings))
+        if config.entry.baseline:
+            raise RegardError(f"{what} is fitted and no network: there are no laws for it")
+        build_once(config)
+        return _subject(what, config, partial(_new, config), WORDS)
+    if settings:
+        raise RegardError(f"{settings[0]}: settings go with TASK:MODEL, and {what} is neither")
+    if not Path(what).is_dir():
+        return None
+    run = load(Path(what))
+    trained = run.network
+    return _subject(what, run.config, lambda: trained, int(run.task.sizes["vocabulary"]))
+
+
+def _subject(
+    name: str, config: Config, make: Callable[[], nn.Module], words: int
+) -> NetworkSubject:
+    writes = TASKS[config.task].writes
+    form = writes if writes else "reads"
+    longest = getattr(config.network, "length", None)
+    return NetworkSubject(name, make, form, words, longest)
+
+
+def _new(config: Config) -> nn.Module:
+    network = build_network(config, vocabulary=WORDS, labels=LABELS)
+    with seeded(0), torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return network
