@@ -37,7 +37,7 @@ def test_list(tmp_path):
         *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings", "entities"),
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    assert [row["where"] for row in rows[:7]] == [*["built in"] * 6, None]
+    assert [row["where"] for row in rows[:8]] == [*["built in"] * 7, None]
     assert [row["used_for"] for row in rows[:4]] == [
         *("classification", "translation", "birthplace", "pretraining")
     ]

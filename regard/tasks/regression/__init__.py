@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,12 +18,12 @@ from regard.tasks.units import Unit
 __all__ = ["METRICS", "REGRESSORS", "UNITS", "RegressionSettings", "RidgeSettings"]
 
 METRICS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
-_PLAIN = {"sign": "", "points": "", "times": 1.0, "digits": 3, "most": math.inf}
+_PLAIN = Unit("", "", times=1.0, digits=3)
 UNITS = {
-    "R²": Unit(**{**_PLAIN, "least": -math.inf, "most": 1.0}),  # type: ignore[arg-type]
-    "Spearman's ρ": Unit(**{**_PLAIN, "least": -1.0, "most": 1.0}),  # type: ignore[arg-type]
-    "MAE": Unit(**_PLAIN, lower=True),  # type: ignore[arg-type]
-    "RMSE": Unit(**_PLAIN, lower=True),  # type: ignore[arg-type]
+    "R²": replace(_PLAIN, least=-math.inf),
+    "Spearman's ρ": replace(_PLAIN, least=-1.0),
+    "MAE": replace(_PLAIN, lower=True, most=math.inf),
+    "RMSE": replace(_PLAIN, lower=True, most=math.inf),
 }
 
 
@@ -34,7 +35,7 @@ class RegressionSettings(TextSettings):
         description="ratings, or a file of texts and numbers (.csv, .tsv, .jsonl, .txt, .parquet)",
     )
     metric: Literal["r2", "mae", "rmse", "spearman"] = Field(
-        "r2", description="compares runs on test; weights are chosen by R², or of mae by the MAE"
+        "r2", description="chooses the best weights on validation, and compares runs on test"
     )
 
 

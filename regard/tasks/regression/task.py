@@ -143,7 +143,10 @@ class RegressionEvaluation(Evaluation):
     def judge(
         cls, metric: str, examples: Sequence[Example], said: Numbers, mean: float
     ) -> "RegressionEvaluation":
-        """Judge numbers by those of the examples; ``mean`` of the training's. Errors: none."""
+        """Judge numbers by those of the examples; ``mean`` of the training's.
+
+        Errors: no examples; a label that is no number.
+        """
         if not examples:
             raise RegardError("there is nothing to evaluate: no examples")
         true = parsed(examples)
