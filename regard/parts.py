@@ -21,6 +21,15 @@ def is_part(spec: str) -> bool:
     return ".py:" in spec or spec.endswith(".py")
 
 
+def short(name: str) -> str:
+    """Return a name as a part of a folder's: of ``FILE.py:NAME`` the NAME.
+
+    >>> short("examples/my_model.py:bag"), short("rnn")
+    ('bag', 'rnn')
+    """
+    return name.rpartition(":")[2] if is_part(name) else name
+
+
 def load_part(spec: str, kind: type[T], what: str) -> type[T]:
     """The class that ``FILE.py:Name`` names, which is of this ``kind`` (``what``, in words).
 

@@ -9,6 +9,7 @@ from regard.cli import compare as command
 from regard.cli.console import bar, err, hidden, say
 from regard.cli.train import as_pairs, follow, in_words, wanted
 from regard.errors import RegardError
+from regard.parts import short
 
 if TYPE_CHECKING:
     from regard.runs import Run
@@ -59,7 +60,7 @@ def train(
         texts=os.fspath(pretrain_on),
         budget=pretrain_budget,
     )
-    place = Path(out or Path("runs") / f"{task}-{model}")
+    place = Path(out or Path("runs") / f"{short(task)}-{short(model)}")
     if pretrain_on:
         before, texts = place.with_name(f"{place.name}-pretrained"), os.fspath(pretrain_on)
         given = as_pairs(pretrain_budget)

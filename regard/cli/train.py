@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
+from regard.parts import short
+from regard.trusted import trust_named
 
 if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
@@ -154,7 +156,7 @@ def train(
 
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # of several processes one speaks
-    place = folder or Path("runs") / f"{task}-{model}"
+    place = folder or Path("runs") / f"{short(task)}-{short(model)}"
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
         first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
@@ -191,6 +193,7 @@ def wanted(
         raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
     if budget and not texts:
         raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
+    trust_named((task, model))
     after = "bert" if texts else runs.model_after(init, task)
     overrides = [*pairs, *([f"init={init}"] if init else [])]
     if config:

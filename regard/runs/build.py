@@ -201,7 +201,7 @@ def build_network(
     not trusted, or no longer is what it was when the settings were read.
     """
     settings = config.network
-    must_be_trusted(settings.model_dump(), Path("the run"))
+    must_be_trusted(config.named, Path("the run"))
     if width is not None:
         settings = settings.model_copy(update={"vectors": "", "width": width})
     with seeded(config.training.seed):

@@ -9,11 +9,13 @@ from torch import nn
 
 from regard.conformance import NetworkSubject
 from regard.errors import RegardError
+from regard.parts import is_part
 from regard.runs import load
 from regard.runs.build import build_network, build_once
 from regard.runs.config import Config
 from regard.tasks import TASKS
 from regard.training.loop import seeded
+from regard.trusted import trust_named
 
 WORDS, LABELS = 20, 3  # of a network that has seen no data
 
@@ -26,7 +28,11 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
     baseline; a run that is not complete.
     """
     task, colon, model = what.partition(":")
+    if is_part(task):  # FILE.py:NAME:MODEL
+        part, colon, model = model.partition(":")
+        task = f"{task}:{part}"
     if colon and task in TASKS:
+        trust_named((task, model))
         config = Config.make(task, model, list(settings))
         if config.entry.baseline:
             raise RegardError(f"{what} is fitted and no network: there are no laws for it")

@@ -56,6 +56,7 @@ class Config:
         tokens than those of the run that is begun from; a baseline, which begins from none;
         positions along trees of data that have none; with ``weights=``, what the weights decide.
         """
+        trust_named((task, model))
         asked = look_up(TASKS, task, "task")
         entry = look_up(asked.models, model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
@@ -103,6 +104,7 @@ class Config:
             ) from None
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None
+        must_be_trusted({"task": task, "model": model}, path)
         asked = look_up(TASKS, task, "task")
         entry = look_up(asked.models, model, "model")
         kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
@@ -114,6 +116,11 @@ class Config:
     def entry(self) -> ModelEntry:
         """The model's row in the table."""
         return TASKS[self.task].models[self.model]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What may name a file of the user's own: task, model, the network's settings."""
+        return {"task": self.task, "model": self.model, **self.network.model_dump()}
 
     @property
     def attends(self) -> bool:

@@ -139,12 +139,12 @@ class Learner:
             {
                 "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
                 **begun,
-                "parts": digests(config.network.model_dump()),
+                "parts": digests(config.named),
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
                 **self._processes(),
             },
         )
-        remember(config.network.model_dump())
+        remember(config.named)
         durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         ranks().wait()
         lengths = task.lengths("train", config.training.seed, 0)

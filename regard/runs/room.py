@@ -81,7 +81,7 @@ def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
 
     None where it has parts of a user's own, whose constructors may need numbers, or keep them.
     """
-    if digests(config.network.model_dump()):
+    if digests(config.named):
         return None
     with torch.device("meta"):
         network = build()

@@ -322,7 +322,7 @@ class Run:
     def _same_parts(self) -> None:
         """Errors: a file of one's own that the run was trained with has changed since."""
         known = self._environment.get("parts", {})
-        for spec in changed(self.config.network.model_dump(), known):
+        for spec in changed(self.config.named, known):
             raise RegardError(
                 f"{spec} has changed since {self.folder.path} was trained with it; put it back, "
                 "or train anew in another --out"

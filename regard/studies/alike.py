@@ -43,7 +43,7 @@ def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
     from regard.runs.folder import Folder
 
     was = Folder(folder).environment()
-    found = changed(Config.read(folder).network.model_dump(), was.get("parts", {}))
+    found = changed(Config.read(folder).named, was.get("parts", {}))
     if begun := was.get("weights"):
         from regard.interop.encoder import Encoder
 

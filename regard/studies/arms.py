@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from regard.errors import RegardError, look_up
-from regard.models import MODELS, ModelEntry
+from regard.models import ModelEntry
 from regard.tasks import TASKS
+from regard.trusted import trust_named
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
 #: What goes on a value that is a list: of ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
@@ -46,7 +47,7 @@ class Arm:
         return any(entry is not None and entry.deterministic for entry in entries)
 
 
-def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
+def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classification"].models) -> Arm:
     """``model`` or ``model:key=value,key=value``; the text is the arm's name.
 
     >>> parse_arm("transformer:score=additive,heads=2").overrides
@@ -57,7 +58,11 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = MODELS) -> Arm:
     """
     name = text.strip()
     model, colon, rest = name.partition(":")
+    if model.strip().endswith(".py"):  # FILE.py:NAME, and perhaps settings behind another colon
+        part, colon, rest = rest.partition(":")
+        model = f"{model}:{part}"
     model = model.strip()
+    trust_named([model])
     look_up(models, model, "model")
     overrides = tuple(_pairs(rest))
     if colon and not overrides:
@@ -95,7 +100,9 @@ def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     return f"{arm.model}:{settings}" if settings else arm.model
 
 
-def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) -> list[Arm]:
+def parse_arms(
+    texts: Sequence[str], models: Mapping[str, ModelEntry] = TASKS["classification"].models
+) -> list[Arm]:
     """The arms of a comparison, from names joined by commas or semicolons, in the order given.
 
     A comma ends an arm unless what follows it is ``key=value``: that still belongs to the arm
@@ -121,7 +128,9 @@ def parse_arms(texts: Sequence[str], models: Mapping[str, ModelEntry] = MODELS) 
     return arms
 
 
-def check_arms(arms: Sequence[Arm], models: Mapping[str, ModelEntry] = MODELS) -> None:
+def check_arms(
+    arms: Sequence[Arm], models: Mapping[str, ModelEntry] = TASKS["classification"].models
+) -> None:
     """Refuse a comparison without two arms, or with one name twice."""
     if len(arms) < 2:
         names = [arm.name for arm in arms]

@@ -273,7 +273,7 @@ def _must_be_this(run: RunTask, kept: Trial, facts: Mapping[str, Any]) -> None:
     known = kept.about.get("fingerprint")
     changed = ["the data"] if facts and known and known != facts.get("fingerprint") else []
     if parts := kept.about.get("parts"):
-        now = digests(Config.make(run.task, run.model, run.overrides).network.model_dump())
+        now = digests(Config.make(run.task, run.model, run.overrides).named)
         changed += [part for part, digest in parts.items() if now.get(part) != digest]
     if changed:
         raise RegardError(

@@ -4,10 +4,13 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from regard.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
+from regard.parts import is_part, load_object
 from regard.settings import Settings, build
+from regard.tables import Table
 from regard.tasks.regression import REGRESSORS, RegressionSettings
 from regard.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.tasks.settings import (
@@ -22,6 +25,7 @@ from regard.tasks.settings import (
 )
 from regard.tasks.tagging import TAGGERS, TaggingSettings
 from regard.tasks.units import UNITS, Unit
+from regard.trusted import must_be_trusted
 
 __all__ = ["TASKS", "TaskEntry", "unit_of"]
 
@@ -64,6 +68,11 @@ class TaskEntry:
     #: How its own metrics are written: those that are no shares.
     units: Mapping[str, Unit] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.models, Table):
+            table = Table(self.models, "regard.models", ModelEntry, "model")
+            object.__setattr__(self, "models", table)
+
     @property
     def answers_in_texts(self) -> bool:
         """Whether an answer is a text: one that is written, or one in which words were missing."""
@@ -83,7 +92,10 @@ class TaskEntry:
 
 
 def load_class(name: str) -> Any:
-    """The class that "module:Class" names."""
+    """Return the class that "module:Class" or ``FILE.py:Class`` names."""
+    if is_part(name):
+        must_be_trusted({"task": name}, Path("the task"))
+        return load_object(name)
     module, _, found = name.partition(":")
     return getattr(importlib.import_module(module), found)
 
@@ -243,4 +255,6 @@ _ALL = [
     ),
 ]
 
-TASKS: dict[str, TaskEntry] = {entry.name: entry for entry in _ALL}
+TASKS: Table[TaskEntry] = Table(
+    {entry.name: entry for entry in _ALL}, "regard.tasks", TaskEntry, "task"
+)
