@@ -9,8 +9,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
     "usual errors reading ranges settings durable memory parts trusted tables shown attention "
-    "layers models data decoding analysis tasks conformance training interop runs studies reports labs "
-    "web benchmarks cli"
+    "layers models data decoding analysis tasks conformance training interop runs studies reports "
+    "labs web benchmarks cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models")}
 ENTRANCES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # lazy, and the command
