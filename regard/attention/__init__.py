@@ -1,5 +1,6 @@
 """The formula and its parts."""
 
+from regard.attention.acceleration import Acceleration
 from regard.attention.attend import attend, explain
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
@@ -37,6 +38,7 @@ __all__ = [
     "PATTERNS",
     "POSITIONS",
     "SCORES",
+    "Acceleration",
     "Attended",
     "Attention",
     "InnerProduct",

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.score import Prepared
+from regard.attention.prepared import Prepared
 from regard.errors import RegardError
 
 

@@ -18,7 +18,8 @@ from regard.attention.kernels.tiled import tiled
 from regard.attention.mask import Mask, as_mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
-from regard.attention.score import Prepared, Score, as_tuple, spread
+from regard.attention.prepared import Prepared, as_tuple, spread, spread_all
+from regard.attention.score import Score
 from regard.attention.scores import SCORES
 from regard.attention.sight import Sight, over_heads, seen_of
 from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
@@ -74,6 +75,7 @@ class Call:
             given = {"query_positions": query_positions, "key_positions": key_positions}
             must_be_tensors(**{name: x for name, x in given.items() if x is not None})
         score = score_named(score, queries, keys, heads)
+        acceleration = score.acceleration
         heads, mask = heads or score.heads, as_mask(mask)
         normalizer = named(normalize, heads)
         check(queries, keys, values, score, dropout, heads)
@@ -94,7 +96,7 @@ class Call:
         if cache is not None:
             where = over_heads(rows, heads), over_heads(columns, heads)
             seen = None
-            if mask is not None and score.translation_invariant and not len(cache):
+            if mask is not None and acceleration.translation_invariant and not len(cache):
                 seen = seen_of(mask.over_heads() if heads else mask, rows, columns)
                 if heads and seen.ndim > 1:  # by some head: keys may be of fewer
                     seen = seen.any(-2, keepdim=True)
@@ -105,7 +107,7 @@ class Call:
         sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
         # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
         # Without a mask one key is subtracted from all where only differences matter.
-        spreads = mask is not None or (score.translation_invariant and on_cpu(queries))
+        spreads = mask is not None or (acceleration.translation_invariant and on_cpu(queries))
         if spreads and cache is None and not (on_cpu(queries) and is_finite(queries, keys, values)):
             queries, raw, values, faults = shield(queries, keys, values, sight)
             keys = first(raw)
@@ -114,20 +116,20 @@ class Call:
                 queries, ready_keys, values, faults = shield(queries, ready_keys, values, sight)
                 ready_queries = score.prepare_queries(queries, sight.where[0])
         else:
-            if score.translation_invariant:
+            if acceleration.translation_invariant:
                 queries, keys = centred(queries, keys, sight)
             ready_queries, ready_keys = prepare(score, queries, keys, sight)
             # By the numbers themselves only where all queries see the same keys: else a number
             # that comes later would change bits of what came before.
             alike = kind in (None, "keys")
-            if score.loses_digits(ready_queries, ready_keys if alike else None):
+            if acceleration.needs_upcast(score, ready_queries, ready_keys if alike else None):
                 finer = FINER[queries.dtype]
                 ready_queries, ready_keys = prepare(score, queries.to(finer), keys.to(finer), sight)
                 values = values.to(finer)
-        if score.loses_digits(ready_queries, None):
+        if acceleration.needs_upcast(score, ready_queries, None):
             cast = False, cast[1]  # autocast would round what was just made finer
         plan = choose.plan(
-            inner_product=score.inner_product,
+            inner_product=acceleration.inner_product,
             normalize=normalizer.name,
             shape=sight.shape,
             mask=kind,
@@ -135,10 +137,10 @@ class Call:
             device=first(ready_queries).device.type,
             dropout=dropout,
             finite=faults is None,
-            numbers_per_pair=score.numbers_per_pair(ready_keys),
+            numbers_per_pair=acceleration.numbers_per_pair(score, ready_keys),
             hidden=first(ready_keys).shape[-1],
-            additive=score.additive,
-            linear=score.linear,
+            additive=acceleration.additive,
+            linear=acceleration.linear,
             searches=normalizer.searches,
             asked=choose.asked(),
             graph=without_numbers(queries),
@@ -243,7 +245,8 @@ class Call:
         queries, keys, sight = self.queries, self.keys, self.sight
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        scale, heads = self.score.scale(queries.shape[-1]), sight.heads
+        scale = self.score.acceleration.scale(self.score, queries.shape[-1])
+        heads = sight.heads
         if self.plan.kernel == "plain":
             return dot.plain(queries, keys, self.values, scale, heads, sight.allowed)
         causal = sight.kind == "causal"
@@ -264,10 +267,11 @@ def remembered(
 
     What comes later must not change what came before: so by the first key and by the dtype alone.
     """
-    if score.translation_invariant:
+    acceleration = score.acceleration
+    if acceleration.translation_invariant:
         queries, keys = cache.centred(queries, keys, seen)
     ready = score.prepare_queries(queries, where[0])
-    if score.loses_digits(ready, None):
+    if acceleration.needs_upcast(score, ready, None):
         finer = FINER[queries.dtype]
         queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
         ready = score.prepare_queries(queries, where[0])
@@ -317,13 +321,6 @@ def prepare(score: Score, queries: Tensor, keys: Tensor, sight: Sight) -> tuple[
     """Both sides, made ready once per row."""
     rows, columns = sight.where
     return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
-
-
-def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
-    """`spread` over what a prepare method gave."""
-    if isinstance(prepared, Tensor):
-        return spread(prepared, heads)
-    return tuple(spread(x, heads) for x in prepared)
 
 
 def first(prepared: Prepared) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels import exact
-from regard.attention.score import Prepared, as_tuple, spread
+from regard.attention.prepared import Prepared, as_tuple, spread
 from regard.attention.sight import Sight
 from regard.attention.tracing import on_cpu
 

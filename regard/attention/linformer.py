@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from regard.attention.call import places
 from regard.attention.mask import Mask, Tile
 from regard.attention.positions import Rotary, rotate
-from regard.attention.score import Score, spread
+from regard.attention.prepared import spread
+from regard.attention.score import Score
 from regard.attention.sight import over_heads
 from regard.attention.synthesizer import Synthesizer
 from regard.attention.tracing import on_cpu

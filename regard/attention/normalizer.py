@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.kernels.twin import twin
+from regard.attention.twin import twin
 
 
 class Normalizer(nn.Module):

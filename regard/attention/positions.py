@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Score, Where, as_tuple, per_positions
+from regard.attention.prepared import Prepared, Where, as_tuple, per_positions
+from regard.attention.score import Score
 from regard.attention.scores import SCORES
 from regard.attention.sines import Sinusoidal
 from regard.attention.tracing import readable
@@ -47,9 +48,7 @@ class Rotary(Wrapper):
     Su et al. 2021; of a dot product only j − i remains. The last column of an odd width stays.
     """
 
-    def __init__(self, inner: Score) -> None:
-        super().__init__(inner)
-        self.inner_product = inner.inner_product
+    adds = False
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
         turned = rotate(per_positions(queries, where), where)
@@ -86,7 +85,7 @@ class Alibi(Wrapper):
             "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
         )
 
-    def added(self, queries: Prepared, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
         dtype = as_tuple(queries)[0].dtype
         return -self.slopes.to(dtype) * distance(where).abs()
 
@@ -122,7 +121,7 @@ class RelativeBias(Wrapper):
         self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
-    def added(self, queries: Prepared, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
         rows, columns = where
         bias = self.bias if self.heads else self.bias[0]
         if in_steps(rows) and in_steps(columns):
@@ -177,7 +176,7 @@ class RelativeKeys(DistanceKeys):
 
     name = "relative-keys"
 
-    def added(self, queries: Prepared, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
         assert isinstance(queries, Tensor)
         return self.by_distance(queries, distance(where))
 

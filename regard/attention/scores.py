@@ -5,8 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from regard.attention.acceleration import Acceleration, ProductAcceleration
 from regard.attention.kernels import additive
-from regard.attention.score import InnerProduct, Prepared, Score, Where, spread
+from regard.attention.prepared import Prepared, Where, spread
+from regard.attention.score import InnerProduct, Score
 from regard.attention.synthesizer import (
     DenseSynthesizer,
     FactorisedRandomSynthesizer,
@@ -111,6 +113,26 @@ class CosineTemperature(Cosine):
         return self.temperature.exp().to(directions.dtype) * directions
 
 
+class GaussianAcceleration(ProductAcceleration):
+    """That of `Gaussian`: float32 where the half norms leave it digits enough, else float64."""
+
+    translation_invariant = True
+
+    def needs_upcast(self, score: Score, queries: Prepared, keys: Prepared | None) -> bool:
+        # Two halves of squared norms are subtracted; each is rounded to eps of itself.
+        assert isinstance(queries, Tensor)
+        if queries.dtype == torch.float64:
+            return False
+        if keys is None or not readable(queries):
+            return True
+        assert isinstance(keys, Tensor)
+        if not (queries.numel() and keys.numel()):
+            return False
+        limit = -DIGITS / torch.finfo(queries.dtype).eps
+        smallest = torch.minimum(queries.detach()[..., -1].min(), keys.detach()[..., -2].min())
+        return bool(smallest < limit)
+
+
 class Gaussian(Dot):
     """score(q, k) = −‖w(q − k)‖² / 2, with a learned inverse width w. Nadaraya 1964; Watson 1964.
 
@@ -120,7 +142,7 @@ class Gaussian(Dot):
     """
 
     name = "gaussian"
-    translation_invariant = True
+    acceleration = GaussianAcceleration()
 
     def __init__(
         self,
@@ -142,20 +164,6 @@ class Gaussian(Dot):
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
         keys = self.inverse_width * spread(keys, self.heads)
         return torch.cat([keys, -half_norm(keys), torch.ones_like(keys[..., :1])], -1)
-
-    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
-        # Two halves of squared norms are subtracted; each is rounded to eps of itself.
-        assert isinstance(queries, Tensor)
-        if queries.dtype == torch.float64:
-            return False
-        if keys is None or not readable(queries):
-            return True
-        assert isinstance(keys, Tensor)
-        if not (queries.numel() and keys.numel()):
-            return False
-        limit = -DIGITS / torch.finfo(queries.dtype).eps
-        smallest = torch.minimum(queries.detach()[..., -1].min(), keys.detach()[..., -2].min())
-        return bool(smallest < limit)
 
 
 class General(InnerProduct):
@@ -182,6 +190,26 @@ class General(InnerProduct):
         return queries @ self.weight
 
 
+class AdditiveAcceleration(Acceleration):
+    """That of `Additive`: the rational form of `regard.attention.kernels.additive`."""
+
+    additive = True
+
+    def __init__(self) -> None:
+        super().__init__(numbers=1)  # the kernel has smaller tiles of its own
+
+    def fast_compare(
+        self,
+        score: "Additive",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        where: Where,
+    ) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        return additive.scores(queries, keys, score.weight)
+
+
 class Additive(Score):
     """score(q, k) = w·tanh(W_q q + W_k k + b). Bahdanau et al. 2015, appendix A.1.2.
 
@@ -189,6 +217,7 @@ class Additive(Score):
     """
 
     name = "additive"
+    acceleration = AdditiveAcceleration()
 
     def __init__(
         self,
@@ -224,18 +253,6 @@ class Additive(Score):
         hidden = (queries[..., :, None, :] + keys[..., None, :, :]).tanh_()
         weight = self.weight[..., None, :, :] if self.heads else self.weight
         return (hidden @ weight).squeeze(-1)
-
-    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        assert isinstance(queries, Tensor)
-        assert isinstance(keys, Tensor)
-        return additive.scores(queries, keys, self.weight)
-
-    @property
-    def additive(self) -> bool:
-        return True
-
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        return 1  # the kernel has smaller tiles of its own
 
 
 SCORES: dict[str, type[Score]] = {

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.mask import WHOLE, Kind, Mask, Tile
-from regard.attention.score import Where
+from regard.attention.prepared import Where
 from regard.attention.tracing import readable
 from regard.errors import RegardError
 

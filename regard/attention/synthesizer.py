@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.score import InnerProduct, Prepared, Score, Where
+from regard.attention.prepared import Prepared, Where
+from regard.attention.score import InnerProduct, Score
 from regard.attention.tracing import readable
 from regard.errors import RegardError
 
@@ -75,9 +76,6 @@ class Synthesizer(Score):
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
         self.within(where)
         return keys[..., :0]
-
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        return 1
 
 
 class DenseSynthesizer(Synthesizer, InnerProduct):

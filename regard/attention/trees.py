@@ -15,10 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.carried import Carried
-from regard.attention.score import Prepared, Where, as_tuple, per_positions
+from regard.attention.prepared import Prepared, Where, alone, as_tuple, per_positions
 from regard.attention.sines import sinusoidal
 from regard.attention.tracing import readable, without_numbers
-from regard.attention.wrapper import DistanceKeys, alone, distance, plus
+from regard.attention.wrapper import DistanceKeys, distance
 from regard.errors import RegardError
 
 DEEP = 2**62  # behind every word of a chain
@@ -170,6 +170,7 @@ class TreeKeys(DistanceKeys):
     """
 
     name = "tree-keys"
+    reads_keys = True
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
         queries = per_positions(queries, where)
@@ -181,33 +182,18 @@ class TreeKeys(DistanceKeys):
         inner = as_tuple(self.inner.prepare_keys(keys, where))
         return *inner, fit(places(where, keys.ndim), keys.shape[:-2])
 
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+    def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         products, found, *rest = queries
         return (products, found), alone(rest)
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        (mine, inner), (found, theirs) = self.own(queries), self.apart(keys)
-        return plus(self.inner.compare(inner, theirs, where), self.by_way(mine, found, where))
+    def split_keys(self, keys: Prepared) -> tuple[Prepared, Prepared]:
+        *rest, found = keys
+        return found, alone(rest)
 
-    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        (mine, inner), (found, theirs) = self.own(queries), self.apart(keys)
-        return plus(self.inner.tile(inner, theirs, where), self.by_way(mine, found, where))
-
-    def apart(self, keys: Prepared) -> tuple[Tensor, Prepared]:
-        """Prepared keys apart: their places in the tree, and the inner score's."""
-        *theirs, found = keys
-        return found, alone(theirs)
-
-    def by_way(self, queries: Prepared, keys: Tensor, where: Where) -> Tensor:
-        """What is added to the inner score."""
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
+        assert isinstance(keys, Tensor)
         products, found = queries
         return self.by_distance(products, way(found, keys, distance(where)))
-
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        return self.inner.numbers_per_pair(self.apart(keys)[1])
-
-    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
-        return super().loses_digits(queries, None if keys is None else self.apart(keys)[1])
 
 
 def way(

@@ -3,10 +3,26 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Score, Where
+from regard.attention.acceleration import Acceleration
+from regard.attention.prepared import Prepared, Where
+from regard.attention.score import Score
 from regard.errors import RegardError
 
 NARROW = 8  # columns
+
+
+class WindowAcceleration(Acceleration):
+    """That of a `Window`."""
+
+    def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
+        # Few columns are read as fast as a compiled function would, with no wait for a compiler.
+        width = super().numbers_per_pair(score, keys)
+        return width if width > NARROW else 1
+
+    def needs_upcast(self, score: Score, queries: Prepared, keys: Prepared | None) -> bool:
+        # The edge would be as broad as a hundredth of the reach.
+        assert isinstance(queries, Tensor)
+        return queries.dtype in (torch.float16, torch.bfloat16)
 
 
 class Window(Score):
@@ -16,6 +32,8 @@ class Window(Score):
     are at u = 0.7. u² is summed from differences, taken before anything is rounded, and not from
     ‖q‖² − 2 q·k + ‖k‖²: which side of 1 it is on decides whether a key counts at all.
     """
+
+    acceleration = WindowAcceleration()
 
     def __init__(
         self,
@@ -53,19 +71,9 @@ class Window(Score):
         squares = sum((x.square() for x in apart), start=queries.new_zeros(()))
         return self.kernel(self.inverse_width.square() * squares)
 
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        # Few columns are read as fast as a compiled function would, with no wait for a compiler.
-        width = super().numbers_per_pair(keys)
-        return width if width > NARROW else 1
-
     def kernel(self, squares: Tensor) -> Tensor:
         """K of u²."""
         raise NotImplementedError(f"{type(self).__name__} has no kernel(squares)")
-
-    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
-        # The edge would be as broad as a hundredth of the reach.
-        assert isinstance(queries, Tensor)
-        return queries.dtype in (torch.float16, torch.bfloat16)
 
 
 class Epanechnikov(Window):

@@ -1,24 +1,35 @@
 """A score around another: what positions that are part of a score are made of."""
 
-from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from regard.attention.score import Prepared, Score, Where, as_tuple
+from regard.attention.acceleration import Acceleration
+from regard.attention.prepared import Prepared, Where, alone, as_tuple
+from regard.attention.score import Score
 from regard.errors import RegardError
 
 
 class Wrapper(Score):
-    """A score around another: by default it does what the inner one does.
+    """A score around another: the inner score of a pair, and what ``added`` adds to it.
 
-    ``added`` is what it adds to the inner score of a pair.
+    By default nothing is added, and nothing beside the inner score's is prepared.
     """
+
+    #: Whether ``added`` gives anything; a score of the same kind as the inner one if not.
+    adds: bool = True
+    #: Whether ``added`` reads more of a key than its position.
+    reads_keys: ClassVar[bool] = False
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
         self.inner = inner
+
+    @property
+    def acceleration(self) -> Acceleration:  # type: ignore[override]
+        return WrapperAcceleration(self)
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
         return self.inner.prepare_queries(queries, where)
@@ -26,49 +37,77 @@ class Wrapper(Score):
     def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
         return self.inner.prepare_keys(keys, where)
 
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        """Prepared queries apart: what ``added`` reads, and the inner score's."""
+    def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+        """Split prepared queries into what ``added`` reads and the inner score's."""
         return queries, queries
 
-    def added(self, queries: Prepared, where: Where) -> Tensor | None:
-        """This wrapper's part of the scores, broadcastable to them; None for nothing."""
+    def split_keys(self, keys: Prepared) -> tuple[Prepared | None, Prepared]:
+        """Split prepared keys into what ``added`` reads, if anything, and the inner score's."""
+        return None, keys
+
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor | None:
+        """Compute this wrapper's part of the scores, broadcastable to them; None for nothing."""
         return None
 
     def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        mine, inner = self.own(queries)
-        return plus(self.inner.compare(inner, keys, where), self.added(mine, where))
-
-    def tile(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        mine, inner = self.own(queries)
-        return plus(self.inner.tile(inner, keys, where), self.added(mine, where))
-
-    @property
-    def linear(self) -> bool:
-        return self.inner.linear and type(self).compare is Wrapper.compare
-
-    def product_queries(self, queries: Prepared) -> Prepared:
-        return self.inner.product_queries(self.own(queries)[1])
-
-    def beside_product(self, queries: Prepared, where: Where) -> Tensor | None:
-        mine, inner = self.own(queries)
-        one, two = self.added(mine, where), self.inner.beside_product(inner, where)
-        return two if one is None else plus(one, two)
-
-    def numbers_per_pair(self, keys: Prepared) -> int:
-        return self.inner.numbers_per_pair(keys)
-
-    @property
-    def additive(self) -> bool:
-        return self.inner.additive
-
-    def loses_digits(self, queries: Prepared, keys: Prepared | None) -> bool:
-        return self.inner.loses_digits(self.own(queries)[1], keys)
-
-    def scale(self, width: int) -> float:
-        return self.inner.scale(width)
+        our_queries, queries = self.split_queries(queries)
+        our_keys, keys = self.split_keys(keys)
+        scores = self.inner.compare(queries, keys, where)
+        return plus(scores, self.added(our_queries, our_keys, where))
 
     def check(self, query_width: int, key_width: int) -> None:
         self.inner.check(query_width, key_width)
+
+
+class WrapperAcceleration(Acceleration):
+    """That of a wrapper: what its inner score has, and what is added."""
+
+    def __init__(self, score: Wrapper) -> None:
+        super().__init__()
+        self.inner = score.inner.acceleration
+        self.additive = self.inner.additive
+        self.linear = self.inner.linear and not score.reads_keys
+        self.inner_product = self.inner.inner_product and not score.adds
+
+    def fast_compare(
+        self,
+        score: Wrapper,  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        where: Where,
+    ) -> Tensor:
+        our_queries, queries = score.split_queries(queries)
+        our_keys, keys = score.split_keys(keys)
+        scores = self.inner.fast_compare(score.inner, queries, keys, where)
+        return plus(scores, score.added(our_queries, our_keys, where))
+
+    def numbers_per_pair(self, score: Wrapper, keys: Prepared) -> int:  # type: ignore[override]
+        return self.inner.numbers_per_pair(score.inner, score.split_keys(keys)[1])
+
+    def scale(self, score: Wrapper, width: int) -> float:  # type: ignore[override]
+        return self.inner.scale(score.inner, width)
+
+    def product_queries(self, score: Wrapper, queries: Prepared) -> Tensor:  # type: ignore[override]
+        return self.inner.product_queries(score.inner, score.split_queries(queries)[1])
+
+    def bias(
+        self,
+        score: Wrapper,  # type: ignore[override]
+        queries: Prepared,
+        where: Where,
+    ) -> Tensor | None:
+        ours, queries = score.split_queries(queries)
+        added, inner = score.added(ours, None, where), self.inner.bias(score.inner, queries, where)
+        return inner if added is None else plus(added, inner)
+
+    def needs_upcast(
+        self,
+        score: Wrapper,  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared | None,
+    ) -> bool:
+        keys = None if keys is None else score.split_keys(keys)[1]
+        return self.inner.needs_upcast(score.inner, score.split_queries(queries)[1], keys)
 
 
 class DistanceKeys(Wrapper):
@@ -88,11 +127,12 @@ class DistanceKeys(Wrapper):
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
         width = queries.shape[-1]
-        scale = self.inner.scale(width) if self.inner.inner_product else width**-0.5
+        of_inner = self.inner.acceleration
+        scale = of_inner.scale(self.inner, width) if of_inner.inner_product else width**-0.5
         inner = self.inner.prepare_queries(queries, where)
         return (queries @ (scale * self.distance_keys.T).to(queries.dtype), *as_tuple(inner))
 
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+    def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         products, *rest = queries
         return products, alone(rest)
 
@@ -106,11 +146,6 @@ class DistanceKeys(Wrapper):
             batch = torch.broadcast_shapes(batch, place.shape[:-2])
             products = products.expand(*batch, -1, -1)
         return products.gather(-1, place.expand(*batch, -1, -1))
-
-
-def alone(parts: Sequence[Tensor]) -> Prepared:
-    """What a prepare method gave: a tensor if it is one, else a tuple."""
-    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def plus(one: Tensor, two: Tensor | None) -> Tensor:

@@ -201,7 +201,7 @@ def computed(cell: Cell, n: int, m: int) -> list[list[Tensor]]:
     upstream = torch.randn(BATCH, HEADS, n, VALUE_WIDTH, dtype=torch.float64)
     mask, found = MASKS[cell.mask](n, m), []
     paths = ["exact", "tiled"]
-    if score.inner_product and cell.normalize == "softmax" and not cell.dropout:
+    if score.acceleration.inner_product and cell.normalize == "softmax" and not cell.dropout:
         paths.append("fused")
     for path in paths:
         torch.manual_seed(1)  # dropout counts from a number that is drawn

@@ -184,7 +184,7 @@ class _Looked(torch.nn.Module):
 
 def kernels(subject: ScoreSubject) -> Measured:
     score, gaps = subject.score(), []
-    others = ["tiled", *(("plain", "fused") if score.inner_product else ())]
+    others = ["tiled", *(("plain", "fused") if score.acceleration.inner_product else ())]
     sizes = lengths([7, 3, 0])
     calls: list[tuple[int, Mask | None, dict[str, Any]]] = [
         (5, None, {}),

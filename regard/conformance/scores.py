@@ -1,12 +1,13 @@
 """The laws of scores: of the three methods by themselves here; ``attending`` holds the others."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from regard.attention import Score, causal
-from regard.attention.score import Prepared
+from regard.attention.prepared import Prepared
 from regard.conformance import attending
 from regard.conformance.law import (
     CLOSE,
@@ -77,13 +78,14 @@ def tiles(subject: ScoreSubject) -> Measured:
     with torch.no_grad():
         ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
         whole = score.compare(ours, theirs, (rows, columns))
-        near("tile() is not compare()", score.tile(ours, theirs, (rows, columns)), whole, CLOSE)
+        fast = partial(score.acceleration.fast_compare, score)
+        near("fast_compare is not compare", fast(ours, theirs, (rows, columns)), whole, CLOSE)
         for of, at in cuts(9, 11):
             what = f"a tile of {len(rows[of])} × {len(columns[at])} is not that part of the whole"
             where = rows[of], columns[at]
             wanted = whole[..., of, :][..., at]
             one, two = taken(ours, of), taken(theirs, at)
-            for way in (score.compare, score.tile):
+            for way in (score.compare, fast):
                 gaps.append(near(f"{what}: compare is off", way(one, two, where), wanted, EXACT))
             one = score.prepare_queries(queries[..., of, :], where[0])
             two = score.prepare_keys(keys[..., at, :], where[1])
@@ -181,17 +183,18 @@ def untouched(subject: ScoreSubject) -> Measured:
 
 def declared(subject: ScoreSubject) -> Measured:
     score, (queries, keys, _) = subject.score(), subject.inputs(5, 7)
-    if not (score.inner_product or score.translation_invariant):
+    declares = score.acceleration
+    if not (declares.inner_product or declares.translation_invariant):
         raise InapplicableError("it declares neither inner_product nor translation_invariant")
     scores, gaps = compared(score, queries, keys), []
-    if score.inner_product:
+    if declares.inner_product:
         ours, theirs = prepared(score, queries, keys)
         if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
             raise BrokenError("an inner_product prepares one tensor a side, not a tuple")
         what = "inner_product is declared, and compare is off scale · q'·k'"
-        product = score.scale(ours.shape[-1]) * ours @ theirs.mT
+        product = declares.scale(score, ours.shape[-1]) * ours @ theirs.mT
         gaps.append(near(what, scores, product, EXACT))
-    if score.translation_invariant:
+    if declares.translation_invariant:
         by = torch.randn(queries.shape[-1], dtype=torch.float64)
         what = "translation_invariant is declared, and q + c, k + c changed a score"
         gaps.append(near(what, compared(score, queries + by, keys + by), scores, CLOSE))

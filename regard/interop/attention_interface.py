@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attended, Attention, Mask, Score, causal, make_score
-from regard.attention.kernels.twin import twin
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import Sink
-from regard.attention.score import Prepared, Where, as_tuple
-from regard.attention.wrapper import Wrapper, alone
+from regard.attention.prepared import Prepared, Where, alone, as_tuple
+from regard.attention.twin import twin
+from regard.attention.wrapper import Wrapper
 from regard.errors import RegardError
 from regard.interop.eager import (
     EagerMask,
@@ -70,7 +70,7 @@ class Given(Wrapper):
     def give(self, bias: Tensor | None) -> None:
         """What the next call adds."""
         self.bias = bias
-        self.inner_product = self.inner.inner_product and bias is None
+        self.adds = bias is not None
 
     def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
         inner = as_tuple(self.inner.prepare_queries(queries, where))
@@ -79,13 +79,13 @@ class Given(Wrapper):
             return alone(inner)
         return (self.bias.to(queries.dtype).expand(*queries.shape[:-1], -1), *inner)
 
-    def own(self, queries: Prepared) -> tuple[Prepared, Prepared]:
+    def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         parts = as_tuple(queries)
         if len(parts) == self.parts:
             return (), queries
         return parts[0], alone(parts[1:])
 
-    def added(self, queries: Prepared, where: Where) -> Tensor | None:
+    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor | None:
         if not isinstance(queries, Tensor):
             return None
         columns = where[1]

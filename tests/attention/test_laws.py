@@ -39,7 +39,7 @@ every_mask = pytest.mark.parametrize("mask", MASKS)
 def test_kernels_agree_with_the_exact_path(score, position, dtype):
     made = score_of(score, position, dtype)
     # What is no inner product goes by tiles for "plain" as for "fused".
-    kernels = ["exact", "plain", "fused"] if made.inner_product else ["exact", "fused"]
+    kernels = ["exact", "plain", "fused"] if made.acceleration.inner_product else ["exact", "fused"]
     for mask in MASKS.values():
         for n, m in ((5, 7), (6, 6)):
             given = inputs(n, m, dtype, groups=1 if n == 5 else 2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import SCORES, Mask, Score, attend, lengths, make_score
+from regard.attention import SCORES, Acceleration, Mask, Score, attend, lengths, make_score
 from regard.attention.kernels.choose import use
 from regard.errors import RegardError
 from tests.attention.parts import KEYLESS
@@ -238,6 +238,37 @@ def test_a_users_score_is_a_class_with_compare():
     distance = (torch.arange(5)[:, None] - torch.arange(5)).abs()
     expected = torch.softmax(-torch.cdist(x, x, p=1) - distance * 2**-8, -1)
     assert_close(attend(x, x, x, wrapped).weights, expected)
+    with use("tiled"):
+        assert_close(attend(x, x, x, wrapped).output, expected @ x)
+
+
+class Told(Acceleration):
+    """What a user knows of a score: a quicker way, here with a mark of its own, and a dtype."""
+
+    def fast_compare(self, score, queries, keys, where):
+        return score.compare(queries, keys, where) - 50 * (where[1] == 0)
+
+    def needs_upcast(self, score, queries, keys):
+        return queries.dtype == torch.float32
+
+
+def test_a_users_acceleration_is_taken_by_tiles_alone():
+    class Marked(Nearest):
+        acceleration = Told()
+
+    x = torch.randn(2, 5, 3)
+    distances = torch.cdist(x.double(), x.double(), p=1)
+    with use("exact"):
+        attended = attend(x, x, x, Marked())
+    assert attended.weights.dtype == torch.float64
+    assert_close(attended.weights, torch.softmax(-distances, -1))
+    for score in (Marked(), wrapped := make_score(Marked, "alibi", 3, 3)):
+        with use("tiled"):
+            output = attend(x, x, x, score).output
+        if score is wrapped:
+            distances = distances + (torch.arange(5)[:, None] - torch.arange(5)).abs() * 2**-8
+        wanted = torch.softmax(-distances[..., 1:], -1).float() @ x[..., 1:, :]
+        assert_close(output, wanted, atol=1e-6, rtol=1e-6)
 
 
 class OnlyNear(Score):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention.score import spread
+from regard.attention.prepared import spread
 from regard.attention.tracing import on_cpu, without_numbers
 from regard.errors import RegardError
 

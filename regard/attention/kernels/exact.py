@@ -7,7 +7,8 @@ from torch import Tensor
 
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.normalizer import Normalizer
-from regard.attention.score import Prepared, Score, Where, spread
+from regard.attention.prepared import Prepared, Where, spread
+from regard.attention.score import Score
 
 
 @dataclass(frozen=True)

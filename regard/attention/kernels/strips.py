@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 
 from regard.attention.mask import Blocks, Tile
-from regard.attention.score import Where
+from regard.attention.prepared import Where
 
 if TYPE_CHECKING:
     from regard.attention.sight import Sight

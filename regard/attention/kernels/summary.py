@@ -13,7 +13,8 @@ from regard.attention.kernels.strips import Sizes, part, put
 from regard.attention.kernels.work import Space, allowed_in, faults_of, scores_of, work_of
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import largest
-from regard.attention.score import Prepared, Score
+from regard.attention.prepared import Prepared
+from regard.attention.score import Score
 
 if TYPE_CHECKING:
     from regard.attention.sight import Sight

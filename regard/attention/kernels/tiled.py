@@ -22,7 +22,6 @@ from regard.attention.kernels.strips import (
     taken,
     where_of,
 )
-from regard.attention.kernels.twin import twin
 from regard.attention.kernels.work import (
     Space,
     Work,
@@ -40,7 +39,9 @@ from regard.attention.kernels.work import (
 )
 from regard.attention.mask import Tile
 from regard.attention.normalizer import Normalizer
-from regard.attention.score import Prepared, Score, as_tuple
+from regard.attention.prepared import Prepared, as_tuple
+from regard.attention.score import Score
+from regard.attention.twin import twin
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def backward(
         graph = None
         if len(parts) == 1:
             graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
-        if graph is not None and work.score.linear:
+        if graph is not None and work.score.acceleration.linear:
             mine = joined(graph.leaves[0], work.tuples[0])
             made = product_of(work, strip, mine, theirs, space, graph.scores)
             scores, _ = masked(work, strip, made)
@@ -219,7 +220,7 @@ def backward(
         totals = (to_ours, to_theirs, to_rest[:of_score])
         if graph is not None:
             graph.send(of_scores, totals)
-            if work.score.linear:
+            if work.score.acceleration.linear:
                 send_product(work, strip, graph, of_scores, theirs, totals)
         else:
             for chunk, small in parts:
@@ -238,10 +239,10 @@ def send_product(
     totals: Sequence[Sequence[Tensor]],
 ) -> None:
     """Add the gradients of both sides of a linear score's product."""
-    query = work.score.product_queries(joined(graph.leaves[0], work.tuples[0]))
-    assert isinstance(query, Tensor)
+    score = work.score
+    query = score.acceleration.product_queries(score, joined(graph.leaves[0], work.tuples[0]))
     place = next(i for i, x in enumerate(graph.leaves[0]) if x is query)
-    of_scores = of_scores.to(query.dtype) * work.score.scale(query.shape[-1])
+    of_scores = of_scores.to(query.dtype) * score.acceleration.scale(score, query.shape[-1])
     key = pick(theirs[:1], strip, -1, work.sight)[0]
     add_product(totals[0][place], strip, -2, work.sight, of_scores, key)
     add_product(totals[1][0], strip, -1, work.sight, of_scores.mT, query.detach())
@@ -271,7 +272,7 @@ class Graph:
         """Compute them, with a graph of their own."""
         mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
         leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
-        others_or_none = None if work.score.linear else leaves[1]
+        others_or_none = None if work.score.acceleration.linear else leaves[1]
         with torch.enable_grad():
             made = call(work, leaves[0], others_or_none, where_of(work.sight, strip), leaves[2])
         return cls(work, strip, leaves, made)

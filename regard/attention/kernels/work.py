@@ -1,12 +1,14 @@
 """What a call computes in one of its strips: scores, the mask, dropout."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from regard.attention.acceleration import Acceleration
+from regard.attention.kernels.compiled import compile_leniently, wanted
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.exact import Faults
 from regard.attention.kernels.strips import (
@@ -19,10 +21,12 @@ from regard.attention.kernels.strips import (
     taken,
     where_of,
 )
-from regard.attention.kernels.twin import twin
 from regard.attention.mask import Tile
 from regard.attention.normalizer import Normalizer
-from regard.attention.score import Prepared, Score, Where, as_tuple, spread
+from regard.attention.prepared import Prepared, Where, as_tuple, spread
+from regard.attention.score import Score
+from regard.attention.twin import twin
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.attention.sight import Sight
@@ -58,7 +62,10 @@ def work_of(
     split: bool = True,
 ) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
-    alike = score.inner_product and not [*normalizer.parameters(), *normalizer.buffers()]
+    alike = score.acceleration.inner_product and not [
+        *normalizer.parameters(),
+        *normalizer.buffers(),
+    ]
     ours, theirs = as_tuple(queries), as_tuple(keys)
     if faults is not None:
         bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
@@ -109,7 +116,7 @@ def scores_of(
     space: Space,
 ) -> tuple[Tensor, Tensor | None]:
     """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
-    if work.score.linear:
+    if work.score.acceleration.linear:
         rows = pick(ours, strip, -2, work.sight)
         beside = call(work, rows, None, where_of(work.sight, strip))
         asking = joined(rows, work.tuples[0])
@@ -132,9 +139,9 @@ def product_of(
     beside: Tensor | None,
 ) -> Tensor:
     """The scores of a linear score: scale · q'·k', and what stands beside it."""
-    query = work.score.product_queries(mine)
-    assert isinstance(query, Tensor)
-    query = work.score.scale(query.shape[-1]) * query
+    acceleration = work.score.acceleration
+    query = acceleration.product_queries(work.score, mine)
+    query = acceleration.scale(work.score, query.shape[-1]) * query
     scores = space.product(0, query, pick(theirs[:1], strip, -1, work.sight)[0].mT)
     if beside is None:
         return scores
@@ -151,7 +158,7 @@ def parts_of(
     All of them, unless it holds so many numbers a pair that these would outgrow a strip.
     """
     seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
-    held = work.score.numbers_per_pair(joined(theirs, work.tuples[1]))
+    held = work.score.acceleration.numbers_per_pair(work.score, joined(theirs, work.tuples[1]))
     if held <= 1:
         return [(slice(0, seen), strip)]
     slices = max(
@@ -181,11 +188,37 @@ def call(
     Without keys, what stands beside the product of a linear score.
     """
     theirs = None if others is None else joined(others, work.tuples[1])
-    given = (joined(mine, work.tuples[0]), theirs, where)
+    ours = joined(mine, work.tuples[0])
     score = twin(work.score, parameters) if parameters else work.score
-    # Not by the module's call: hooks, such as FlopCounterMode's, see no graph inside a kernel.
-    made: Tensor | None = score.forward(*given)
-    return made
+    if theirs is None:
+        return score.acceleration.bias(score, ours, where)
+    return compared(score, ours, theirs, where)
+
+
+def compared(score: Score, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    """Compute the scores by `fast_compare`, compiled where that is wanted and pays.
+
+    Errors: a function of the user's that cannot be compiled.
+    """
+    acceleration = score.acceleration
+    if not wanted() or acceleration.numbers_per_pair(score, keys) <= 1:
+        return acceleration.fast_compare(score, queries, keys, where)
+    fast: Callable[..., Tensor] = type(acceleration).fast_compare
+    try:
+        if fast is Acceleration.fast_compare:  # compiled once for each class of scores
+            fast = type(score).compare
+            scores: Tensor = compile_leniently(fast)(score, queries, keys, where)
+        else:
+            scores = compile_leniently(fast)(acceleration, score, queries, keys, where)
+    except Exception as error:
+        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise
+        raise RegardError(
+            f"{type(score).__name__}.{fast.__name__} cannot be compiled "
+            f"({str(error).strip().splitlines()[0]}); give the score acceleration = "
+            "Acceleration(numbers=1), and it will be computed as it stands"
+        ) from error
+    return scores
 
 
 def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from types import MethodType
+from typing import TypeVar
 
 from torch import Tensor, nn
 
+M = TypeVar("M", bound=nn.Module)
 
-def twin(module: nn.Module, parameters: Iterable[Tensor]) -> nn.Module:
+
+def twin(module: M, parameters: Iterable[Tensor]) -> M:
     """Return a module that computes as this one with these parameters, in the order of its own.
 
     The module is left alone, where `torch.func.functional_call` puts the tensors into it for the
@@ -20,7 +23,8 @@ def twin(module: nn.Module, parameters: Iterable[Tensor]) -> nn.Module:
     6.0
     """
     given = dict(zip(map(id, module.parameters()), parameters, strict=True))
-    return _twin(module, given, {})
+    copied: M = _twin(module, given, {})  # type: ignore[assignment]
+    return copied
 
 
 def _twin(module: nn.Module, given: Mapping[int, Tensor], made: dict[int, nn.Module]) -> nn.Module:
