@@ -11,5 +11,5 @@ class Laplacian(Score):  # score(q, k) = −w ‖q − k‖₁, with a learned w
         super().__init__(query_width, key_width, heads=heads, length=length)
         self.slope = nn.Parameter(full((heads, 1, 1) if heads else (), (key_width or 1) ** -0.5))
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return -self.slope * (queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)

@@ -22,7 +22,7 @@ class Peek(Score):
     def prepare_keys(self, keys, positions):
         return keys * (1 + self.SHARE * keys.sum(-2, keepdim=True))
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.transpose(-1, -2)
 
 

@@ -25,7 +25,7 @@ with open(os.environ["RAN"], "a") as ran:
     ran.write("x")
 
 class Mine(regard.Score):
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(-1)
 """
 TINY = ["width=8", "heads=2", "layers=1", "steps=2", "length=20"]
@@ -177,7 +177,7 @@ def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_pa
         "        self.scale = float(torch.hann_window(8).sum())\n"
         "        self.steps = table(8)\n"
         "        self.register_buffer('hidden', torch.full((4,), -torch.inf))\n"
-        "    def compare(self, queries, keys, where):\n"
+        "    def compare(self, queries, keys, positions):\n"
         "        return queries @ keys.mT / self.scale + 0 * self.steps.sum()\n"
     )
     own = [*TINY, f"score={tmp_path}/own.py:Own"]

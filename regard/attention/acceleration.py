@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from regard.attention.prepared import Prepared, Where
+from regard.attention.prepared import Positions, Prepared
 
 if TYPE_CHECKING:
     from regard.attention.score import InnerProduct, Score
@@ -31,13 +31,13 @@ class Acceleration:
         self.numbers = numbers
 
     def fast_compare(
-        self, score: "Score", queries: Prepared, keys: Prepared, where: Where
+        self, score: "Score", queries: Prepared, keys: Prepared, positions: Positions
     ) -> Tensor:
         """Compute the numbers of ``score.compare``, by a quicker way if the score has one.
 
         Kernels that go by tiles call it, compiled where that is worth its time.
         """
-        return score.compare(queries, keys, where)
+        return score.compare(queries, keys, positions)
 
     def numbers_per_pair(self, score: "Score", keys: Prepared) -> int:
         """Return how many numbers `fast_compare` holds at once for a pair.
@@ -59,7 +59,7 @@ class Acceleration:
         assert isinstance(queries, Tensor)
         return queries
 
-    def bias(self, score: "Score", queries: Prepared, where: Where) -> Tensor | None:
+    def bias(self, score: "Score", queries: Prepared, positions: Positions) -> Tensor | None:
         """Return what a linear score adds to its product, broadcastable to it; None for nothing."""
         return None
 

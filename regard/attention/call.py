@@ -1,4 +1,4 @@
-"""A call of attention: checked, placed, cleaned, prepared, planned, computed."""
+"""A call of attention: checked, placed, sanitized, prepared, planned, computed."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,18 +10,18 @@ from torch import Tensor
 
 from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
-from regard.attention.clean import centred, is_finite, shield
 from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.summary import Summary, summarize
 from regard.attention.kernels.tiled import tiled
 from regard.attention.mask import Mask, as_mask
+from regard.attention.mask_context import MaskContext, over_heads, seen_of
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS, TopK
-from regard.attention.prepared import Prepared, as_tuple, spread, spread_all
+from regard.attention.prepared import Prepared, as_tuple, repeat_all_kv, repeat_kv
+from regard.attention.sanitize import NonFinite, centred, is_finite, sanitize
 from regard.attention.score import Score
 from regard.attention.scores import SCORES
-from regard.attention.sight import Sight, over_heads, seen_of
 from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
 from regard.errors import RegardError, look_up
 from regard.parts import a, is_part, load_part
@@ -38,7 +38,7 @@ FINER = {
 class Call:
     """A call of :func:`attend` that has been checked, and what it is computed from.
 
-    ``values``, ``queries`` and ``keys`` are clean: what was not finite is 0, and in ``faults``.
+    ``queries``, ``keys`` and ``values`` are sanitized: what was not finite is 0.
     """
 
     queries: Prepared
@@ -46,8 +46,8 @@ class Call:
     values: Tensor
     score: Score
     normalizer: Normalizer
-    sight: "Sight"
-    faults: exact.Faults | None
+    context: MaskContext
+    nonfinite: NonFinite | None
     dropout: float
     plan: choose.Plan
     dtype: torch.dtype
@@ -69,7 +69,7 @@ class Call:
         heads: int | None,
         cache: KeyValueCache | None,
     ) -> "Call":
-        """Check, place, clean, prepare, plan."""
+        """Check, place, sanitize, prepare, plan."""
         must_be_tensors(queries=queries, keys=keys, values=values)
         if query_positions is not None or key_positions is not None:
             given = {"query_positions": query_positions, "key_positions": key_positions}
@@ -94,49 +94,53 @@ class Call:
         ready_queries: Prepared | None = None
         ready_keys: Prepared | None = None
         if cache is not None:
-            where = over_heads(rows, heads), over_heads(columns, heads)
+            positions = over_heads(rows, heads), over_heads(columns, heads)
             seen = None
             if mask is not None and acceleration.translation_invariant and not len(cache):
                 seen = seen_of(mask.over_heads() if heads else mask, rows, columns)
                 if heads and seen.ndim > 1:  # by some head: keys may be of fewer
                     seen = seen.any(-2, keepdim=True)
-            sides = remembered(score, cache, queries, keys, values, where, seen)
+            sides = remembered(score, cache, queries, keys, values, positions, seen)
             queries, ready_queries, new_keys, values = sides
             ready_keys, values, columns = cache.append(new_keys, values, columns)
         shape = shape_of_scores(queries, keys, m, heads)
-        sight, faults = Sight(mask, kind, rows, columns, heads, shape), None
+        context, nonfinite = MaskContext(mask, kind, rows, columns, heads, shape), None
         # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
         # Without a mask one key is subtracted from all where only differences matter.
         spreads = mask is not None or (acceleration.translation_invariant and on_cpu(queries))
         if spreads and cache is None and not (on_cpu(queries) and is_finite(queries, keys, values)):
-            queries, raw, values, faults = shield(queries, keys, values, sight)
+            queries, raw, values, nonfinite = sanitize(queries, keys, values, context)
             keys = first(raw)
         if cache is not None and ready_keys is not None and ready_queries is not None:
             if not (on_cpu(queries) and cache.finite and is_finite(queries)):
-                queries, ready_keys, values, faults = shield(queries, ready_keys, values, sight)
-                ready_queries = score.prepare_queries(queries, sight.where[0])
+                queries, ready_keys, values, nonfinite = sanitize(
+                    queries, ready_keys, values, context
+                )
+                ready_queries = score.prepare_queries(queries, context.positions[0])
         else:
             if acceleration.translation_invariant:
-                queries, keys = centred(queries, keys, sight)
-            ready_queries, ready_keys = prepare(score, queries, keys, sight)
+                queries, keys = centred(queries, keys, context)
+            ready_queries, ready_keys = prepare(score, queries, keys, context)
             # By the numbers themselves only where all queries see the same keys: else a number
             # that comes later would change bits of what came before.
             alike = kind in (None, "keys")
             if acceleration.needs_upcast(score, ready_queries, ready_keys if alike else None):
                 finer = FINER[queries.dtype]
-                ready_queries, ready_keys = prepare(score, queries.to(finer), keys.to(finer), sight)
+                ready_queries, ready_keys = prepare(
+                    score, queries.to(finer), keys.to(finer), context
+                )
                 values = values.to(finer)
         if acceleration.needs_upcast(score, ready_queries, None):
             cast = False, cast[1]  # autocast would round what was just made finer
         plan = choose.plan(
             inner_product=acceleration.inner_product,
             normalize=normalizer.name,
-            shape=sight.shape,
+            shape=context.shape,
             mask=kind,
             dtype=first(ready_queries).dtype,
             device=first(ready_queries).device.type,
             dropout=dropout,
-            finite=faults is None,
+            finite=nonfinite is None,
             numbers_per_pair=acceleration.numbers_per_pair(score, ready_keys),
             hidden=first(ready_keys).shape[-1],
             additive=acceleration.additive,
@@ -154,8 +158,8 @@ class Call:
             values,
             score,
             normalizer,
-            sight,
-            faults,
+            context,
+            nonfinite,
             dropout,
             plan,
             dtype,
@@ -177,28 +181,28 @@ class Call:
 
     def computed(self) -> Attended:
         """The output, by its plan; the weights for who asks."""
-        weigh, heads = self.weigh, self.sight.heads
+        weigh, heads = self.weigh, self.context.heads
         if self.plan.kernel == "exact":
             weights, dropout = weigh(), Dropout.drawn(self.dropout, self.values)
-            allowed = self.sight.allowed
-            output = exact.average(weights, self.values, heads, allowed, self.faults, dropout)
+            allowed = self.context.allowed
+            output = exact.average(weights, self.values, heads, allowed, self.nonfinite, dropout)
             weigh = partial(_as_computed, weights)
         elif self.plan.kernel == "tiled":
             output = tiled(
                 self.queries,
-                spread_all(self.keys, heads),
-                spread(self.values, heads),
+                repeat_all_kv(self.keys, heads),
+                repeat_kv(self.values, heads),
                 self.score,
                 self.normalizer,
-                self.sight,
+                self.context,
                 Dropout.drawn(self.dropout, self.values),
-                self.faults,
+                self.nonfinite,
                 self.plan.sizes,
                 self.plan.compiled,
             )
         else:
             output = self.by_dot()
-        output, shape = output.to(self.dtype), self.sight.shape
+        output, shape = output.to(self.dtype), self.context.shape
         return Attended(output, weigh, self.summarize, self.sources, shape, heads)
 
     def summarize(self, top: int) -> Summary:
@@ -208,16 +212,16 @@ class Call:
                 "summary() reads numbers, which torch.compile, torch.export, torch.func and the "
                 "meta device do not show: read .weights there, or sum up an eager call"
             )
-        heads, sizes, compiled = self.sight.heads, self.plan.sizes, self.plan.compiled
-        keys, sight = spread_all(self.keys, heads), self.sight
+        heads, sizes, compiled = self.context.heads, self.plan.sizes, self.plan.compiled
+        keys, context = repeat_all_kv(self.keys, heads), self.context
         with self.casting():
             return summarize(
                 self.queries,
                 keys,
                 self.score,
                 self.normalizer,
-                sight,
-                self.faults,
+                context,
+                self.nonfinite,
                 sizes,
                 compiled,
                 top,
@@ -225,32 +229,32 @@ class Call:
 
     def weigh(self) -> Tensor:
         """The weights, whole, before dropout."""
-        sight = self.sight
+        context = self.context
         with self.casting():
             found = exact.weights(
                 self.queries,
                 self.keys,
-                sight.where,
+                context.positions,
                 self.score,
                 self.normalizer,
-                sight.heads,
-                sight.allowed,
-                self.faults,
+                context.heads,
+                context.allowed,
+                self.nonfinite,
             )
         # A score of positions alone says the same for every text.
-        return found if found.shape == sight.shape else found.expand(sight.shape)
+        return found if found.shape == context.shape else found.expand(context.shape)
 
     def by_dot(self) -> Tensor:
         """The output of an inner product with softmax."""
-        queries, keys, sight = self.queries, self.keys, self.sight
+        queries, keys, context = self.queries, self.keys, self.context
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         scale = self.score.acceleration.scale(self.score, queries.shape[-1])
-        heads = sight.heads
+        heads = context.heads
         if self.plan.kernel == "plain":
-            return dot.plain(queries, keys, self.values, scale, heads, sight.allowed)
-        causal = sight.kind == "causal"
-        allowed = None if causal else sight.allowed
+            return dot.plain(queries, keys, self.values, scale, heads, context.allowed)
+        causal = context.kind == "causal"
+        allowed = None if causal else context.allowed
         return dot.fused(queries, keys, self.values, scale, heads, allowed, causal)
 
 
@@ -260,7 +264,7 @@ def remembered(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    where: tuple[Tensor, Tensor],
+    positions: tuple[Tensor, Tensor],
     seen: Tensor | None,
 ) -> tuple[Tensor, Prepared, Prepared, Tensor]:
     """Queries, they and the new keys made ready, and the new values, as the cache keeps them.
@@ -270,12 +274,12 @@ def remembered(
     acceleration = score.acceleration
     if acceleration.translation_invariant:
         queries, keys = cache.centred(queries, keys, seen)
-    ready = score.prepare_queries(queries, where[0])
+    ready = score.prepare_queries(queries, positions[0])
     if acceleration.needs_upcast(score, ready, None):
         finer = FINER[queries.dtype]
         queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
-        ready = score.prepare_queries(queries, where[0])
-    ready_keys = score.prepare_keys(keys, where[1])
+        ready = score.prepare_queries(queries, positions[0])
+    ready_keys = score.prepare_keys(keys, positions[1])
     if on_cpu(queries) and not (cache.fixed and len(cache)):
         cache.finite = cache.finite and is_finite(*as_tuple(ready_keys), values)
     return queries, ready, ready_keys, values
@@ -317,9 +321,11 @@ def places(
     return rows, columns
 
 
-def prepare(score: Score, queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Prepared, Prepared]:
+def prepare(
+    score: Score, queries: Tensor, keys: Tensor, context: MaskContext
+) -> tuple[Prepared, Prepared]:
     """Both sides, made ready once per row."""
-    rows, columns = sight.where
+    rows, columns = context.positions
     return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
 
 

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from regard.attention.call import places
 from regard.attention.mask import Mask, Tile
+from regard.attention.mask_context import over_heads
 from regard.attention.positions import Rotary, rotate
-from regard.attention.prepared import spread
+from regard.attention.prepared import repeat_kv
 from regard.attention.score import Score
-from regard.attention.sight import over_heads
 from regard.attention.synthesizer import Synthesizer
 from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper
@@ -59,7 +59,7 @@ class Linformer(nn.Module):
         return self._project(self.key_projection, keys), self._project(of_values, values)
 
     def _project(self, projection: Tensor, x: Tensor) -> Tensor:
-        return projection[..., : x.shape[-2]] @ spread(x, self.heads)
+        return projection[..., : x.shape[-2]] @ repeat_kv(x, self.heads)
 
     def extra_repr(self) -> str:
         return f"{self.rows}, {self.length}"
@@ -127,7 +127,7 @@ def compressed(
     if mask is None:
         return score, queries, *compress(keys, values), None
     if heads and mask.has_heads:
-        keys, values = spread(keys, heads), spread(values, heads)
+        keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
     mask = mask.over_heads() if heads else mask
     seen = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
     keys, values = compress(keys, values, seen)

@@ -7,15 +7,15 @@ from torch.nn import functional as F
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.call import must_be_tensors, places
-from regard.attention.clean import is_finite
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask
+from regard.attention.mask_context import seen_of
 from regard.attention.normalizer import Normalizer
 from regard.attention.packing import Packing
 from regard.attention.positions import make_score
+from regard.attention.sanitize import is_finite
 from regard.attention.score import Score
-from regard.attention.sight import seen_of
 from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
@@ -248,12 +248,12 @@ def without_hidden(
     if mask.has_heads and hidden.ndim > 2:
         hidden = hidden.all(-3)
 
-    def clean(x: Tensor) -> Tensor:
+    def sanitized(x: Tensor) -> Tensor:
         wide = x.float() if x.dtype == torch.float16 else x
         return x.masked_fill(hidden & ~wide.square().isfinite(), 0)
 
     if keys is None or keys is queries:
-        queries, keys = clean(queries), None
+        queries, keys = sanitized(queries), None
     else:
-        keys = clean(keys)
-    return queries, keys, values if values is None else clean(values)
+        keys = sanitized(keys)
+    return queries, keys, values if values is None else sanitized(values)

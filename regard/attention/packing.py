@@ -20,8 +20,8 @@ class Packing:
 
     def __init__(self, lengths: Int[Tensor, " batch"], time: int) -> None:
         self.shape = (len(lengths), time)
-        where = torch.arange(time, device=lengths.device)
-        real = where < lengths[:, None]
+        positions = torch.arange(time, device=lengths.device)
+        real = positions < lengths[:, None]
         #: The place of each real row in the table, (rows,), and its position in its text, (rows,).
         self.places = real.flatten().nonzero()[:, 0]
         self.positions = self.places % time

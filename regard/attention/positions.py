@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.prepared import Prepared, Where, as_tuple, per_positions
+from regard.attention.prepared import Positions, Prepared, as_tuple, per_positions
 from regard.attention.score import Score
 from regard.attention.scores import SCORES
 from regard.attention.sines import Sinusoidal
@@ -28,18 +28,18 @@ class Learned(nn.Module):
         self.table = nn.Parameter(torch.randn(length, width) * 0.02)
 
     def forward(
-        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+        self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with its positions added: 0 … n − 1, or ``where``."""
+        """x with its positions added: 0 … n − 1, or ``positions``."""
         length, n = len(self.table), x.shape[-2]
-        if where is None:
+        if positions is None:
             beyond = n > length
         else:
-            beyond = readable(where) and bool(((where < 0) | (where >= length)).any())
+            beyond = readable(positions) and bool(((positions < 0) | (positions >= length)).any())
         if beyond:
-            longest = n if where is None else int(where.max()) + 1
+            longest = n if positions is None else int(positions.max()) + 1
             raise RegardError(f"learned positions end at {length}, and {longest} were asked for")
-        return x + (self.table[:n] if where is None else self.table[where])
+        return x + (self.table[:n] if positions is None else self.table[positions])
 
 
 class Rotary(Wrapper):
@@ -50,21 +50,21 @@ class Rotary(Wrapper):
 
     adds = False
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        turned = rotate(per_positions(queries, where), where)
-        return self.inner.prepare_queries(turned, where)
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
+        turned = rotate(per_positions(queries, positions), positions)
+        return self.inner.prepare_queries(turned, positions)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_keys(rotate(per_positions(keys, where), where), where)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
+        return self.inner.prepare_keys(rotate(per_positions(keys, positions), positions), positions)
 
 
 def rotate(
-    x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"]
+    x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"]
 ) -> Float[Tensor, "*batch n width"]:
     """Turn each pair of columns of row i by the angle that belongs to its position and column."""
     half = x.shape[-1] // 2
     speed = torch.arange(half, device=x.device).double() / max(half, 1)
-    angles = where[..., None].double() * torch.pow(10000.0, -speed)
+    angles = positions[..., None].double() * torch.pow(10000.0, -speed)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second, rest = x.split([half, half, x.shape[-1] - 2 * half], -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1)
@@ -85,9 +85,9 @@ class Alibi(Wrapper):
             "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
         )
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         dtype = as_tuple(queries)[0].dtype
-        return -self.slopes.to(dtype) * distance(where).abs()
+        return -self.slopes.to(dtype) * distance(positions).abs()
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -121,15 +121,15 @@ class RelativeBias(Wrapper):
         self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
-        rows, columns = where
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        rows, columns = positions
         bias = self.bias if self.heads else self.bias[0]
         if in_steps(rows) and in_steps(columns):
             # One number a diagonal, and so is the gradient: no table of buckets, no scattering.
             n, m = len(rows), len(columns)
             apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
             return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
-        bucket = self.buckets_of(distance(where))
+        bucket = self.buckets_of(distance(positions))
         if bucket.ndim == 2 or not self.heads:
             return bias[..., bucket]
         return bias.T[bucket].movedim(-1, -3).squeeze(-4)
@@ -176,9 +176,9 @@ class RelativeKeys(DistanceKeys):
 
     name = "relative-keys"
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
-        return self.by_distance(queries, distance(where))
+        return self.by_distance(queries, distance(positions))
 
 
 #: A name means a module that is added to the input, or a Score that wraps another.

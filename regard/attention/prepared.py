@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 Prepared = Tensor | tuple[Tensor, ...]
-Where = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
+Positions = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
 
 
 def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
@@ -20,7 +20,7 @@ def alone(parts: Sequence[Tensor]) -> Prepared:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def spread(keys: Tensor, heads: int | None) -> Tensor:
+def repeat_kv(keys: Tensor, heads: int | None) -> Tensor:
     """Give each query head its own copy of the key head that it shares with its neighbours.
 
     Grouped keys (\\*batch, groups, m, width) become (\\*batch, heads, m, width).
@@ -30,19 +30,19 @@ def spread(keys: Tensor, heads: int | None) -> Tensor:
     return keys.repeat_interleave(heads // keys.shape[-3], -3)
 
 
-def spread_all(prepared: Prepared, heads: int | None) -> Prepared:
-    """`spread` over what a prepare method gave."""
+def repeat_all_kv(prepared: Prepared, heads: int | None) -> Prepared:
+    """`repeat_kv` over what a prepare method gave."""
     if isinstance(prepared, Tensor):
-        return spread(prepared, heads)
-    return tuple(spread(x, heads) for x in prepared)
+        return repeat_kv(prepared, heads)
+    return tuple(repeat_kv(x, heads) for x in prepared)
 
 
-def per_positions(x: Tensor, where: Tensor) -> Tensor:
+def per_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Rows that several texts share, (…, n, width), once for each of the texts' positions (…, n).
 
     >>> per_positions(torch.zeros(1, 5, 8), torch.zeros(3, 5)).shape
     torch.Size([3, 5, 8])
     """
-    if where.ndim == 1:
+    if positions.ndim == 1:
         return x
-    return x.expand(*torch.broadcast_shapes(x.shape[:-2], where.shape[:-1]), *x.shape[-2:])
+    return x.expand(*torch.broadcast_shapes(x.shape[:-2], positions.shape[:-1]), *x.shape[-2:])

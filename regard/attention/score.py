@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration, ProductAcceleration
-from regard.attention.prepared import Prepared, Where
+from regard.attention.prepared import Positions, Prepared
 from regard.errors import RegardError
 
 
@@ -15,7 +15,7 @@ class Score(nn.Module):
 
     ``prepare_queries`` and ``prepare_keys`` run once per row (projections, rotations, features)
     and give a tensor or a tuple of tensors with the rows at axis −2; they do not see each other's
-    side. ``compare`` runs once per pair, on any tile of rows × columns. ``where`` holds integer
+    side. ``compare`` runs once per pair, on any tile of rows × columns. ``positions`` holds integer
     positions: (\\*batch, n) in the prepare methods, a pair (rows, columns) in ``compare``.
     Whatever in ``compare`` needs a gradient is a registered parameter or comes from prepare.
 
@@ -39,20 +39,20 @@ class Score(nn.Module):
         self.heads, self.length = heads, length
 
     def prepare_queries(
-        self, queries: Float[Tensor, "... queries width"], where: Int[Tensor, "... queries"]
+        self, queries: Float[Tensor, "... queries width"], positions: Int[Tensor, "... queries"]
     ) -> Prepared:
         """Compute what a query needs once. By default nothing."""
         return queries
 
     def prepare_keys(
-        self, keys: Float[Tensor, "... keys width"], where: Int[Tensor, "... keys"]
+        self, keys: Float[Tensor, "... keys width"], positions: Int[Tensor, "... keys"]
     ) -> Prepared:
         """Compute what a key needs once; a cache keeps the result. By default nothing."""
         return keys
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         """Compute the scores (\\*batch, rows, columns) of prepared queries and keys."""
-        raise NotImplementedError(f"{type(self).__name__} has no compare(queries, keys, where)")
+        raise NotImplementedError(f"{type(self).__name__} has no compare(queries, keys, positions)")
 
     def check(self, query_width: int, key_width: int) -> None:
         """Raise a RegardError for widths that this score was not made for."""
@@ -79,7 +79,7 @@ class InnerProduct(Score):
         """Return the factor before q'·k' if the prepared queries have this width."""
         return 1.0
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         return self.scale(queries.shape[-1]) * queries @ keys.mT

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration, ProductAcceleration
 from regard.attention.kernels import additive
-from regard.attention.prepared import Prepared, Where, spread
+from regard.attention.prepared import Positions, Prepared, repeat_kv
 from regard.attention.score import InnerProduct, Score
 from regard.attention.synthesizer import (
     DenseSynthesizer,
@@ -63,10 +63,10 @@ class Cosine(Dot):
 
     name = "cosine"
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
         return direction(queries)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Tensor:
         return direction(keys)
 
 
@@ -108,8 +108,8 @@ class CosineTemperature(Cosine):
         start = 0.5 * math.log(query_width or 1)
         self.temperature = nn.Parameter(torch.full((heads, 1, 1) if heads else (), start))
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        directions = super().prepare_queries(queries, where)
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
+        directions = super().prepare_queries(queries, positions)
         return self.temperature.exp().to(directions.dtype) * directions
 
 
@@ -157,12 +157,12 @@ class Gaussian(Dot):
         start = (query_width or 1) ** -0.25 if inverse_width is None else inverse_width
         self.inverse_width = nn.Parameter(torch.full((heads, 1, 1) if heads else (), start))
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
         queries = self.inverse_width * queries
         return torch.cat([queries, torch.ones_like(queries[..., :1]), -half_norm(queries)], -1)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
-        keys = self.inverse_width * spread(keys, self.heads)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Tensor:
+        keys = self.inverse_width * repeat_kv(keys, self.heads)
         return torch.cat([keys, -half_norm(keys), torch.ones_like(keys[..., :1])], -1)
 
 
@@ -186,7 +186,7 @@ class General(InnerProduct):
         weight = torch.randn(shape) * (query_width * key_width) ** -0.5
         self.weight = nn.Parameter(weight if heads else weight[0])
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
         return queries @ self.weight
 
 
@@ -203,7 +203,7 @@ class AdditiveAcceleration(Acceleration):
         score: "Additive",  # type: ignore[override]
         queries: Prepared,
         keys: Prepared,
-        where: Where,
+        positions: Positions,
     ) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
@@ -241,13 +241,13 @@ class Additive(Score):
         self.bias = nn.Parameter(torch.zeros(*of_heads, 1, hidden))
         self.weight = parameter(hidden, 1, fan=hidden)
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
         return queries @ self.query_weight + self.bias
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
-        return spread(keys, self.heads) @ self.key_weight
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Tensor:
+        return repeat_kv(keys, self.heads) @ self.key_weight
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         hidden = (queries[..., :, None, :] + keys[..., None, :, :]).tanh_()

@@ -53,13 +53,13 @@ class Sinusoidal(nn.Module):
         self.table = torch.empty(0, width)
 
     def forward(
-        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+        self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with its positions added: 0 … n − 1, or ``where``."""
-        if where is None and not readable(x):  # a graph keeps no table
-            where = torch.arange(x.shape[-2], device=x.device)
-        if where is not None:
-            return x + self.scale * sinusoidal(where, self.width, x.dtype)
+        """x with its positions added: 0 … n − 1, or ``positions``."""
+        if positions is None and not readable(x):  # a graph keeps no table
+            positions = torch.arange(x.shape[-2], device=x.device)
+        if positions is not None:
+            return x + self.scale * sinusoidal(positions, self.width, x.dtype)
         n, table = x.shape[-2], self.table  # read once: another thread may put a new one there
         fits = table.dtype == x.dtype and table.device == x.device
         if len(table) < n or not fits:

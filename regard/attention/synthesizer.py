@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.prepared import Prepared, Where
+from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import InnerProduct, Score
 from regard.attention.tracing import readable
 from regard.errors import RegardError
@@ -40,41 +40,42 @@ class Synthesizer(Score):
             raise RegardError(f"{self.name} has parameters: say query_width=")
         super().__init__(query_width, key_width, heads=heads, length=length)
 
-    def normal(self, *shape: int, spread: float) -> Tensor:
+    def normal(self, *shape: int, init_std: float) -> Tensor:
         """Random numbers with this standard deviation, one set a head."""
-        return torch.randn(*((self.heads,) if self.heads else ()), *shape) * spread
+        return torch.randn(*((self.heads,) if self.heads else ()), *shape) * init_std
 
     def check(self, query_width: int, key_width: int) -> None:
         super().check(query_width, self.key_width or key_width)  # keys of any width will do
 
-    def within(self, where: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
+    def within(self, positions: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
         """The same positions, all of them below ``length``."""
         assert self.length is not None
-        if not readable(where):
-            return where
-        if where.numel() and bool(((where < 0) | (where >= self.length)).any()):
+        if not readable(positions):
+            return positions
+        if positions.numel() and bool(((positions < 0) | (positions >= self.length)).any()):
+            low, high = int(positions.min()), int(positions.max())
             raise RegardError(
                 f"{self.name} was made for length={self.length}, positions 0 to "
-                f"{self.length - 1}, and was asked for {int(where.min())} to {int(where.max())}"
+                f"{self.length - 1}, and was asked for {low} to {high}"
             )
-        return where
+        return positions
 
     def rows_at(
-        self, table: Tensor, where: Int[Tensor, "... _"], like: Float[Tensor, "... n _"]
+        self, table: Tensor, positions: Int[Tensor, "... _"], like: Float[Tensor, "... n _"]
     ) -> Float[Tensor, "... n width"]:
         """The rows of a table ([heads,] length, width) at the positions of the rows of ``like``."""
-        where, axes = self.within(where), 3 if self.heads else 2
-        if where.ndim == 1:
-            rows = table.index_select(-2, where)
+        positions, axes = self.within(positions), 3 if self.heads else 2
+        if positions.ndim == 1:
+            rows = table.index_select(-2, positions)
         elif self.heads:
-            rows = table[torch.arange(self.heads, device=where.device)[:, None], where]
+            rows = table[torch.arange(self.heads, device=positions.device)[:, None], positions]
         else:
-            rows = table[where]
+            rows = table[positions]
         batch = torch.broadcast_shapes(rows.shape[:-axes], like.shape[:-axes])
         return rows.expand(*batch, *rows.shape[-axes:-2], like.shape[-2], -1).to(like.dtype)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        self.within(where)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
+        self.within(positions)
         return keys[..., :0]
 
 
@@ -102,18 +103,18 @@ class DenseSynthesizer(Synthesizer, InnerProduct):
         assert self.length
         hidden = hidden or self.query_width
         # ReLU halves the second moment; the scores of unit queries have unit variance.
-        spread = (2 / self.query_width) ** 0.5
-        self.query_weight = nn.Parameter(self.normal(self.query_width, hidden, spread=spread))
-        self.query_bias = nn.Parameter(self.normal(1, hidden, spread=0.0))
-        self.weight = nn.Parameter(self.normal(self.length, hidden, spread=hidden**-0.5))
-        self.bias = nn.Parameter(self.normal(self.length, 1, spread=0.0))
+        init_std = (2 / self.query_width) ** 0.5
+        self.query_weight = nn.Parameter(self.normal(self.query_width, hidden, init_std=init_std))
+        self.query_bias = nn.Parameter(self.normal(1, hidden, init_std=0.0))
+        self.weight = nn.Parameter(self.normal(self.length, hidden, init_std=hidden**-0.5))
+        self.bias = nn.Parameter(self.normal(self.length, 1, init_std=0.0))
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
         hidden = affine(queries, self.query_weight, self.query_bias).relu()
         return torch.cat([hidden, torch.ones_like(hidden[..., :1])], -1)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
-        return self.rows_at(torch.cat([self.weight, self.bias], -1), where, keys)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Tensor:
+        return self.rows_at(torch.cat([self.weight, self.bias], -1), positions, keys)
 
 
 class RandomSynthesizer(Synthesizer):
@@ -136,21 +137,21 @@ class RandomSynthesizer(Synthesizer):
     ) -> None:
         super().__init__(query_width, key_width, heads=heads, length=length)
         assert self.length
-        table = self.normal(self.length, self.length, spread=1.0)
+        table = self.normal(self.length, self.length, init_std=1.0)
         self.table: Tensor
         if fixed:
             self.register_buffer("table", table)
         else:
             self.table = nn.Parameter(table)
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        self.within(where)
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
+        self.within(positions)
         return queries[..., :0]
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        rows, columns = where
+        rows, columns = positions
         if rows.ndim == columns.ndim == 1:
             scores = self.table.index_select(-2, rows).index_select(-1, columns)
         else:
@@ -184,14 +185,14 @@ class FactorisedRandomSynthesizer(Synthesizer, InnerProduct):
     ) -> None:
         super().__init__(query_width, key_width, heads=heads, length=length)
         assert self.length
-        self.rows = nn.Parameter(self.normal(self.length, rank, spread=rank**-0.25))
-        self.columns = nn.Parameter(self.normal(self.length, rank, spread=rank**-0.25))
+        self.rows = nn.Parameter(self.normal(self.length, rank, init_std=rank**-0.25))
+        self.columns = nn.Parameter(self.normal(self.length, rank, init_std=rank**-0.25))
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Tensor:
-        return self.rows_at(self.rows, where, queries)
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
+        return self.rows_at(self.rows, positions, queries)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Tensor:
-        return self.rows_at(self.columns, where, keys)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Tensor:
+        return self.rows_at(self.columns, positions, keys)
 
 
 class FactorisedSynthesizer(Synthesizer):
@@ -220,20 +221,20 @@ class FactorisedSynthesizer(Synthesizer):
         assert self.length
         self.a = a or math.isqrt(self.length - 1) + 1
         self.b = -(-self.length // self.a)
-        spread = self.query_width**-0.5
-        self.a_weight = nn.Parameter(self.normal(self.query_width, self.a, spread=spread))
-        self.a_bias = nn.Parameter(self.normal(1, self.a, spread=0.0))
-        self.b_weight = nn.Parameter(self.normal(self.query_width, self.b, spread=spread))
-        self.b_bias = nn.Parameter(self.normal(1, self.b, spread=0.0))
+        init_std = self.query_width**-0.5
+        self.a_weight = nn.Parameter(self.normal(self.query_width, self.a, init_std=init_std))
+        self.a_bias = nn.Parameter(self.normal(1, self.a, init_std=0.0))
+        self.b_weight = nn.Parameter(self.normal(self.query_width, self.b, init_std=init_std))
+        self.b_bias = nn.Parameter(self.normal(1, self.b, init_std=0.0))
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return (
             affine(queries, self.a_weight, self.a_bias),
             affine(queries, self.b_weight, self.b_bias),
         )
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
-        (of_a, of_b), columns = queries, where[1]
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
+        (of_a, of_b), columns = queries, positions[1]
         scores = entries_at(of_a, columns % self.a) * entries_at(
             of_b, columns.div(self.a, rounding_mode="floor")
         )

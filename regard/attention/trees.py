@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.carried import Carried
-from regard.attention.prepared import Prepared, Where, alone, as_tuple, per_positions
+from regard.attention.prepared import Positions, Prepared, alone, as_tuple, per_positions
 from regard.attention.sines import sinusoidal
 from regard.attention.tracing import readable, without_numbers
 from regard.attention.wrapper import DistanceKeys, distance
@@ -107,27 +107,27 @@ def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
     return [(d, f, f + s) for d, f, s in zip(depths, first, size, strict=True)]
 
 
-def places(where: Int[Tensor, "... n"], axes: int) -> Int[Tensor, "... n 3"]:
+def places(positions: Int[Tensor, "... n"], axes: int) -> Int[Tensor, "... n 3"]:
     """`nodes` of the words at these positions, as many axes as what stands there has.
 
     Of the tree given by `parsed`, or of a chain.
     """
     given = _given.get()
-    where = where.reshape(*[1] * (axes - 1 - where.ndim), *where.shape)
+    positions = positions.reshape(*[1] * (axes - 1 - positions.ndim), *positions.shape)
     if given is None:
-        return torch.stack([where, where, torch.full_like(where, DEEP)], -1)
+        return torch.stack([positions, positions, torch.full_like(positions, DEEP)], -1)
     words, trees = given.shape[-2], given.shape[:-2]
     if len(trees) > axes - 2:
         raise RegardError(f"trees of shape {tuple(trees)} were given to texts with fewer axes")
-    known = readable(where) and where.numel() > 0
-    if known and (int(where.min()) < 0 or int(where.max()) >= words):
+    known = readable(positions) and positions.numel() > 0
+    if known and (int(positions.min()) < 0 or int(positions.max()) >= words):
         raise RegardError(
-            f"the trees have {words} words, and position {int(where.max())} was asked for: give "
-            "every position a parent, −1 on padding (a CLS in front is word 0)"
+            f"the trees have {words} words, and position {int(positions.max())} was asked for: "
+            "give every position a parent, −1 on padding (a CLS in front is word 0)"
         )
-    given = given.to(where.device).reshape(*trees, *[1] * (axes - 2 - len(trees)), words, 3)
-    batch = torch.broadcast_shapes(given.shape[:-2], where.shape[:-1])
-    at = where.expand(*batch, -1)[..., None].expand(*batch, -1, 3)
+    given = given.to(positions.device).reshape(*trees, *[1] * (axes - 2 - len(trees)), words, 3)
+    batch = torch.broadcast_shapes(given.shape[:-2], positions.shape[:-1])
+    at = positions.expand(*batch, -1)[..., None].expand(*batch, -1, 3)
     return given.expand(*batch, words, 3).gather(-2, at)
 
 
@@ -152,12 +152,12 @@ class TreeDepth(nn.Module):
         self.width = width
 
     def forward(
-        self, x: Float[Tensor, "*batch n width"], where: Int[Tensor, "... n"] | None = None
+        self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with the depths of its words added: of those at 0 … n − 1, or at ``where``."""
-        if where is None:
-            where = torch.arange(x.shape[-2], device=x.device)
-        depths = fit(places(where, x.ndim), x.shape[:-2])[..., 0]
+        """x with the depths of its words added: of those at 0 … n − 1, or at ``positions``."""
+        if positions is None:
+            positions = torch.arange(x.shape[-2], device=x.device)
+        depths = fit(places(positions, x.ndim), x.shape[:-2])[..., 0]
         return x + sinusoidal(depths, self.width, x.dtype)
 
 
@@ -172,15 +172,15 @@ class TreeKeys(DistanceKeys):
     name = "tree-keys"
     reads_keys = True
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        queries = per_positions(queries, where)
-        products, *inner = as_tuple(super().prepare_queries(queries, where))
-        return products, fit(places(where, queries.ndim), queries.shape[:-2]), *inner
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
+        queries = per_positions(queries, positions)
+        products, *inner = as_tuple(super().prepare_queries(queries, positions))
+        return products, fit(places(positions, queries.ndim), queries.shape[:-2]), *inner
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        keys = per_positions(keys, where)
-        inner = as_tuple(self.inner.prepare_keys(keys, where))
-        return *inner, fit(places(where, keys.ndim), keys.shape[:-2])
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
+        keys = per_positions(keys, positions)
+        inner = as_tuple(self.inner.prepare_keys(keys, positions))
+        return *inner, fit(places(positions, keys.ndim), keys.shape[:-2])
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         products, found, *rest = queries
@@ -190,10 +190,10 @@ class TreeKeys(DistanceKeys):
         *rest, found = keys
         return found, alone(rest)
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor:
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(keys, Tensor)
         products, found = queries
-        return self.by_distance(products, way(found, keys, distance(where)))
+        return self.by_distance(products, way(found, keys, distance(positions)))
 
 
 def way(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
-from regard.attention.prepared import Prepared, Where
+from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import Score
 from regard.errors import RegardError
 
@@ -60,7 +60,7 @@ class Window(Score):
             )
         super().check(query_width, key_width)
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         # Column by column: 2 to 4 times as fast as the sum of one tensor of all differences.

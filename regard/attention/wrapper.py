@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
-from regard.attention.prepared import Prepared, Where, alone, as_tuple
+from regard.attention.prepared import Positions, Prepared, alone, as_tuple
 from regard.attention.score import Score
 from regard.errors import RegardError
 
@@ -31,11 +31,11 @@ class Wrapper(Score):
     def acceleration(self) -> Acceleration:  # type: ignore[override]
         return WrapperAcceleration(self)
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_queries(queries, where)
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
+        return self.inner.prepare_queries(queries, positions)
 
-    def prepare_keys(self, keys: Tensor, where: Tensor) -> Prepared:
-        return self.inner.prepare_keys(keys, where)
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
+        return self.inner.prepare_keys(keys, positions)
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         """Split prepared queries into what ``added`` reads and the inner score's."""
@@ -45,15 +45,17 @@ class Wrapper(Score):
         """Split prepared keys into what ``added`` reads, if anything, and the inner score's."""
         return None, keys
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor | None:
+    def added(
+        self, queries: Prepared, keys: Prepared | None, positions: Positions
+    ) -> Tensor | None:
         """Compute this wrapper's part of the scores, broadcastable to them; None for nothing."""
         return None
 
-    def compare(self, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         our_queries, queries = self.split_queries(queries)
         our_keys, keys = self.split_keys(keys)
-        scores = self.inner.compare(queries, keys, where)
-        return plus(scores, self.added(our_queries, our_keys, where))
+        scores = self.inner.compare(queries, keys, positions)
+        return plus(scores, self.added(our_queries, our_keys, positions))
 
     def check(self, query_width: int, key_width: int) -> None:
         self.inner.check(query_width, key_width)
@@ -74,12 +76,12 @@ class WrapperAcceleration(Acceleration):
         score: Wrapper,  # type: ignore[override]
         queries: Prepared,
         keys: Prepared,
-        where: Where,
+        positions: Positions,
     ) -> Tensor:
         our_queries, queries = score.split_queries(queries)
         our_keys, keys = score.split_keys(keys)
-        scores = self.inner.fast_compare(score.inner, queries, keys, where)
-        return plus(scores, score.added(our_queries, our_keys, where))
+        scores = self.inner.fast_compare(score.inner, queries, keys, positions)
+        return plus(scores, score.added(our_queries, our_keys, positions))
 
     def numbers_per_pair(self, score: Wrapper, keys: Prepared) -> int:  # type: ignore[override]
         return self.inner.numbers_per_pair(score.inner, score.split_keys(keys)[1])
@@ -94,10 +96,13 @@ class WrapperAcceleration(Acceleration):
         self,
         score: Wrapper,  # type: ignore[override]
         queries: Prepared,
-        where: Where,
+        positions: Positions,
     ) -> Tensor | None:
         ours, queries = score.split_queries(queries)
-        added, inner = score.added(ours, None, where), self.inner.bias(score.inner, queries, where)
+        added, inner = (
+            score.added(ours, None, positions),
+            self.inner.bias(score.inner, queries, positions),
+        )
         return inner if added is None else plus(added, inner)
 
     def needs_upcast(
@@ -125,11 +130,11 @@ class DistanceKeys(Wrapper):
         start = torch.randn(2 * farthest + 1, inner.query_width) * inner.query_width**-0.5
         self.distance_keys = nn.Parameter(start)
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         width = queries.shape[-1]
         of_inner = self.inner.acceleration
         scale = of_inner.scale(self.inner, width) if of_inner.inner_product else width**-0.5
-        inner = self.inner.prepare_queries(queries, where)
+        inner = self.inner.prepare_queries(queries, positions)
         return (queries @ (scale * self.distance_keys.T).to(queries.dtype), *as_tuple(inner))
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
@@ -153,7 +158,7 @@ def plus(one: Tensor, two: Tensor | None) -> Tensor:
     return one if two is None else one + two
 
 
-def distance(where: Where) -> Int[Tensor, "... queries keys"]:
+def distance(positions: Positions) -> Int[Tensor, "... queries keys"]:
     """j − i for every pair of positions."""
-    rows, columns = where
+    rows, columns = positions
     return columns[..., None, :] - rows[..., :, None]

@@ -82,14 +82,16 @@ def tiles(subject: ScoreSubject) -> Measured:
         near("fast_compare is not compare", fast(ours, theirs, (rows, columns)), whole, CLOSE)
         for of, at in cuts(9, 11):
             what = f"a tile of {len(rows[of])} × {len(columns[at])} is not that part of the whole"
-            where = rows[of], columns[at]
+            positions = rows[of], columns[at]
             wanted = whole[..., of, :][..., at]
             one, two = taken(ours, of), taken(theirs, at)
             for way in (score.compare, fast):
-                gaps.append(near(f"{what}: compare is off", way(one, two, where), wanted, EXACT))
-            one = score.prepare_queries(queries[..., of, :], where[0])
-            two = score.prepare_keys(keys[..., at, :], where[1])
-            again = score.compare(one, two, where)
+                gaps.append(
+                    near(f"{what}: compare is off", way(one, two, positions), wanted, EXACT)
+                )
+            one = score.prepare_queries(queries[..., of, :], positions[0])
+            two = score.prepare_keys(keys[..., at, :], positions[1])
+            again = score.compare(one, two, positions)
             gaps.append(near(f"{what}: prepared apart it is off", again, wanted, EXACT))
     return worst(gaps, EXACT)
 
@@ -219,8 +221,8 @@ def prepared(score: Score, queries: Tensor, keys: Tensor) -> tuple[Prepared, Pre
 def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:
     """The scores, by the three methods and nothing else."""
     m = keys.shape[-2]
-    where = torch.arange(m - queries.shape[-2], m), torch.arange(m)
-    return score.compare(*prepared(score, queries, keys), where)
+    positions = torch.arange(m - queries.shape[-2], m), torch.arange(m)
+    return score.compare(*prepared(score, queries, keys), positions)
 
 
 SCORE_LAWS: dict[str, Law[ScoreSubject]] = {

@@ -16,7 +16,7 @@ from regard.attention import Attended, Attention, Mask, Score, causal, make_scor
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import Sink
-from regard.attention.prepared import Prepared, Where, alone, as_tuple
+from regard.attention.prepared import Positions, Prepared, alone, as_tuple
 from regard.attention.twin import twin
 from regard.attention.wrapper import Wrapper
 from regard.errors import RegardError
@@ -72,8 +72,8 @@ class Given(Wrapper):
         self.bias = bias
         self.adds = bias is not None
 
-    def prepare_queries(self, queries: Tensor, where: Tensor) -> Prepared:
-        inner = as_tuple(self.inner.prepare_queries(queries, where))
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
+        inner = as_tuple(self.inner.prepare_queries(queries, positions))
         self.parts = len(inner)
         if self.bias is None:
             return alone(inner)
@@ -85,10 +85,12 @@ class Given(Wrapper):
             return (), queries
         return parts[0], alone(parts[1:])
 
-    def added(self, queries: Prepared, keys: Prepared | None, where: Where) -> Tensor | None:
+    def added(
+        self, queries: Prepared, keys: Prepared | None, positions: Positions
+    ) -> Tensor | None:
         if not isinstance(queries, Tensor):
             return None
-        columns = where[1]
+        columns = positions[1]
         return queries if len(columns) == queries.shape[-1] else queries.index_select(-1, columns)
 
 
@@ -361,7 +363,7 @@ def shape_of(module: Any) -> tuple[int, int]:
     return width, heads
 
 
-def said(where: Any, *names: str) -> int:
+def said(positions: Any, *names: str) -> int:
     """The first of these attributes that is a count; 0 if none is."""
-    found = (getattr(where, name, None) for name in names)
+    found = (getattr(positions, name, None) for name in names)
     return next((int(x) for x in found if isinstance(x, int) and x > 0), 0)

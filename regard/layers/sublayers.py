@@ -78,19 +78,19 @@ class EncoderBlock(nn.Module):
         x: Float[Tensor, "*batch time width"],
         mask: Mask | None,
         *,
-        where: Int[Tensor, "... places"] | None = None,
+        positions: Int[Tensor, "... places"] | None = None,
         cache: KeyValueCache | None = None,
         packing: Packing | None = None,
     ) -> Float[Tensor, "*batch time width"]:
-        """The next layer's representation; ``where``: positions, if they are not 0, 1, 2, …
+        """The next layer's representation; ``positions``: positions, if they are not 0, 1, 2, …
 
         With ``packing`` x is rows without padding, (rows, width).
         """
         x = self.attention(
             x,
             mask=mask,
-            query_positions=where,
-            key_positions=where,
+            query_positions=positions,
+            key_positions=positions,
             cache=cache,
             packing=packing,
         )
@@ -123,7 +123,7 @@ class DecoderBlock(nn.Module):
         mask: Mask | None,
         memory_mask: Mask,
         *,
-        where: Int[Tensor, "... places"],
+        positions: Int[Tensor, "... places"],
         cache: KeyValueCache | None = None,
         memory_cache: KeyValueCache | None = None,
         packing: Packing | None = None,
@@ -136,8 +136,8 @@ class DecoderBlock(nn.Module):
         x = self.attention(
             x,
             mask=mask,
-            query_positions=where,
-            key_positions=where,
+            query_positions=positions,
+            key_positions=positions,
             cache=cache,
             packing=packing,
         )
@@ -145,7 +145,7 @@ class DecoderBlock(nn.Module):
             x,
             memory,
             mask=memory_mask,
-            query_positions=where,
+            query_positions=positions,
             cache=memory_cache,
             packing=packing,
             key_packing=memory_packing,

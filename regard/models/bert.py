@@ -70,23 +70,23 @@ class BERT(nn.Module):
         types: Int[Tensor, "batch time"] | None = None,
         *,
         mask: Mask | None = None,
-        where: Int[Tensor, "... time"] | None = None,
+        positions: Int[Tensor, "... time"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
         """A state of every word; each sees all of its text.
 
         ``types``: which sentence a word is of, 0 (all, by default) or 1. ``mask`` hides more:
         ``documents(...)`` keeps texts apart that are packed into one row, whose positions may then
-        be given as ``where``. Without ``lengths`` there is no padding.
+        be given as ``positions``. Without ``lengths`` there is no padding.
         """
         seen = within(within(None if lengths is None else up_to(lengths), self.pattern), mask)
         x = self.embedding(tokens)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         if self.positions is not None:
-            x = self.positions(x, where)
+            x = self.positions(x, positions)
         x = drop(self.embedding_norm(x), self.dropout, self.training)
         for block in self.blocks:
-            x = block(x, seen, where=where)
+            x = block(x, seen, positions=positions)
         states: Tensor = self.norm(x)
         return states
 

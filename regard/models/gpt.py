@@ -67,14 +67,14 @@ class GPT(nn.Module):
         *,
         prefix: Int[Tensor, " batch"] | None = None,
         mask: Mask | None = None,
-        where: Int[Tensor, "... time"] | None = None,
+        positions: Int[Tensor, "... time"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
         """What the word after each word is read out of (`to_logits`), given all up to it.
 
         The words of a text's ``prefix`` see each other (Raffel et al. 2020, figure 4). ``mask``
         hides more still: ``documents(...)`` keeps texts apart that are packed into one row, whose
-        positions may then be given as ``where``. Padding follows a text, so that no word sees it,
-        and what comes out there means nothing; ``lengths`` is asked for by a prefix longer than
+        ``positions`` may then be given. Padding follows a text, so that no word sees it, and what
+        comes out there means nothing; ``lengths`` is asked for by a prefix longer than
         its text alone.
         """
         seen = causal()
@@ -82,19 +82,19 @@ class GPT(nn.Module):
             inner = prefix if lengths is None else torch.minimum(prefix, lengths)
             seen = seen | up_to(inner)
         hidden = within(within(seen, self.pattern), mask)
-        x = self.embed(tokens, where)
+        x = self.embed(tokens, positions)
         for block in self.blocks:
-            x = block(x, hidden, where=where)
+            x = block(x, hidden, positions=positions)
         states: Tensor = self.norm(x)
         return states
 
     def embed(
-        self, tokens: Int[Tensor, "batch time"], where: Int[Tensor, "... time"] | None = None
+        self, tokens: Int[Tensor, "batch time"], positions: Int[Tensor, "... time"] | None = None
     ) -> Float[Tensor, "batch time width"]:
         """Vectors of words, with their positions where those are added to the input."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
-            x = self.positions(x, where)
+            x = self.positions(x, positions)
         return drop(x, self.dropout, self.training)
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
@@ -131,8 +131,8 @@ class Writing:
             source = source.new_zeros(len(source), 1)
         read = source.masked_fill(~inside(lengths, time), 0)  # 0: the symbol of the beginning
         # All positions that a cache keeps have one shape: a row for each text.
-        where = torch.arange(time, device=source.device).expand(len(source), -1)
-        states = self._read(read, where, causal() & up_to(self.lengths))
+        positions = torch.arange(time, device=source.device).expand(len(source), -1)
+        states = self._read(read, positions, causal() & up_to(self.lengths))
         self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
         self.past = Past(inside(self.lengths, time))
 
@@ -143,10 +143,10 @@ class Writing:
         if not self.steps:
             states = self.first[:, None].expand(-1, tokens.shape[1], -1)
         else:
-            where = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
+            positions = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
             if self.steps == 1:  # rows of the first step were not read: all go on from the text
                 parents = None
-            states = self._read(tokens, where, self.past.step(tokens, parents))
+            states = self._read(tokens, positions, self.past.step(tokens, parents))
         self.steps += 1
         return self.model.to_logits(states)
 
@@ -157,10 +157,10 @@ class Writing:
         for cache in self.caches:
             cache.keep(rows)
 
-    def _read(self, tokens: Tensor, where: Tensor, mask: Mask | None) -> Tensor:
-        model, x = self.model, self.model.embed(tokens, where)
+    def _read(self, tokens: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
+        model, x = self.model, self.model.embed(tokens, positions)
         mask = within(mask, model.pattern)
         for block, cache in zip(model.blocks, self.caches, strict=True):
-            x = block(x, mask, where=where, cache=cache)
+            x = block(x, mask, positions=positions, cache=cache)
         states: Tensor = model.norm(x)
         return states

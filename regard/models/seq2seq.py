@@ -155,10 +155,10 @@ class Writing:
             state = state.gather(1, parents[..., None].expand(-1, -1, state.shape[2]))
         words = self._embed(tokens)
         context = None
-        where = torch.full((rows,), self.steps, device=tokens.device)
+        positions = torch.full((rows,), self.steps, device=tokens.device)
         self.steps += 1
         if model.asks == "before":
-            context = self._look(state, where)
+            context = self._look(state, positions)
             words_in = torch.cat([words, context], -1)
         else:
             words_in = words
@@ -166,17 +166,17 @@ class Writing:
         state = model.decoder(flat, state.reshape(1, batch * rows, -1))[0].view(batch, rows, -1)
         self.state = state
         if model.asks == "after":
-            context = self._look(state, where)
+            context = self._look(state, positions)
         logits: Tensor = model.to_logits(self._readout(state, words, context))
         return logits
 
     def read(self, tokens: Int[Tensor, "batch time"], parents: None) -> Tensor:
         """Read words that are known, all at once where the form allows it; what to read out of."""
         model, words, context = self.model, self._embed(tokens), None
-        where = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
         if model.asks == "before":
             states, contexts, state = [], [], self.state
-            for word, time in zip(words.split(1, 1), where.split(1), strict=True):
+            for word, time in zip(words.split(1, 1), positions.split(1), strict=True):
                 contexts.append(self._look(state, time))
                 whole = torch.cat([word, contexts[-1]], -1)
                 state = model.decoder(whole, state.transpose(0, 1).contiguous())[0]
@@ -185,7 +185,7 @@ class Writing:
         else:
             found = model.decoder(words, self.state.transpose(0, 1).contiguous())[0]
             if model.asks == "after":
-                context = self._look(found, where)
+                context = self._look(found, positions)
         return self._readout(found, words, context)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
@@ -200,11 +200,11 @@ class Writing:
         return words
 
     def _look(
-        self, asking: Float[Tensor, "batch rows hidden"], where: Int[Tensor, " rows"]
+        self, asking: Float[Tensor, "batch rows hidden"], positions: Int[Tensor, " rows"]
     ) -> Tensor:
         memory = self.memory[:, : 0 if len(self.prepared) else None]
         attended = self.model.attention(
-            asking, memory, memory, self.mask, query_positions=where, cache=self.prepared
+            asking, memory, memory, self.mask, query_positions=positions, cache=self.prepared
         )
         output: Tensor = attended.output
         return output

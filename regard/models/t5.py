@@ -115,12 +115,12 @@ class T5(nn.Module):
         lengths, the states of the real words alone, one text behind the other: (words, width).
         """
         memory, seen = self.encode(source, source_lengths), up_to(source_lengths)
-        x, where = self.embed(target), torch.arange(target.shape[1], device=target.device)
+        x, positions = self.embed(target), torch.arange(target.shape[1], device=target.device)
         before = within(causal(), self.pattern)
         for block in self.decoder:
-            x = block(x, memory, before, seen, where=where)
+            x = block(x, memory, before, seen, positions=positions)
         states = drop(self.decoder_norm(x), self.dropout, self.training)
-        return states if target_lengths is None else states[inside(target_lengths, len(where))]
+        return states if target_lengths is None else states[inside(target_lengths, len(positions))]
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
         """Logits of the words."""
@@ -144,12 +144,12 @@ class T5(nn.Module):
         return drop(self.encoder_norm(x), self.dropout, self.training)
 
     def embed(
-        self, tokens: Int[Tensor, "batch time"], where: Int[Tensor, "... time"] | None = None
+        self, tokens: Int[Tensor, "batch time"], positions: Int[Tensor, "... time"] | None = None
     ) -> Float[Tensor, "batch time width"]:
         """Vectors of words, with their positions where those are added to the input."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
-            x = self.positions(x, where)
+            x = self.positions(x, positions)
         return drop(x, self.dropout, self.training)
 
     def start(
@@ -173,10 +173,12 @@ class Writing:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
         model, seen = self.model, up_to(self.lengths)
         mask = within(self.past.step(tokens, parents), model.pattern)
-        where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
-        x = model.embed(tokens, where)
+        positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
+        x = model.embed(tokens, positions)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
-            x = block(x, self.memory, mask, seen, where=where, cache=past, memory_cache=memory)
+            x = block(
+                x, self.memory, mask, seen, positions=positions, cache=past, memory_cache=memory
+            )
         self.steps += 1
         return model.to_logits(model.decoder_norm(x))
 

@@ -105,11 +105,13 @@ class Transformer(nn.Module):
             padding(*side) for side in ((source, source_lengths), (target, target_lengths))
         )
         memory = self._read(source, source_lengths, read)
-        where = torch.arange(target.shape[1], device=target.device)
-        x, seen = self.embed(self.target, target, where, written), up_to(source_lengths)
+        positions = torch.arange(target.shape[1], device=target.device)
+        x, seen = self.embed(self.target, target, positions, written), up_to(source_lengths)
         before = within(causal(), self.pattern)
         for block in self.decoder:
-            x = block(x, memory, before, seen, where=where, packing=written, memory_packing=read)
+            x = block(
+                x, memory, before, seen, positions=positions, packing=written, memory_packing=read
+            )
         states: Tensor = self.decoder_norm(x)
         return states if written or target_lengths is None else states.flatten(0, 1)
 
@@ -135,8 +137,8 @@ class Transformer(nn.Module):
 
     def _read(self, source: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
         """The memory, packed where there is padding to leave out."""
-        where = torch.arange(source.shape[1], device=source.device)
-        x = self.embed(self.source, source, where, packing)
+        positions = torch.arange(source.shape[1], device=source.device)
+        x = self.embed(self.source, source, positions, packing)
         mask = within(up_to(lengths), self.pattern)
         for block in self.encoder:
             x = block(x, mask, packing=packing)
@@ -144,13 +146,17 @@ class Transformer(nn.Module):
         return memory
 
     def embed(
-        self, words: WordEmbedding, tokens: Tensor, where: Tensor, packing: Packing | None = None
+        self,
+        words: WordEmbedding,
+        tokens: Tensor,
+        positions: Tensor,
+        packing: Packing | None = None,
     ) -> Tensor:
         """Scaled vectors of words, with their positions where those are added to the input."""
         every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         x = words(tokens, every) * self.scale
         if self.positions is not None:
-            x = self.positions(x, where)
+            x = self.positions(x, positions)
         if packing is not None:
             x = packing.pack(x)
         return drop(x, self.dropout, self.training)
@@ -190,10 +196,18 @@ class Writing:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
         model = self.model
         mask = within(self.past.step(tokens, parents), model.pattern)
-        where = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
-        x = model.embed(model.target, tokens, where)
+        positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
+        x = model.embed(model.target, tokens, positions)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
-            x = block(x, self.memory, mask, self.seen, where=where, cache=past, memory_cache=memory)
+            x = block(
+                x,
+                self.memory,
+                mask,
+                self.seen,
+                positions=positions,
+                cache=past,
+                memory_cache=memory,
+            )
         self.steps += 1
         return model.to_logits(model.decoder_norm(x))
 

@@ -58,9 +58,9 @@ def test_no_keys_at_all(kernel):
 
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("where", ["queries", "keys", "values"])
+@pytest.mark.parametrize("side", ["queries", "keys", "values"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kernel):
+def test_a_fault_stays_with_the_queries_that_may_see_it(score, side, bad, kernel):
     made = SCORES[score](3, 3, length=5).double()
     given = {
         "queries": torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True),
@@ -70,7 +70,7 @@ def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kerne
     clean = attend(*given.values(), made, causal()).output[0, :3]
     expected = gradients(clean, *given.values(), *made.parameters())
     with torch.no_grad():
-        given[where][0, 3, 0] = bad
+        given[side][0, 3, 0] = bad
     with use(kernel):
         attended = attend(*given.values(), made, causal())
     output = attended.output
@@ -78,7 +78,7 @@ def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kerne
     found = gradients(output[0, :3], *given.values(), *made.parameters())
     for a, b in zip(found, expected, strict=True):
         assert_close(a, b)
-    if where == "values":
+    if side == "values":
         assert output[0, 3:, 0].isnan().all()
         assert output[0, 3:, 1].isfinite().all()
     else:
@@ -87,8 +87,8 @@ def test_a_fault_stays_with_the_queries_that_may_see_it(score, where, bad, kerne
         assert attended.weights[0, 3, 4] == 0, "hidden, whatever the others are"
         mass = attended.weights.detach().sum(-2)
         assert_close(attended.summary(2).mass, mass, equal_nan=True)
-        assert mass[0, 4].isnan() == (where == "keys")
-        assert output[0, 4].isnan().all() == (where == "keys")
+        assert mass[0, 4].isnan() == (side == "keys")
+        assert output[0, 4].isnan().all() == (side == "keys")
     assert output[1].isfinite().all()
 
 
@@ -168,9 +168,9 @@ def test_weights_are_refused_after_a_change_of_positions_or_buffers(changed):
             self.register_buffer("shift", torch.ones(()))
 
     x, score = torch.randn(5, 3), Shifted()
-    where = {"query_positions": torch.arange(5), "key_positions": torch.arange(5)}
-    attended = attend(x, x, x, score, causal(), **where)
-    {**where, "buffer": score.shift}[changed].add_(1)
+    positions = {"query_positions": torch.arange(5), "key_positions": torch.arange(5)}
+    attended = attend(x, x, x, score, causal(), **positions)
+    {**positions, "buffer": score.shift}[changed].add_(1)
     with pytest.raises(RegardError, match=r"read \.weights before the next step"):
         _ = attended.weights
 
@@ -381,8 +381,8 @@ def test_a_nan_in_one_text_is_not_in_another_where_differences_matter_alone(scor
 class FromPlaces(Score):
     """A score that looks at positions alone, one table for every text."""
 
-    def compare(self, queries, keys, where):
-        rows, columns = where
+    def compare(self, queries, keys, positions):
+        rows, columns = positions
         return -(columns[..., None, :] - rows[..., :, None]).abs().double() / 3
 
 

@@ -150,8 +150,8 @@ def test_rotary_turns_keys_before_they_are_mixed():
     made = Attention(score, compress=compress).double()
     few = compress(rotate(keys, torch.arange(7)), values)
     for rows in (None, torch.tensor([4, 0, 2, 1, 3])):
-        where = torch.arange(2, 7) if rows is None else rows
-        expected = attend(rotate(queries, where), *few, score.inner).output
+        positions = torch.arange(2, 7) if rows is None else rows
+        expected = attend(rotate(queries, positions), *few, score.inner).output
         assert_close(made(queries, keys, values, query_positions=rows).output, expected)
 
 

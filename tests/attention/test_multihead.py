@@ -237,10 +237,10 @@ def test_a_fixed_cache_prepares_its_memory_once(score):
     layer = MultiHeadAttention(12, 3, score=score, length=7).double()
     x = torch.randn(2, 4, 12, dtype=torch.float64)
     memory, mask = torch.randn(2, 7, 12, dtype=torch.float64), lengths([7, 3])
-    where, cache = torch.arange(4), KeyValueCache(fixed=True)
-    full = layer(x, memory, mask=mask, query_positions=where)
+    positions, cache = torch.arange(4), KeyValueCache(fixed=True)
+    full = layer(x, memory, mask=mask, query_positions=positions)
     steps = [
-        layer(x[:, i : i + 1], memory, mask=mask, cache=cache, query_positions=where[i : i + 1])
+        layer(x[:, i : i + 1], memory, mask=mask, cache=cache, query_positions=positions[i : i + 1])
         for i in range(4)
     ]
     assert len(cache) == 7

@@ -68,8 +68,8 @@ def test_sinusoidal_positions_are_added():
         assert_close(
             module(torch.ones(2, n, 6)) - 1, sinusoidal(torch.arange(n), 6).expand(2, n, 6)
         )
-    where = torch.tensor([[5, 6, 7], [0, 1, 2]])
-    assert_close(module(torch.ones(2, 3, 6), where) - 1, sinusoidal(where, 6))
+    positions = torch.tensor([[5, 6, 7], [0, 1, 2]])
+    assert_close(module(torch.ones(2, 3, 6), positions) - 1, sinusoidal(positions, 6))
     double = module.double()(torch.zeros(1, 4, 6, dtype=torch.float64))
     assert torch.equal(double[0], sinusoidal(torch.arange(4), 6, torch.float64))
     assert not module.state_dict()
@@ -103,12 +103,12 @@ def test_learned_positions_are_rows_of_a_table():
     module = input_positions("learned", 6, length=5)
     x = torch.zeros(2, 4, 6)
     assert torch.equal(module(x)[1], module.table[:4])
-    where = torch.tensor([[4, 0, 0, 1], [3, 2, 1, 0]])
-    assert torch.equal(module(x, where), module.table[where])
+    positions = torch.tensor([[4, 0, 0, 1], [3, 2, 1, 0]])
+    assert torch.equal(module(x, positions), module.table[positions])
     with pytest.raises(RegardError, match="learned positions end at 5, and 6 were asked for"):
         module(torch.zeros(2, 6, 6))
     with pytest.raises(RegardError, match="end at 5, and 8 were asked for"):
-        module(x, where + 3)
+        module(x, positions + 3)
     with pytest.raises(RegardError, match="say length="):
         input_positions("learned", 6)
 
@@ -125,9 +125,9 @@ def test_two_kinds_in_one_table():
 @pytest.mark.parametrize("width", [6, 7])
 def test_rotary_turns_pairs(width):
     x = torch.randn(5, width, dtype=torch.float64)
-    where, half = torch.tensor([0, 1, 2, 100, 7]), width // 2
-    turned = rotate(x, where)
-    for i, position in enumerate(where.tolist()):
+    positions, half = torch.tensor([0, 1, 2, 100, 7]), width // 2
+    turned = rotate(x, positions)
+    for i, position in enumerate(positions.tolist()):
         for h in range(half):
             angle = position / 10000 ** (h / half)
             a, b = x[i, h].item(), x[i, h + half].item()
@@ -141,9 +141,11 @@ def test_rotary_turns_pairs(width):
 def zero(score: Score) -> torch.Tensor:
     """What is added to scores of 0 for 6 positions."""
     x = torch.zeros(1, score.heads, 6, 4)
-    where = torch.arange(6)
+    positions = torch.arange(6)
     compared = score.compare(
-        score.prepare_queries(x, where), score.prepare_keys(x, where), (where, where)
+        score.prepare_queries(x, positions),
+        score.prepare_keys(x, positions),
+        (positions, positions),
     )
     return compared[0]
 
@@ -225,18 +227,18 @@ def test_the_bias_has_its_size_when_decoding(position):
 
 
 def zero_bias(score, n):
-    where, x = torch.arange(n), torch.zeros(1, 2, n, 4, dtype=torch.float64)
-    return score.compare(x, x, (where, where))[0]
+    positions, x = torch.arange(n), torch.zeros(1, 2, n, 4, dtype=torch.float64)
+    return score.compare(x, x, (positions, positions))[0]
 
 
 @pytest.mark.parametrize("position", ["rotary", "alibi", "t5-bias", "relative-keys", "tree-keys"])
 def test_positions_of_a_batch(position):
     layer = MultiHeadAttention(8, 2, position=position).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
-    where = torch.tensor([[0, 1, 2, 3, 4], [3, 7, 8, 20, 21]])
-    whole = layer(x, query_positions=where, key_positions=where)
+    positions = torch.tensor([[0, 1, 2, 3, 4], [3, 7, 8, 20, 21]])
+    whole = layer(x, query_positions=positions, key_positions=positions)
     for i in range(2):
-        alone = layer(x[i : i + 1], query_positions=where[i], key_positions=where[i])
+        alone = layer(x[i : i + 1], query_positions=positions[i], key_positions=positions[i])
         assert_close(whole[i : i + 1], alone)
     assert not torch.allclose(whole[1], layer(x)[1])
 
@@ -245,10 +247,10 @@ def test_positions_of_a_batch(position):
 def test_one_query_asks_texts_that_stand_elsewhere(position):
     score = make_score("scaled-dot", position, 4, 4, heads=2).double()
     q, k = (torch.randn(b, 2, n, 4, dtype=torch.float64) for b, n in ((1, 5), (3, 7)))
-    where = torch.arange(7) + torch.tensor([[0], [4], [9]])
-    whole = attend(q, k, k, score, key_positions=where).output
+    positions = torch.arange(7) + torch.tensor([[0], [4], [9]])
+    whole = attend(q, k, k, score, key_positions=positions).output
     for i in range(3):
-        alone = attend(q, k[i : i + 1], k[i : i + 1], score, key_positions=where[i]).output
+        alone = attend(q, k[i : i + 1], k[i : i + 1], score, key_positions=positions[i]).output
         assert_close(whole[i : i + 1], alone)
 
 
@@ -256,15 +258,15 @@ def test_a_score_of_the_users_own_by_file(tmp_path):
     path = tmp_path / "own.py"
     path.write_text(
         "from regard import Score\n\n\nclass Near(Score):\n"
-        "    def compare(self, queries, keys, where):\n"
+        "    def compare(self, queries, keys, positions):\n"
         "        return -(queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)\n\n\n"
         "class Odd(Near):\n    def __init__(self, steepness):\n        super().__init__()\n"
     )
     made = make_score(f"{path}:Near", "alibi", 6, 6, heads=2)
     x = torch.randn(1, 2, 3, 6)
     expected = -(x[..., :, None, :] - x[..., None, :, :]).abs().sum(-1)
-    where = (torch.arange(3), torch.arange(3))
-    assert torch.equal(made.inner.compare(x, x, where), expected)
+    positions = (torch.arange(3), torch.arange(3))
+    assert torch.equal(made.inner.compare(x, x, positions), expected)
     with pytest.raises(RegardError, match=r"not made as a score is, Odd\(query_width"):
         make_score(f"{path}:Odd", "none", 6, 6)
     with pytest.raises(RegardError, match="did you mean Near"):
@@ -279,16 +281,14 @@ def test_keys_that_texts_share_have_the_positions_of_each(position, heads, axes,
     made = make_score("scaled-dot", position, 8, 8, heads=heads, length=9)
     of_heads = (heads,) if heads else ()
     queries, keys = torch.randn(3, *of_heads, 5, 8), torch.randn(1, *of_heads, 5, 8)
-    where = torch.arange(5) + torch.arange(3)[:, None]
+    positions = torch.arange(5) + torch.arange(3)[:, None]
     wanted = torch.cat([
-        attend(
-            queries[i : i + 1], keys, keys, made, query_positions=where[i], key_positions=where[i]
-        ).output
-        for i in range(3)
+        attend(row[None], keys, keys, made, query_positions=at, key_positions=at).output
+        for row, at in zip(queries, positions, strict=True)
     ])  # fmt: skip
     shared = keys if axes == 3 else keys[0]
     with use(kernel):
         found = attend(
-            queries, shared, shared, made, query_positions=where, key_positions=where
+            queries, shared, shared, made, query_positions=positions, key_positions=positions
         ).output
     assert_close(found, wanted, atol=1e-5, rtol=1e-5)

@@ -138,9 +138,9 @@ def test_heads_have_their_own_parameters(name):
 @pytest.mark.parametrize("name", [n for n in SCORES if n not in FINER])
 def test_scores_keep_the_precision_of_their_queries(name):
     score = make_score(name, query_width=8, key_width=8, heads=2, length=5)
-    queries, keys, where = *torch.randn(2, 3, 2, 5, 8, dtype=torch.bfloat16), torch.arange(5)
+    queries, keys, positions = *torch.randn(2, 3, 2, 5, 8, dtype=torch.bfloat16), torch.arange(5)
     with torch.autocast("cpu", torch.bfloat16):
-        found = score.prepare_queries(queries, where), score.prepare_keys(keys, where)
+        found = score.prepare_queries(queries, positions), score.prepare_keys(keys, positions)
     kinds = {x.dtype for one in found for x in ([one] if torch.is_tensor(one) else one)}
     assert kinds == {torch.bfloat16}
 
@@ -170,9 +170,9 @@ def test_scores_begin_with_a_spread_that_the_width_does_not_move(name):
     spread = 1.5**0.5 if name == "gaussian" else 1  # of w²q·k 1, of w²‖q‖²/2 another half
     for width in (16, 256):
         score = SCORES[name](width, width)
-        q, k, where = torch.randn(200, width), torch.randn(200, width), torch.arange(200)
-        prepared = score.prepare_queries(q, where), score.prepare_keys(k, where)
-        scores = score.compare(*prepared, (where, where))
+        q, k, positions = torch.randn(200, width), torch.randn(200, width), torch.arange(200)
+        prepared = score.prepare_queries(q, positions), score.prepare_keys(k, positions)
+        scores = score.compare(*prepared, (positions, positions))
         assert (scores - scores.mean(0)).std().item() == pytest.approx(spread, rel=0.2)
 
 
@@ -224,7 +224,7 @@ def test_unknown_names_offer_the_nearest():
 class Nearest(Score):
     """A user's own score: −Σ |q − k|, the prepare methods left as they are."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return -(queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)
 
 
@@ -245,8 +245,8 @@ def test_a_users_score_is_a_class_with_compare():
 class Told(Acceleration):
     """What a user knows of a score: a quicker way, here with a mark of its own, and a dtype."""
 
-    def fast_compare(self, score, queries, keys, where):
-        return score.compare(queries, keys, where) - 50 * (where[1] == 0)
+    def fast_compare(self, score, queries, keys, positions):
+        return score.compare(queries, keys, positions) - 50 * (positions[1] == 0)
 
     def needs_upcast(self, score, queries, keys):
         return queries.dtype == torch.float32
@@ -274,7 +274,7 @@ def test_a_users_acceleration_is_taken_by_tiles_alone():
 class OnlyNear(Score):
     """−∞ beyond a distance of 1: counts as masked."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         far = torch.cdist(queries, keys) > 1
         return (queries @ keys.mT).masked_fill(far, -torch.inf)
 

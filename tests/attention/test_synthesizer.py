@@ -188,10 +188,10 @@ def test_factors_give_each_position_a_pair_of_its_own():
     for length, factors in ((16, (4, 4)), (11, (4, 3)), (1, (1, 1)), (2, (2, 1))):
         score = SCORES["synthesizer-factorised"](3, 3, length=length)
         assert (score.a, score.b) == factors
-        queries, where = torch.randn(1, 3), torch.arange(length)
-        prepared = score.prepare_queries(queries, where[:1])
-        keys = score.prepare_keys(torch.randn(length, 3), where)
-        scores = score.compare(prepared, keys, (where[:1], where))
+        queries, positions = torch.randn(1, 3), torch.arange(length)
+        prepared = score.prepare_queries(queries, positions[:1])
+        keys = score.prepare_keys(torch.randn(length, 3), positions)
+        scores = score.compare(prepared, keys, (positions[:1], positions))
         assert len(scores.unique()) == length
     assert SCORES["synthesizer-factorised"](3, 3, length=12, a=6).b == 2
 
@@ -199,10 +199,10 @@ def test_factors_give_each_position_a_pair_of_its_own():
 @every_synthesizer
 def test_scores_begin_with_a_spread_that_sizes_do_not_move(name):
     for width, length in ((8, 40), (64, 300)):
-        score, where = SCORES[name](width, width, length=length), torch.arange(length)
+        score, positions = SCORES[name](width, width, length=length), torch.arange(length)
         queries, keys = torch.randn(length, width), torch.randn(length, width)
-        prepared = score.prepare_queries(queries, where), score.prepare_keys(keys, where)
-        spread = score.compare(*prepared, (where, where)).std().item()
+        prepared = score.prepare_queries(queries, positions), score.prepare_keys(keys, positions)
+        spread = score.compare(*prepared, (positions, positions)).std().item()
         assert spread == pytest.approx(1, rel=0.35)
 
 

@@ -81,9 +81,9 @@ def test_where_they_start_unit_variance_is_in_reach():
     for width in (1, 16, 256):
         score = SCORES["boxcar"](width, width)
         x, y = torch.randn(100, width), torch.randn(100, width)
-        where = torch.arange(100), torch.arange(100)
+        positions = torch.arange(100), torch.arange(100)
         u = score.compare(
-            score.prepare_queries(x, where[0]), score.prepare_keys(y, where[1]), where
+            score.prepare_queries(x, positions[0]), score.prepare_keys(y, positions[1]), positions
         )
         assert (u > 0).double().mean() > 0.7
     assert SCORES["epanechnikov"]().inverse_width.item() == 1

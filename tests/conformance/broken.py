@@ -14,21 +14,21 @@ from regard.attention.score import InnerProduct
 class Dot(Score):
     """q·k: nothing is wrong with it."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.mT
 
 
 class Normed(Dot):
     """Divides each column of the keys by its size over all keys."""
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         return keys / keys.square().mean(-2, keepdim=True).sqrt()
 
 
 class AcrossColumns(Dot):
     """Subtracts the mean of the row of scores, which softmax alone would forgive."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         scores = queries @ keys.mT
         return scores - scores.mean(-1, keepdim=True)
 
@@ -36,7 +36,7 @@ class AcrossColumns(Dot):
 class AcrossRows(Dot):
     """Divides by the largest score of the column."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         scores = queries @ keys.mT
         return scores / (1 + scores.abs().amax(-2, keepdim=True))
 
@@ -44,21 +44,21 @@ class AcrossRows(Dot):
 class Peeks(Dot):
     """A key is mixed with the one after it."""
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         return keys + keys.roll(-1, -2)
 
 
 class CountsPadding(Dot):
     """Divides by how many keys there are, padding included."""
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         return keys / keys.shape[-2] ** 0.5
 
 
 class Random(Dot):
     """Adds noise."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         scores = queries @ keys.mT
         return scores + torch.randn_like(scores)
 
@@ -68,7 +68,7 @@ class Counts(Dot):
 
     calls = 0
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         self.calls += 1
         return queries @ keys.mT * self.calls
 
@@ -83,22 +83,22 @@ class ForgetsHeads(Dot):
 class MixesHeads(Dot):
     """Compares with the mean of all heads' keys."""
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         return keys.mean(-3, keepdim=True).expand_as(keys)
 
 
 class FirstPlaces(Dot):
     """Distance, by the positions of the first text for all."""
 
-    def compare(self, queries, keys, where):
-        rows, columns = (x.reshape(-1, x.shape[-1])[0] for x in where)
+    def compare(self, queries, keys, positions):
+        rows, columns = (x.reshape(-1, x.shape[-1])[0] for x in positions)
         return queries @ keys.mT - (rows[:, None] - columns).abs()
 
 
 class CountsHeads(Dot):
     """Divides by what stands at axis −3."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.mT / queries.shape[-3]
 
 
@@ -109,7 +109,7 @@ class OwnHeadsOnly(Dot):
         super().__init__(query_width, key_width, heads=heads, length=length)
         self.weight = nn.Parameter(torch.ones(heads, 1, 1))
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         if keys.shape[-3] != self.heads:
             keys = keys.repeat(1, self.heads // keys.shape[-3], 1, 1)
         return keys * self.weight
@@ -118,7 +118,7 @@ class OwnHeadsOnly(Dot):
 class MixesBatch(Dot):
     """Subtracts the mean text."""
 
-    def prepare_queries(self, queries, where):
+    def prepare_queries(self, queries, positions):
         return queries - queries.mean(0, keepdim=True)
 
 
@@ -129,17 +129,17 @@ class Captures(Dot):
         super().__init__(*widths, **how)
         self.weight = torch.ones(6, dtype=torch.float64, requires_grad=True)
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries * self.weight.to(queries.dtype) @ keys.mT
 
 
 class CapturesBefore(Captures):
     """The same in prepare_queries, which the tiled kernel cannot see."""
 
-    def prepare_queries(self, queries, where):
+    def prepare_queries(self, queries, positions):
         return queries * self.weight.to(queries.dtype)
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.mT
 
 
@@ -150,28 +150,28 @@ class Forgets(Dot):
         super().__init__(*widths, **how)
         self.scale_by = float(torch.rand(()))
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.mT * self.scale_by
 
 
 class Detached(Dot):
     """Lets no gradient through to the queries."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries.detach() @ keys.mT
 
 
 class Rounded(Dot):
     """Compares in bfloat16."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return (queries.bfloat16() @ keys.bfloat16().mT).to(queries.dtype)
 
 
 class InPlace(Dot):
     """Scales the caller's queries."""
 
-    def prepare_queries(self, queries, where):
+    def prepare_queries(self, queries, positions):
         with torch.no_grad():
             return queries.mul_(0.5)
 
@@ -179,7 +179,7 @@ class InPlace(Dot):
 class ByPlace(Dot):
     """Counts columns and does not read their positions."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return queries @ keys.mT - 0.1 * torch.arange(keys.shape[-2])
 
 
@@ -188,15 +188,15 @@ class Absolute(Dot):
 
     relative = True
 
-    def compare(self, queries, keys, where):
-        far = where[1][..., None, :] * where[0][..., :, None]
+    def compare(self, queries, keys, positions):
+        far = positions[1][..., None, :] * positions[0][..., :, None]
         return queries @ keys.mT + 0.01 * far
 
 
 class NoProduct(InnerProduct):
     """Calls itself an inner product."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return -torch.cdist(queries, keys, p=1)
 
 
@@ -207,14 +207,14 @@ class Drops(Dot):
         super().__init__(*widths, **how)
         self.dropout = nn.Dropout(0.5)
 
-    def prepare_queries(self, queries, where):
+    def prepare_queries(self, queries, positions):
         return self.dropout(queries)
 
 
 class Warns(Dot):
     """Warns."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         warnings.warn("beware", stacklevel=1)
         return queries @ keys.mT
 
@@ -222,21 +222,21 @@ class Warns(Dot):
 class SingleOnly(Dot):
     """Knows no bfloat16."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return -torch.cdist(queries, keys)
 
 
 class Raises(Dot):
     """Has a bug."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         raise ValueError("no idea\nof this")
 
 
 class Transposed(Dot):
     """Gives columns × rows."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return keys @ queries.mT
 
 

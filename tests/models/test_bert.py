@@ -45,8 +45,8 @@ def test_padding_and_neighbours_change_nothing(name):
 @pytest.mark.parametrize("name", ["learned", "rotary", "t5-bias"])
 def test_texts_in_one_row_do_not_meet(name):
     model, tokens = make(name), torch.randint(1, WORDS, (1, 7))
-    where = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
-    packed = model(tokens, mask=documents(torch.tensor([[0] * 4 + [1] * 3])), where=where)
+    positions = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
+    packed = model(tokens, mask=documents(torch.tensor([[0] * 4 + [1] * 3])), positions=positions)
     apart = torch.cat([model(tokens[:, :4]), model(tokens[:, 4:])], 1)
     assert_close(packed, apart, atol=1e-12, rtol=1e-12)
 
@@ -88,13 +88,13 @@ def test_it_learns_what_was_hidden(norm):
     settings = BERTSettings(width=16, heads=2, layers=1, feedforward=32, dropout=0, norm=norm)
     model = BERT(settings, 9)
     text = 1 + (torch.arange(6) + torch.arange(7)[:, None]) % 7
-    where = torch.arange(7) % 6
+    positions = torch.arange(7) % 6
     hidden = text.clone()
-    hidden[range(7), where] = 8
+    hidden[range(7), positions] = 8
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(80):
-        logits = model.to_logits(model(hidden)[range(7), where])
-        loss = F.cross_entropy(logits, text[range(7), where])
+        logits = model.to_logits(model(hidden)[range(7), positions])
+        loss = F.cross_entropy(logits, text[range(7), positions])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

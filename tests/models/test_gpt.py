@@ -100,8 +100,8 @@ def test_a_beginning_sees_itself_whole():
 def test_texts_in_one_row_do_not_meet(name):
     model, (tokens, _) = make(name), texts((7,))
     whose = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
-    where = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
-    packed = model(tokens, mask=documents(whose), where=where)
+    positions = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
+    packed = model(tokens, mask=documents(whose), positions=positions)
     apart = torch.cat([model(tokens[:, :4]), model(tokens[:, 4:])], 1)
     assert_close(packed, apart, atol=1e-12, rtol=1e-12)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention.prepared import spread
+from regard.attention.prepared import repeat_kv
 from regard.attention.tracing import on_cpu, without_numbers
 from regard.errors import RegardError
 
@@ -34,7 +34,7 @@ def plain(
     allowed: Tensor | None,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v with the weights whole; zeros where nothing may be seen."""
-    keys, values = spread(keys, heads), spread(values, heads)
+    keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
     # Keys of a cache have room behind them: copied as they lie, and not transposed, is 2 × faster.
     scores, empty = (queries * scale) @ keys.contiguous().mT, None
     if allowed is not None:
@@ -58,7 +58,7 @@ def fused(
     ``causal`` needs as many queries as keys; other masks come as ``allowed``. On a CPU the fused
     kernel takes 4-D inputs of one width alone, so others are made so, with zeros.
     """
-    keys, values = spread(keys, heads), spread(values, heads)
+    keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
     bias = empty = None
     if allowed is not None:
         bias, empty = bias_of(allowed, queries.dtype)

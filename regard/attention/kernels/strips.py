@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from regard.attention.mask import Blocks, Tile
-from regard.attention.prepared import Where
-
-if TYPE_CHECKING:
-    from regard.attention.sight import Sight
+from regard.attention.mask_context import MaskContext
+from regard.attention.prepared import Positions
 
 Share = tuple[slice, ...]
 
@@ -51,20 +49,22 @@ class Sizes:
     least: int = 1
 
 
-def strips_of(sight: "Sight", sizes: Sizes, split: bool = True, alike: bool = False) -> list[Strip]:
+def strips_of(
+    context: MaskContext, sizes: Sizes, split: bool = True, alike: bool = False
+) -> list[Strip]:
     """How a call is cut, from its shape and its mask's reach; ``split``: the batch may be too.
 
     First rows, then, where not even sixteen rows fit, parts of the batch, then rows again.
     ``alike``: heads are no other than the batch, and scores are products, better of many rows.
     """
-    *batch, n, m = sight.shape
-    axes = len(batch) - (1 if sight.heads and not alike else 0) if split else 0
+    *batch, n, m = context.shape
+    axes = len(batch) - (1 if context.heads and not alike else 0) if split else 0
     found = []
-    for rows, columns, whole in regions(sight, sizes):
+    for rows, columns, whole in regions(context, sizes):
         seen = m if isinstance(columns, slice) and columns.stop is None else count(columns)
         part = len(range(*rows.indices(n)))
         # Each part of the batch asks a mask of pairs again: more than longer products save.
-        cheap = alike and (whole or sight.kind == "keys")
+        cheap = alike and (whole or context.kind == "keys")
         least = min(part, PRODUCT_ROWS if cheap else 16) * seen
         room = max(2 if cheap else 1, sizes.numbers // max(1, least))  # two cores, a product each
         shares, each = shares_of(batch, axes, room)
@@ -93,25 +93,25 @@ def shares_of(batch: Sequence[int], axes: int, room: int) -> tuple[list[Share], 
     return list(product(*pieces)), each
 
 
-def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
+def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
     """Rows with the columns that the mask lets any of them see, and whether all see all of these.
 
     Rows that see nothing are left out.
     """
-    n, m = sight.shape[-2:]
+    n, m = context.shape[-2:]
     everything = slice(None)
-    if 0 in sight.shape:
+    if 0 in context.shape:
         return
-    if sight.mask is None:
+    if context.mask is None:
         yield slice(0, n), everything, True
         return
-    if sight.mask.kind == "keys":
+    if context.mask.kind == "keys":
         yield slice(0, n), everything, False
         return
-    if sight.mask.grain:  # whole blocks need no mask
-        sizes = replace(sizes, rows=sight.mask.grain, columns=sight.mask.grain)
-    blocks = Blocks.of(sight.rows, sizes.rows), Blocks.of(sight.columns, sizes.columns)
-    may, must = sight.mask.reach(*blocks)
+    if context.mask.grain:  # whole blocks need no mask
+        sizes = replace(sizes, rows=context.mask.grain, columns=context.mask.grain)
+    blocks = Blocks.of(context.rows, sizes.rows), Blocks.of(context.columns, sizes.columns)
+    may, must = context.mask.reach(*blocks)
     whole = ((must | ~may).all(1)).tolist()
     count, first = may.sum(1).tolist(), may.int().argmax(1).tolist()
     last = (may.shape[1] - 1 - may.flip(1).int().argmax(1)).tolist()
@@ -124,7 +124,7 @@ def regions(sight: "Sight", sizes: Sizes) -> Iterator[tuple[slice, slice | Tenso
         )
         if number < last[i] + 1 - first[i]:
             places = may[i].repeat_interleave(sizes.columns)[:m].nonzero().flatten()
-            columns = places.to(sight.columns.device)
+            columns = places.to(context.columns.device)
         yield rows, columns, whole[i]
 
 
@@ -136,35 +136,35 @@ def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
     return slice(start + chunk.start, start + chunk.stop)
 
 
-def where_of(sight: "Sight", strip: Strip) -> Where:
+def positions_of(context: MaskContext, strip: Strip) -> Positions:
     """The positions of a strip."""
-    rows, columns = sight.where
-    axes = len(sight.shape) - 1
+    rows, columns = context.positions
+    axes = len(context.shape) - 1
     return (
         part(rows, strip.batch, axes)[..., strip.tile.rows],
         part(columns, strip.batch, axes)[..., strip.tile.columns],
     )
 
 
-def pick(tensors: Sequence[Tensor], strip: Strip, side: int, sight: "Sight") -> list[Tensor]:
+def pick(tensors: Sequence[Tensor], strip: Strip, side: int, context: MaskContext) -> list[Tensor]:
     """The rows of queries (side −2) or of keys (side −1) that belong to a strip."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
-    axes = len(sight.shape)
+    axes = len(context.shape)
     picked = [part(x, strip.batch, axes) for x in tensors]
     if isinstance(index, Tensor):
         return [x.index_select(-2, index) for x in picked]
     return [x[..., index, :] for x in picked]
 
 
-def put(x: Tensor, strip: Strip, sight: "Sight") -> Tensor:
+def put(x: Tensor, strip: Strip, context: MaskContext) -> Tensor:
     """The rows of an output that belong to a strip, as a view."""
-    return part(x, strip.batch, len(sight.shape))[..., strip.tile.rows, :]
+    return part(x, strip.batch, len(context.shape))[..., strip.tile.rows, :]
 
 
-def add(total: Tensor, strip: Strip, side: int, sight: "Sight", more: Tensor) -> None:
+def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tensor) -> None:
     """Add a strip's gradient to the whole one."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
-    target = part(total, strip.batch, len(sight.shape))
+    target = part(total, strip.batch, len(context.shape))
     wanted = (*target.shape[:-2], *more.shape[-2:])
     more = more.to(total.dtype)
     if more.shape != wanted:
@@ -176,15 +176,15 @@ def add(total: Tensor, strip: Strip, side: int, sight: "Sight", more: Tensor) ->
 
 
 def add_product(
-    total: Tensor, strip: Strip, side: int, sight: "Sight", one: Tensor, two: Tensor
+    total: Tensor, strip: Strip, side: int, context: MaskContext, one: Tensor, two: Tensor
 ) -> None:
     """Add one @ two, in place where the shapes allow it."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
-    target = part(total, strip.batch, len(sight.shape))
+    target = part(total, strip.batch, len(context.shape))
     alike = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
     alike = alike and one.dtype == two.dtype == target.dtype  # not so in an autocast block
     if isinstance(index, Tensor) or not alike or not target.is_contiguous():
-        add(total, strip, side, sight, one @ two)
+        add(total, strip, side, context, one @ two)
         return
     flat = target.view(-1, *target.shape[-2:])[:, index]
     flat.baddbmm_(one.reshape(-1, *one.shape[-2:]), two.reshape(-1, *two.shape[-2:]))

@@ -1,23 +1,21 @@
 """Who looks at whom, in few numbers and O(n) memory: strips of weights, summed up and let go."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.kernels.compiled import compiling
-from regard.attention.kernels.exact import Faults, lost_rows
+from regard.attention.kernels.exact import lost_rows
 from regard.attention.kernels.strips import Sizes, part, put
-from regard.attention.kernels.work import Space, allowed_in, faults_of, scores_of, work_of
+from regard.attention.kernels.work import Space, allowed_in, nonfinite_of, scores_of, work_of
+from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import largest
 from regard.attention.prepared import Prepared
+from regard.attention.sanitize import NonFinite
 from regard.attention.score import Score
-
-if TYPE_CHECKING:
-    from regard.attention.sight import Sight
 
 
 @dataclass(frozen=True)
@@ -52,19 +50,19 @@ def summarize(
     keys: Prepared,
     score: Score,
     normalizer: Normalizer,
-    sight: "Sight",
-    faults: Faults | None,
+    context: MaskContext,
+    nonfinite: NonFinite | None,
     sizes: Sizes,
     compiled: bool,
     top: int,
 ) -> Summary:
     """The summary of a call from its prepared queries and keys; keys have all of the heads."""
     work, ours, theirs = work_of(
-        queries, keys, score, normalizer, sight, None, faults, sizes, compiled
+        queries, keys, score, normalizer, context, None, nonfinite, sizes, compiled
     )
     like = ours[0]
     dtype = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
-    *batch, n, m = sight.shape
+    *batch, n, m = context.shape
     top = min(top, m)
     indices = torch.full((*batch, n, top), -1, dtype=torch.int32, device=like.device)
     most = torch.zeros(*batch, n, top, dtype=dtype, device=like.device)
@@ -76,27 +74,27 @@ def summarize(
             scores, _ = scores_of(work, strip, ours, theirs, space)
             weights = normalizer.weights(scores, normalizer.statistics(scores))
             columns = strip.tile.columns
-            total = part(mass, strip.batch, len(sight.shape) - 1)
-            if work.faults is None:
+            total = part(mass, strip.batch, len(context.shape) - 1)
+            if work.nonfinite is None:
                 total[..., columns] += weights.sum(-2)
             else:
                 allowed = None if strip.whole else allowed_in(work, strip)
-                lost = lost_rows(faults_of(work.faults, strip, sight), None, allowed)
+                lost = lost_rows(nonfinite_of(work.nonfinite, strip, context), None, allowed)
                 unknown = lost if allowed is None else lost & allowed
                 total[..., columns] += weights.masked_fill(unknown, torch.nan).sum(-2)
             values, places = largest(weights, min(top, weights.shape[-1]))
             heaviest = values[..., :1], places[..., :1]
-            put(entropy, strip, sight).copy_(entropy_of(weights, scores, normalizer, *heaviest))
+            put(entropy, strip, context).copy_(entropy_of(weights, scores, normalizer, *heaviest))
             if isinstance(columns, Tensor):
                 places = columns[places]
             else:
                 places = places + (columns.start or 0)
             size = values.shape[-1]
-            put(indices, strip, sight)[..., :size] = places.masked_fill(values == 0, -1)
-            put(most, strip, sight)[..., :size] = values
-            if work.faults is not None:  # nothing is known of what sees a NaN
+            put(indices, strip, context)[..., :size] = places.masked_fill(values == 0, -1)
+            put(most, strip, context)[..., :size] = values
+            if work.nonfinite is not None:  # nothing is known of what sees a NaN
                 for x in (most, entropy):
-                    put(x, strip, sight).masked_fill_(lost, torch.nan)
+                    put(x, strip, context).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)
 
 

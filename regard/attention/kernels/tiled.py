@@ -4,23 +4,23 @@ computes them again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.kernels.exact import Faults, spoilt
+from regard.attention.kernels.exact import spoilt
 from regard.attention.kernels.strips import (
     Sizes,
     Strip,
     add,
     add_product,
     pick,
+    positions_of,
     put,
     taken,
-    where_of,
 )
 from regard.attention.kernels.work import (
     Space,
@@ -29,23 +29,22 @@ from regard.attention.kernels.work import (
     call,
     dropped,
     factors_of,
-    faults_of,
     joined,
     masked,
+    nonfinite_of,
     parts_of,
     product_of,
     scores_of,
     work_of,
 )
 from regard.attention.mask import Tile
+from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
 from regard.attention.prepared import Prepared, as_tuple
+from regard.attention.sanitize import NonFinite
 from regard.attention.score import Score
 from regard.attention.twin import twin
 from regard.errors import RegardError
-
-if TYPE_CHECKING:
-    from regard.attention.sight import Sight
 
 
 def tiled(
@@ -54,9 +53,9 @@ def tiled(
     values: Tensor,
     score: Score,
     normalizer: Normalizer,
-    sight: "Sight",
+    context: MaskContext,
     dropout: Dropout | None,
-    faults: Faults | None,
+    nonfinite: NonFinite | None,
     sizes: Sizes,
     compiled: bool,
 ) -> Tensor:
@@ -65,18 +64,18 @@ def tiled(
     Keys and values have all of the queries' heads. Differentiable once, in the prepared queries
     and keys, the values, and the parameters of score and normaliser.
     """
-    batch = torch.broadcast_shapes(values.shape[:-2], sight.shape[:-2])
+    batch = torch.broadcast_shapes(values.shape[:-2], context.shape[:-2])
     work, ours, theirs = work_of(
         queries,
         keys,
         score,
         normalizer,
-        sight,
+        context,
         dropout,
-        faults,
+        nonfinite,
         sizes,
         compiled,
-        split=batch == sight.shape[:-2],
+        split=batch == context.shape[:-2],
     )
     parameters = [*score.parameters(), *normalizer.parameters()]
     if torch.is_grad_enabled():
@@ -97,9 +96,9 @@ def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
     with torch.enable_grad():
         scores = call(
             work,
-            [x.detach() for x in pick(as_tuple(queries), place, -2, work.sight)],
-            [x.detach() for x in pick(as_tuple(keys), place, -1, work.sight)],
-            where_of(work.sight, place),
+            [x.detach() for x in pick(as_tuple(queries), place, -2, work.context)],
+            [x.detach() for x in pick(as_tuple(keys), place, -1, work.context)],
+            positions_of(work.context, place),
             [x.detach() for x in work.score.parameters()],
         )
     if scores is not None and scores.requires_grad:
@@ -126,8 +125,8 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: Work, values: Tensor, *tensors: Tensor) -> Tensor:
         ours, theirs, _ = split(work, tensors)
-        shape = torch.broadcast_shapes(work.sight.shape[:-2], values.shape[:-2])
-        output = values.new_zeros(*shape, work.sight.shape[-2], values.shape[-1])
+        shape = torch.broadcast_shapes(work.context.shape[:-2], values.shape[:-2])
+        output = values.new_zeros(*shape, work.context.shape[-2], values.shape[-1])
         kept: list[tuple[Tensor, ...]] = []
         space = Space()
         with compiling(work.compiled):
@@ -136,12 +135,12 @@ class _Tiled(torch.autograd.Function):
                 statistics = work.normalizer.statistics(scores)
                 weights = work.normalizer.weights(scores, statistics)
                 used = dropped(work, strip, weights)
-                seen = pick([values], strip, -1, work.sight)[0]
+                seen = pick([values], strip, -1, work.context)[0]
                 made = used.to(values.dtype) @ seen
-                if work.faults is not None:
-                    bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
+                if work.nonfinite is not None:
+                    bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
                     made = made.masked_fill(bad, torch.nan)
-                put(output, strip, work.sight).copy_(made)
+                put(output, strip, work.context).copy_(made)
                 kept.append(statistics)
         ctx.work, ctx.kept = work, kept
         ctx.cast = (
@@ -197,12 +196,12 @@ def backward(
             assert graph.scores is not None
             scores, _ = masked(work, strip, graph.scores.detach())
         weights = work.normalizer.weights(scores, statistics)
-        given = put(upstream, strip, work.sight)
-        if work.faults is not None:
+        given = put(upstream, strip, work.context)
+        if work.nonfinite is not None:
             allowed = None if strip.whole else allowed_in(work, strip)
-            bad = spoilt(faults_of(work.faults, strip, work.sight), None, allowed)
+            bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
             given = given.masked_fill(bad, 0)
-        seen, gathered = pick([values], strip, -1, work.sight)[0], values.dtype
+        seen, gathered = pick([values], strip, -1, work.context)[0], values.dtype
         of_weights = space.product(1, given.to(gathered), seen.mT).to(scores.dtype)
         used = weights
         if work.dropout is not None:
@@ -210,7 +209,7 @@ def backward(
             of_weights, used = of_weights * factors, weights * factors
         if of_weights.shape != weights.shape:  # values of more batches than the scores
             of_weights = of_weights.sum_to_size(weights.shape)
-        add_product(of_values, strip, -1, work.sight, used.to(gathered).mT, given.to(gathered))
+        add_product(of_values, strip, -1, work.context, used.to(gathered).mT, given.to(gathered))
         of_scores, *more = work.normalizer.gradient(
             weights, of_weights, scores, statistics, tuple(rest[of_score:])
         )
@@ -243,9 +242,9 @@ def send_product(
     query = score.acceleration.product_queries(score, joined(graph.leaves[0], work.tuples[0]))
     place = next(i for i, x in enumerate(graph.leaves[0]) if x is query)
     of_scores = of_scores.to(query.dtype) * score.acceleration.scale(score, query.shape[-1])
-    key = pick(theirs[:1], strip, -1, work.sight)[0]
-    add_product(totals[0][place], strip, -2, work.sight, of_scores, key)
-    add_product(totals[1][0], strip, -1, work.sight, of_scores.mT, query.detach())
+    key = pick(theirs[:1], strip, -1, work.context)[0]
+    add_product(totals[0][place], strip, -2, work.context, of_scores, key)
+    add_product(totals[1][0], strip, -1, work.context, of_scores.mT, query.detach())
 
 
 @dataclass
@@ -270,11 +269,13 @@ class Graph:
         parameters: Sequence[Tensor],
     ) -> "Graph":
         """Compute them, with a graph of their own."""
-        mine, others = pick(ours, strip, -2, work.sight), pick(theirs, strip, -1, work.sight)
+        mine, others = pick(ours, strip, -2, work.context), pick(theirs, strip, -1, work.context)
         leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
         others_or_none = None if work.score.acceleration.linear else leaves[1]
         with torch.enable_grad():
-            made = call(work, leaves[0], others_or_none, where_of(work.sight, strip), leaves[2])
+            made = call(
+                work, leaves[0], others_or_none, positions_of(work.context, strip), leaves[2]
+            )
         return cls(work, strip, leaves, made)
 
     def send(self, upstream: Tensor, totals: Sequence[Sequence[Tensor]]) -> None:
@@ -294,7 +295,7 @@ class Graph:
                 if side == 2:
                     total += more
                 else:
-                    add(total, self.strip, side - 2, self.work.sight, more)
+                    add(total, self.strip, side - 2, self.work.context, more)
 
 
 def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:

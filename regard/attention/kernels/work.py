@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,26 +9,24 @@ from torch import Tensor
 from regard.attention.acceleration import Acceleration
 from regard.attention.kernels.compiled import compile_leniently, wanted
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.kernels.exact import Faults
 from regard.attention.kernels.strips import (
     Sizes,
     Strip,
     count,
     part,
     pick,
+    positions_of,
     strips_of,
     taken,
-    where_of,
 )
 from regard.attention.mask import Tile
+from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
-from regard.attention.prepared import Prepared, Where, as_tuple, spread
+from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_kv
+from regard.attention.sanitize import NonFinite
 from regard.attention.score import Score
 from regard.attention.twin import twin
 from regard.errors import RegardError
-
-if TYPE_CHECKING:
-    from regard.attention.sight import Sight
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,11 @@ class Work:
 
     score: Score
     normalizer: Normalizer
-    sight: "Sight"
+    context: MaskContext
     strips: Sequence[Strip]
     sizes: Sizes
     dropout: Dropout | None
-    faults: Faults | None
+    nonfinite: NonFinite | None
     compiled: bool
     parts: tuple[int, int]  # tensors of prepared queries and keys; then come parameters
     tuples: tuple[bool, bool]  # whether prepared queries and keys are tuples
@@ -53,9 +50,9 @@ def work_of(
     keys: Prepared,
     score: Score,
     normalizer: Normalizer,
-    sight: "Sight",
+    context: MaskContext,
     dropout: Dropout | None,
-    faults: Faults | None,
+    nonfinite: NonFinite | None,
     sizes: Sizes,
     compiled: bool,
     *,
@@ -67,17 +64,19 @@ def work_of(
         *normalizer.buffers(),
     ]
     ours, theirs = as_tuple(queries), as_tuple(keys)
-    if faults is not None:
-        bad_keys = spread(faults.keys[..., None], sight.heads)[..., 0]
-        faults = Faults(faults.queries, bad_keys, spread(faults.values, sight.heads))
+    if nonfinite is not None:
+        bad_keys = repeat_kv(nonfinite.keys[..., None], context.heads)[..., 0]
+        nonfinite = NonFinite(
+            nonfinite.queries, bad_keys, repeat_kv(nonfinite.values, context.heads)
+        )
     work = Work(
         score,
         normalizer,
-        sight,
-        strips_of(sight, sizes, split, alike),
+        context,
+        strips_of(context, sizes, split, alike),
         sizes,
         dropout,
-        faults,
+        nonfinite,
         compiled,
         (len(ours), len(theirs)),
         (isinstance(queries, tuple), isinstance(keys, tuple)),
@@ -117,14 +116,14 @@ def scores_of(
 ) -> tuple[Tensor, Tensor | None]:
     """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
     if work.score.acceleration.linear:
-        rows = pick(ours, strip, -2, work.sight)
-        beside = call(work, rows, None, where_of(work.sight, strip))
+        rows = pick(ours, strip, -2, work.context)
+        beside = call(work, rows, None, positions_of(work.context, strip))
         asking = joined(rows, work.tuples[0])
         return masked(work, strip, product_of(work, strip, asking, theirs, space, beside))
     made = []
     for _, small in parts_of(work, strip, ours, theirs):
-        mine, others = pick(ours, small, -2, work.sight), pick(theirs, small, -1, work.sight)
-        found = call(work, mine, others, where_of(work.sight, small))
+        mine, others = pick(ours, small, -2, work.context), pick(theirs, small, -1, work.context)
+        found = call(work, mine, others, positions_of(work.context, small))
         assert found is not None
         made.append(found)
     return masked(work, strip, made[0] if len(made) == 1 else torch.cat(made, -1))
@@ -142,7 +141,7 @@ def product_of(
     acceleration = work.score.acceleration
     query = acceleration.product_queries(work.score, mine)
     query = acceleration.scale(work.score, query.shape[-1]) * query
-    scores = space.product(0, query, pick(theirs[:1], strip, -1, work.sight)[0].mT)
+    scores = space.product(0, query, pick(theirs[:1], strip, -1, work.context)[0].mT)
     if beside is None:
         return scores
     beside = beside.detach()
@@ -162,7 +161,8 @@ def parts_of(
     if held <= 1:
         return [(slice(0, seen), strip)]
     slices = max(
-        part(x, strip.batch, len(work.sight.shape))[..., 0, 0].numel() for x in (ours[0], theirs[0])
+        part(x, strip.batch, len(work.context.shape))[..., 0, 0].numel()
+        for x in (ours[0], theirs[0])
     )
     rows = strip.tile.rows.stop - strip.tile.rows.start
     step = max(16, work.sizes.numbers // max(1, slices * rows * held))
@@ -180,7 +180,7 @@ def call(
     work: Work,
     mine: Sequence[Tensor],
     others: Sequence[Tensor] | None,
-    where: Where,
+    positions: Positions,
     parameters: Sequence[Tensor] = (),
 ) -> Tensor | None:
     """The scores of prepared queries and keys, with these parameters if there are any.
@@ -191,25 +191,25 @@ def call(
     ours = joined(mine, work.tuples[0])
     score = twin(work.score, parameters) if parameters else work.score
     if theirs is None:
-        return score.acceleration.bias(score, ours, where)
-    return compared(score, ours, theirs, where)
+        return score.acceleration.bias(score, ours, positions)
+    return compared(score, ours, theirs, positions)
 
 
-def compared(score: Score, queries: Prepared, keys: Prepared, where: Where) -> Tensor:
+def compared(score: Score, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
     """Compute the scores by `fast_compare`, compiled where that is wanted and pays.
 
     Errors: a function of the user's that cannot be compiled.
     """
     acceleration = score.acceleration
     if not wanted() or acceleration.numbers_per_pair(score, keys) <= 1:
-        return acceleration.fast_compare(score, queries, keys, where)
+        return acceleration.fast_compare(score, queries, keys, positions)
     fast: Callable[..., Tensor] = type(acceleration).fast_compare
     try:
         if fast is Acceleration.fast_compare:  # compiled once for each class of scores
             fast = type(score).compare
-            scores: Tensor = compile_leniently(fast)(score, queries, keys, where)
+            scores: Tensor = compile_leniently(fast)(score, queries, keys, positions)
         else:
-            scores = compile_leniently(fast)(acceleration, score, queries, keys, where)
+            scores = compile_leniently(fast)(acceleration, score, queries, keys, positions)
     except Exception as error:
         if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise
@@ -225,8 +225,8 @@ def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | N
     """−inf where the mask hides; over the whole batch, in a dtype that sums well."""
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
-    sight = work.sight
-    shape = list(sight.shape[:-2])
+    context = work.context
+    shape = list(context.shape[:-2])
     shape[: len(strip.batch)] = [x.stop - x.start for x in strip.batch]
     full = (*shape, *scores.shape[-2:])
     if scores.shape != full:
@@ -239,7 +239,7 @@ def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | N
 
 def allowed_in(work: Work, strip: Strip) -> Tensor:
     """What the mask allows in a strip."""
-    return part(work.sight.allows(strip.tile), strip.batch, len(work.sight.shape))
+    return part(work.context.allows(strip.tile), strip.batch, len(work.context.shape))
 
 
 def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
@@ -250,15 +250,15 @@ def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
 def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
     """Dropout's factors for a strip."""
     assert work.dropout is not None
-    given = (work.sight.shape, weights.dtype, weights.device)
+    given = (work.context.shape, weights.dtype, weights.device)
     return work.dropout.factors(*given, strip.tile, strip.batch)
 
 
-def faults_of(faults: Faults, strip: Strip, sight: "Sight") -> Faults:
+def nonfinite_of(nonfinite: NonFinite, strip: Strip, context: MaskContext) -> NonFinite:
     """Those of a strip's rows and columns."""
-    ours = pick([faults.queries.unsqueeze(-1)], strip, -2, sight)[0].squeeze(-1)
-    keys = pick([faults.keys.unsqueeze(-1)], strip, -1, sight)[0].squeeze(-1)
-    return Faults(ours, keys, pick([faults.values], strip, -1, sight)[0])
+    ours = pick([nonfinite.queries.unsqueeze(-1)], strip, -2, context)[0].squeeze(-1)
+    keys = pick([nonfinite.keys.unsqueeze(-1)], strip, -1, context)[0].squeeze(-1)
+    return NonFinite(ours, keys, pick([nonfinite.values], strip, -1, context)[0])
 
 
 def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:

@@ -86,7 +86,7 @@ def test_blocks_that_nothing_sees_are_left_out(mask):
     computed = 0
     from regard.attention.kernels.strips import Sizes, strips_of
 
-    for strip in strips_of(call.sight, Sizes(10**6, 8, 4)):
+    for strip in strips_of(call.context, Sizes(10**6, 8, 4)):
         assert strip.batch == ()
         rows = strip.tile.rows.stop - strip.tile.rows.start
         columns = strip.tile.columns
@@ -101,7 +101,7 @@ def test_a_strip_is_no_larger_than_it_may_be():
     given = inputs(70, 50)
     call = Call.of(*given, score_of("dot", "alibi"), None, "softmax", 0.0, None, None, None, None)
     seen = torch.zeros(3, 70, dtype=torch.int)
-    for strip in strips_of(call.sight, Sizes(512)):
+    for strip in strips_of(call.context, Sizes(512)):
         seen[(*strip.batch, ..., strip.tile.rows)] += 1
         assert strip.batch[1:] == ()
         here = seen[(*strip.batch, ..., strip.tile.rows)]
@@ -119,7 +119,7 @@ def test_a_strip_of_additive_scores_has_rows_enough_for_what_each_key_costs():
     assert 100 < long.megabytes < 1_000
     given = inputs(70, 50)
     call = Call.of(*given, score_of("additive"), None, "softmax", 0.0, None, None, None, None)
-    rows = [s.tile.rows for s in strips_of(call.sight, Sizes(512, least=32))]
+    rows = [s.tile.rows for s in strips_of(call.context, Sizes(512, least=32))]
     assert {x.stop - x.start for x in rows} == {32, 6}
 
 
@@ -130,7 +130,7 @@ def test_heads_of_plain_products_are_cut_apart():
     made = make_score("dot", heads=8)
     call = Call.of(x, x, x, made, None, "softmax", 0.0, None, None, None, None)
     seen = torch.zeros(3, 8, 300, dtype=torch.int)
-    for strip in strips_of(call.sight, Sizes(100_000), alike=True):
+    for strip in strips_of(call.context, Sizes(100_000), alike=True):
         here = seen[(*strip.batch, strip.tile.rows)]
         here += 1
         assert here.shape in ((1, 2, 166), (1, 2, 134))
@@ -205,10 +205,10 @@ class Steep(Score):
         super().__init__(query_width, key_width, heads=heads, length=length)
         self.width = nn.Parameter(torch.full((query_width,), 0.7))
 
-    def prepare_keys(self, keys, where):
+    def prepare_keys(self, keys, positions):
         return keys, keys.square().sum(-1, keepdim=True)
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         far = (queries[..., :, None, :] - keys[0][..., None, :, :]).abs()
         return -(self.width * far).sum(-1) - 0.01 * keys[1].mT
 
@@ -225,7 +225,7 @@ def test_a_score_of_the_users_own():
 class Held(Score):
     """Uses a tensor that is no parameter of its own."""
 
-    def compare(self, queries, keys, where):
+    def compare(self, queries, keys, positions):
         return self.factor * queries @ keys.mT
 
 

@@ -1,32 +1,45 @@
 """Numbers fit to be compared: finite, and near 0 where only differences count."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from regard.attention.kernels import exact
-from regard.attention.prepared import Prepared, as_tuple, spread
-from regard.attention.sight import Sight
+from regard.attention.mask_context import MaskContext
+from regard.attention.prepared import Prepared, as_tuple, repeat_kv
 from regard.attention.tracing import on_cpu
 
 
-def shield(
-    queries: Tensor, keys: Prepared, values: Tensor, sight: Sight
-) -> tuple[Tensor, Prepared, Tensor, exact.Faults | None]:
+@dataclass(frozen=True)
+class NonFinite:
+    """Where the inputs were not finite before they were put to zero; True = not finite.
+
+    Kept aside so that a NaN reaches the queries that may see it, and nobody else.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+def sanitize(
+    queries: Tensor, keys: Prepared, values: Tensor, context: MaskContext
+) -> tuple[Tensor, Prepared, Tensor, NonFinite | None]:
     """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
     sides = [*as_tuple(keys), values]
-    if sight.mask is not None:
-        hidden = ~sight.seen
-        if sight.heads and hidden.ndim > 1:
+    if context.mask is not None:
+        hidden = ~context.seen
+        if context.heads and hidden.ndim > 1:
             hidden = hidden.all(-2, keepdim=True)
         sides = [x.masked_fill(hidden.unsqueeze(-1), 0) for x in sides]
-    faults = None
+    nonfinite = None
     if on_cpu(queries) and not is_finite(queries, *sides):
         bad = [~x.isfinite() for x in (queries, *sides)]
         of_keys = torch.stack([x.any(-1) for x in bad[1:-1]]).any(0)
-        faults = exact.Faults(bad[0].any(-1), of_keys, bad[-1])
+        nonfinite = NonFinite(bad[0].any(-1), of_keys, bad[-1])
         queries, *sides = (x.masked_fill(b, 0) for x, b in zip((queries, *sides), bad, strict=True))
-    clean = tuple(sides[:-1]) if isinstance(keys, tuple) else sides[0]
-    return queries, clean, sides[-1], faults
+    finite_keys = tuple(sides[:-1]) if isinstance(keys, tuple) else sides[0]
+    return queries, finite_keys, sides[-1], nonfinite
 
 
 def is_finite(*tensors: Tensor) -> bool:
@@ -50,7 +63,7 @@ def _squares(x: Tensor) -> Tensor:
     return norm.square()
 
 
-def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+def centred(queries: Tensor, keys: Tensor, context: MaskContext) -> tuple[Tensor, Tensor]:
     """Both sides less the first key that someone sees: far from 0, squares lose their digits.
 
     One key and not a mean, so that what comes later cannot change a bit of what came before.
@@ -58,9 +71,9 @@ def centred(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor
     if keys.numel() == 0:
         return queries, keys
     rows = keys.detach()
-    if sight.mask is not None:
-        rows = spread(rows, sight.heads).expand(*sight.shape[:-2], -1, -1)
-        seen = sight.seen.expand(rows.shape[:-1]).reshape(-1)
+    if context.mask is not None:
+        rows = repeat_kv(rows, context.heads).expand(*context.shape[:-2], -1, -1)
+        seen = context.seen.expand(rows.shape[:-1]).reshape(-1)
         origin = rows.reshape(-1, keys.shape[-1]).index_select(0, seen.int().argmax()[None])[0]
     else:
         origin = rows.reshape(-1, keys.shape[-1])[0]

@@ -1,4 +1,4 @@
-"""Who may look at whom in one call, from where."""
+"""Who may look at whom in one call, and at which positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.mask import WHOLE, Kind, Mask, Tile
-from regard.attention.prepared import Where
+from regard.attention.prepared import Positions
 from regard.attention.tracing import readable
 from regard.errors import RegardError
 
@@ -16,7 +16,7 @@ SEEN = 2**22
 
 
 @dataclass(frozen=True)
-class Sight:
+class MaskContext:
     """Who may look at whom in one call."""
 
     mask: Mask | None
@@ -29,7 +29,7 @@ class Sight:
     kept: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def where(self) -> Where:
+    def positions(self) -> Positions:
         """Positions as scores get them, broadcastable over heads."""
         return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
 
