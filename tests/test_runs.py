@@ -581,7 +581,7 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
     seen = []
     plan = choose.plan
     monkeypatch.setattr(
-        choose, "plan", lambda **call: seen.append(choose.constants()) or plan(**call)
+        choose, "plan", lambda given: seen.append(choose.constants()) or plan(given)
     )
     runs.load(tmp_path / "run").predict("good")
     assert seen

@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.arguments import Arguments
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import Call
+from regard.attention.computation import Computation
 from regard.attention.kernels import choose
 from regard.attention.mask import Mask
 from regard.attention.normalizer import Normalizer
@@ -49,7 +50,7 @@ def attend(
     >>> attend(same, same, same, "dot").weights.tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
-    call = Call.of(
+    given = Arguments(
         queries,
         keys,
         values,
@@ -62,7 +63,7 @@ def attend(
         heads,
         cache,
     )
-    return call.run()
+    return Computation.of(given).run()
 
 
 def explain(
@@ -85,7 +86,6 @@ def explain(
     fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB beside the inputs
     """
     positions = (query_positions, key_positions)
+    given = Arguments(queries, keys, values, score, mask, normalize, dropout, *positions, heads)
     with torch.no_grad():
-        return Call.of(
-            queries, keys, values, score, mask, normalize, dropout, *positions, heads, None
-        ).plan
+        return Computation.of(given).plan

@@ -3,15 +3,14 @@
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.attend import attend
+from regard.attention.arguments import Arguments, named
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
-from regard.attention.call import named
+from regard.attention.computation import Computation
 from regard.attention.linformer import Linformer, compressed, refuse_positional
-from regard.attention.mask import Mask, as_mask
+from regard.attention.mask import Mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.score import Score
-from regard.errors import RegardError
 
 
 class Attention(nn.Module):
@@ -51,34 +50,22 @@ class Attention(nn.Module):
         cache: KeyValueCache | None = None,
     ) -> Attended:
         """The values averaged for each query; arguments as in :func:`attend`."""
-        score = self.score
-        if self.compress is not None:
-            if cache is not None or key_positions is not None:
-                what = "cache" if cache is not None else "key_positions"
-                raise RegardError(f"compress mixes the keys of a whole text: it takes no {what}")
-            score, queries, keys, values, mask = compressed(
-                self.compress,
-                score,
-                queries,
-                keys,
-                values,
-                as_mask(mask),
-                self.heads or score.heads,
-                query_positions,
-            )
-        return attend(
+        given = Arguments(
             queries,
             keys,
             values,
-            score,
+            self.score,
             mask,
-            normalize=self.normalize,
-            dropout=self.dropout if self.training else 0.0,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            heads=self.heads,
-            cache=cache,
+            self.normalize,
+            self.dropout if self.training else 0.0,
+            query_positions,
+            key_positions,
+            self.heads,
+            cache,
         )
+        if self.compress is not None:
+            given = compressed(self.compress, given)
+        return Computation.of(given).run()
 
     def extra_repr(self) -> str:
         return f"normalize={self.normalize.name!r}, dropout={self.dropout}"

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.call import places
-from regard.attention.mask import Mask, Tile
+from regard.attention.arguments import Arguments, places
+from regard.attention.mask import Mask, Tile, as_mask
 from regard.attention.mask_context import over_heads
 from regard.attention.positions import Rotary, rotate
 from regard.attention.prepared import repeat_kv
@@ -101,42 +101,46 @@ def refuse_positional(score: Score) -> None:
         )
 
 
-def compressed(
-    compress: Linformer,
-    score: Score,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Mask | None,
-    heads: int | None,
-    query_positions: Tensor | None,
-) -> tuple[Score, Tensor, Tensor, Tensor, Mask | None]:
-    """What is left to attend with, once keys and values are mixed.
+def compressed(compress: Linformer, given: Arguments) -> Arguments:
+    """Return what is left to attend with, once keys and values are mixed.
 
-    A query of a text of which nothing may be seen sees nothing.
+    A query of a text of which nothing may be seen sees nothing. Errors: a cache, positions of keys,
+    a mask of pairs.
     """
+    if given.cache is not None or given.key_positions is not None:
+        what = "cache" if given.cache is not None else "key_positions"
+        raise RegardError(f"compress mixes the keys of a whole text: it takes no {what}")
+    queries, keys, values, score = given.queries, given.keys, given.values, given.score
+    assert isinstance(score, Score)
+    mask, heads = as_mask(given.mask), given.heads or score.heads
     if mask is not None and mask.kind != "keys":
         raise RegardError(
             "compress mixes all keys, the future's too, so a mask can only hide keys from every "
             "query alike, as lengths() does; causal() and other masks of pairs cannot be kept"
         )
-    rows, columns = places(queries, keys, keys.shape[-2], query_positions, None)
+    rows, columns = places(queries, keys, keys.shape[-2], given.query_positions, None)
     while isinstance(score, Rotary):
         queries = rotate(queries, over_heads(rows, heads))
         keys, score = rotate(keys, columns), score.inner
+    left = None
     if mask is None:
-        return score, queries, *compress(keys, values), None
-    if heads and mask.has_heads:
-        keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
-    mask = mask.over_heads() if heads else mask
-    seen = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
-    keys, values = compress(keys, values, seen)
-    some = seen.any(-1)[..., None, None]
+        keys, values = compress(keys, values)
+    else:
+        if heads and mask.has_heads:
+            keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
+        mask = mask.over_heads() if heads else mask
+        seen = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
+        keys, values = compress(keys, values, seen)
+        left = rows_that_see(seen.any(-1)[..., None, None], heads is not None)
+    return given._replace(queries=queries, keys=keys, values=values, score=score, mask=left)
+
+
+def rows_that_see(some: Tensor, over_heads: bool) -> Mask | None:
+    """Return a mask that hides all from texts where ``some`` is False; None if there are none."""
     if on_cpu(some) and bool(some.all()):
-        return score, queries, keys, values, None
-    left = Mask(
+        return None
+    return Mask(
         lambda rows, columns: some & (columns[..., None, :] >= 0),
         kind="keys",
-        over_heads=heads is not None,
+        over_heads=over_heads,
     )
-    return score, queries, keys, values, left

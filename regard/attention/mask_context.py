@@ -33,6 +33,10 @@ class MaskContext:
         """Positions as scores get them, broadcastable over heads."""
         return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
 
+    def over(self, columns: Tensor) -> "MaskContext":
+        """Return the same for keys at other positions."""
+        return MaskContext(self.mask, self.kind, self.rows, columns, self.heads, self.shape)
+
     @property
     def allowed(self) -> Tensor | None:
         """The mask's answers, broadcastable to the scores; made when first needed."""

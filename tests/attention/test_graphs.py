@@ -23,7 +23,7 @@ from regard.attention import (
     use,
     window,
 )
-from regard.attention.kernels.choose import plan
+from regard.attention.kernels.choose import Properties, plan
 from regard.errors import RegardError
 from regard.models import MODELS
 
@@ -198,6 +198,10 @@ def test_a_first_derivative_by_torchs_kernel_may_be_part_of_a_graph():
     ],
 )
 def test_plans_of_graphs(given, kernel, why):
-    made = plan(**{"inner_product": True, "normalize": "softmax", "shape": (2, 900, 900), **given})
+    made = plan(
+        Properties(
+            **{"inner_product": True, "normalize": "softmax", "shape": (2, 900, 900), **given}
+        )
+    )
     assert made.kernel == kernel
     assert made.why.startswith(why)

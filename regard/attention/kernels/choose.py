@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -72,93 +72,100 @@ class Plan:
         return f"{self.kernel}{how}: {self.why}; about {self.megabytes:,.0f} MB beside the inputs"
 
 
-def plan(
-    *,
-    inner_product: bool,
-    normalize: str,
-    shape: tuple[int, ...],
-    mask: Kind | None = None,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    dropout: float = 0.0,
-    finite: bool = True,
-    numbers_per_pair: int = 1,
-    hidden: int = 1,
-    additive: bool = False,
-    linear: bool = False,
-    searches: bool = False,
-    asked: Kernel | None = None,
-    graph: bool = False,
-    transformed: str | None = None,
-) -> Plan:
-    """The path of a call with these properties; ``shape`` is that of the scores.
+class Properties(NamedTuple):
+    """What a plan depends on; ``shape`` is that of the scores.
 
     ``graph``: numbers and sizes are not known yet, as torch.compile does not; ``transformed``: what
-    has rules for the exact path alone. Errors: another path that `use` asks for.
+    has rules for the exact path alone.
+    """
 
-    >>> plan(inner_product=True, normalize="softmax", shape=(8, 9, 9)).kernel
+    inner_product: bool
+    normalize: str
+    shape: tuple[int, ...]
+    mask: Kind | None = None
+    dtype: torch.dtype = torch.float32
+    device: str = "cpu"
+    dropout: float = 0.0
+    finite: bool = True
+    numbers_per_pair: int = 1
+    hidden: int = 1
+    additive: bool = False
+    linear: bool = False
+    searches: bool = False
+    asked: Kernel | None = None
+    graph: bool = False
+    transformed: str | None = None
+
+
+def plan(of: Properties) -> Plan:
+    """Return the path of a call with these properties. Errors: another path that `use` asks for.
+
+    >>> plan(Properties(inner_product=True, normalize="softmax", shape=(8, 9, 9))).kernel
     'fused'
-    >>> plan(inner_product=False, normalize="softmax", shape=(8, 900, 900)).why
+    >>> plan(Properties(inner_product=False, normalize="softmax", shape=(8, 900, 900))).why
     'the score is no inner product: strips of rows'
     """
-    if transformed is not None:
-        if asked not in (None, "exact"):
+    if of.transformed is not None:
+        if of.asked not in (None, "exact"):
             raise RegardError(
-                f"the {asked} kernel has no rules for {transformed}; compute inside `with "
+                f"the {of.asked} kernel has no rules for {of.transformed}; compute inside `with "
                 "regard.use('exact'):`, or ask for no kernel"
             )
-        return Plan("exact", f"{transformed} has no rules for other kernels", 0.0, False, SIZES)
-    if graph:
-        return plan_of_graph(inner_product and normalize == "softmax" and not dropout, asked)
-    known, (n, m) = constants(), shape[-2:]
-    slices = int(torch.Size(shape[:-2]).numel())
-    pairs, size = slices * n * m, dtype.itemsize / 1e6
-    per_pair = max(numbers_per_pair, hidden if additive else 1)
+        return Plan("exact", f"{of.transformed} has no rules for other kernels", 0.0, False, SIZES)
+    if of.graph:
+        products = of.inner_product and of.normalize == "softmax" and not of.dropout
+        return plan_of_graph(products, of.asked)
+    known, (n, m), additive = constants(), of.shape[-2:], of.additive
+    pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
     # What stands beside a strip takes room too: a graph of its own, tables of a search, a compiled
     # kernel's sums.
-    share = 4 if additive else 2 if searches or not linear else 1
+    share = 4 if additive else 2 if of.searches or not of.linear else 1
     sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
-    work = pairs * max(hidden if additive else numbers_per_pair, SEARCH if searches else 1)
-    worth = additive or searches or numbers_per_pair > 1
+    each = of.hidden if additive else of.numbers_per_pair
+    work = pairs * max(each, SEARCH if of.searches else 1)
+    worth = additive or of.searches or of.numbers_per_pair > 1
     compiled = worth and 0 < known.compile_hidden <= work and can_compile()
-    heads = shape[-3] if len(shape) > 2 else 1
-    room = max(sizes.numbers, sizes.least * heads * m)
-    strip = min(pairs, room) * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
-    strip += 2 * heads * m * hidden * size if additive else 0.0  # the exponentials of the keys
+    kernel, why = path(of, pairs, known)
+    per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
+    if kernel == "tiled":
+        heads = of.shape[-3] if len(of.shape) > 2 else 1
+        strip = min(pairs, max(sizes.numbers, sizes.least * heads * m))
+        memory = strip * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
+        memory += 2 * heads * m * of.hidden * size if additive else 0.0  # exponentials of the keys
+    elif kernel != "fused":
+        memory = pairs * size * (2 + per_pair)
+    elif of.mask == "pairs":
+        memory = 2 * n * m * size
+    return Plan(kernel, why, memory, compiled, sizes)
 
-    def made(kernel: Kernel, why: str) -> Plan:
-        if kernel == "tiled":
-            memory = strip
-        elif kernel == "fused":
-            memory = 2 * n * m * size if mask == "pairs" else 0.0
-        else:
-            memory = pairs * size * (2 + per_pair)
-        return Plan(kernel, why, memory, compiled, sizes)
 
+def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
+    """Return the kernel of an eager call with so many pairs over its batch, and the reason."""
+    n, m = of.shape[-2:]
     if not n or not m:
-        return made("exact", EMPTY)
-    if asked == "exact":
-        return made("exact", "use() asks for it")
+        return "exact", EMPTY
+    if of.asked == "exact":
+        return "exact", "use() asks for it"
     tiles = None
-    if not inner_product:
+    if not of.inner_product:
         tiles = "the score is no inner product"
-    elif normalize != "softmax":
-        tiles = f"torch's kernels know softmax alone, not {normalize}"
-    elif not finite:
+    elif of.normalize != "softmax":
+        tiles = f"torch's kernels know softmax alone, not {of.normalize}"
+    elif not of.finite:
         tiles = "inputs hold NaN or infinity, which torch's kernels spread"
-    elif dropout:
+    elif of.dropout:
         tiles = "torch's kernels drop no weights in O(n) memory"
-    if asked is not None and (asked == "tiled" or not tiles):
-        return made(asked, "use() asks for it")
-    if tiles and pairs <= known.exact_pairs and asked is None:
-        return made("exact", f"{tiles}, and the whole table is no larger than a strip")
+    if of.asked is not None and (of.asked == "tiled" or not tiles):
+        return of.asked, "use() asks for it"
+    if tiles and pairs <= known.exact_pairs and of.asked is None:
+        return "exact", f"{tiles}, and the whole table is no larger than a strip"
     if tiles:
-        return made("tiled", f"{tiles}: strips of rows")
-    if dtype == torch.bfloat16 and device == "cpu" and m <= known.plain_bfloat16_keys:
-        return made("plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys")
-    if mask == "pairs" and n * m > known.fused_pairs:
-        return made("tiled", "torch's kernel would hold the mask whole: strips of rows")
-    return made("fused", "an inner product with softmax: torch's kernel, O(n) memory")
+        return "tiled", f"{tiles}: strips of rows"
+    if of.dtype == torch.bfloat16 and of.device == "cpu" and m <= known.plain_bfloat16_keys:
+        return "plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys"
+    if of.mask == "pairs" and n * m > known.fused_pairs:
+        return "tiled", "torch's kernel would hold the mask whole: strips of rows"
+    return "fused", "an inner product with softmax: torch's kernel, O(n) memory"
 
 
 def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.attention.call import Call
 from regard.attention.prepared import repeat_kv
 from regard.attention.tracing import on_cpu, without_numbers
 from regard.errors import RegardError
@@ -25,18 +26,20 @@ FEW = 16
 ON_GPUS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-def plain(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    heads: int | None,
-    allowed: Tensor | None,
-) -> Tensor:
+def sides_of(call: Call) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return queries, keys, values with all of the heads, and the scale of the product."""
+    queries, heads = call.queries, call.context.heads
+    assert isinstance(queries, Tensor)
+    assert isinstance(call.keys, Tensor)
+    scale = call.score.acceleration.scale(call.score, queries.shape[-1])
+    return queries, repeat_kv(call.keys, heads), repeat_kv(call.values, heads), scale
+
+
+def plain(call: Call) -> Tensor:
     """softmax(scale · q kᵀ) v with the weights whole; zeros where nothing may be seen."""
-    keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
+    queries, keys, values, scale = sides_of(call)
     # Keys of a cache have room behind them: copied as they lie, and not transposed, is 2 × faster.
-    scores, empty = (queries * scale) @ keys.contiguous().mT, None
+    scores, empty, allowed = (queries * scale) @ keys.contiguous().mT, None, call.context.allowed
     if allowed is not None:
         bias, empty = bias_of(allowed, scores.dtype)
         scores = scores + bias
@@ -44,21 +47,15 @@ def plain(
     return output if empty is None else output.masked_fill(empty, 0)
 
 
-def fused(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    heads: int | None,
-    allowed: Tensor | None,
-    causal: bool,
-) -> Tensor:
-    """The same by scaled_dot_product_attention, in O(n) memory and what ``allowed`` takes.
+def fused(call: Call) -> Tensor:
+    """The same by scaled_dot_product_attention, in O(n) memory and what a mask of pairs takes.
 
-    ``causal`` needs as many queries as keys; other masks come as ``allowed``. On a CPU the fused
-    kernel takes 4-D inputs of one width alone, so others are made so, with zeros.
+    A causal mask is the kernel's own. On a CPU the fused kernel takes 4-D inputs of one width
+    alone, so others are made so, with zeros.
     """
-    keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
+    queries, keys, values, scale = sides_of(call)
+    causal = call.context.kind == "causal"
+    allowed = None if causal else call.context.allowed
     bias = empty = None
     if allowed is not None:
         bias, empty = bias_of(allowed, queries.dtype)

@@ -3,56 +3,38 @@
 import torch
 from torch import Tensor
 
+from regard.attention.call import Call
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.normalizer import Normalizer
-from regard.attention.prepared import Positions, Prepared, repeat_kv
+from regard.attention.prepared import repeat_all_kv, repeat_kv
 from regard.attention.sanitize import NonFinite
-from regard.attention.score import Score
 
 
-def weights(
-    queries: Prepared,
-    keys: Prepared,
-    positions: Positions,
-    score: Score,
-    normalizer: Normalizer,
-    heads: int | None,
-    allowed: Tensor | None,
-    nonfinite: NonFinite | None = None,
-) -> Tensor:
-    """normalize(score(q, k)) over the keys that the mask lets q see: (\\*batch, n, m)."""
-    if isinstance(keys, Tensor):
-        keys = repeat_kv(keys, heads)
-    else:
-        keys = tuple(repeat_kv(part, heads) for part in keys)
-    scores = score.compare(queries, keys, positions)
+def weights(call: Call) -> Tensor:
+    """Compute normalize(score(q, k)) over the keys that the mask lets q see: (\\*batch, n, m)."""
+    heads, allowed = call.context.heads, call.context.allowed
+    keys = repeat_all_kv(call.keys, heads)
+    scores = call.score.compare(call.queries, keys, call.context.positions)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
-    result: Tensor = normalizer(scores) if scores.shape[-1] else scores
-    if nonfinite is not None:
-        lost = lost_rows(nonfinite, heads, allowed)
+    result: Tensor = call.normalizer(scores) if scores.shape[-1] else scores
+    if call.nonfinite is not None:
+        lost = lost_rows(call.nonfinite, heads, allowed)
         result = result.masked_fill(lost if allowed is None else lost & allowed, torch.nan)
     return result
 
 
-def average(
-    weights: Tensor,
-    values: Tensor,
-    heads: int | None,
-    allowed: Tensor | None,
-    nonfinite: NonFinite | None = None,
-    dropout: Dropout | None = None,
-) -> Tensor:
-    """weights @ values: (\\*batch, n, value_width)."""
+def average(call: Call, weights: Tensor, dropout: Dropout | None = None) -> Tensor:
+    """Compute weights @ values: (\\*batch, n, value_width)."""
     if dropout is not None:
         weights = weights * dropout.factors(weights.shape, weights.dtype, weights.device)
-    dropped = weights.to(values.dtype)
-    if nonfinite is None:
-        return dropped @ repeat_kv(values, heads)
-    output = dropped.masked_fill(lost_rows(nonfinite, heads, allowed), 0) @ repeat_kv(values, heads)
-    return output.masked_fill(spoilt(nonfinite, heads, allowed), torch.nan)
+    dropped, values = weights.to(call.values.dtype), repeat_kv(call.values, call.context.heads)
+    if call.nonfinite is None:
+        return dropped @ values
+    given = (call.nonfinite, call.context.heads, call.context.allowed)
+    output = dropped.masked_fill(lost_rows(*given), 0) @ values
+    return output.masked_fill(spoilt(*given), torch.nan)
 
 
 def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:

@@ -6,16 +6,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.call import Call
+from regard.attention.kernels.choose import Plan
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.exact import lost_rows
-from regard.attention.kernels.strips import Sizes, part, put
+from regard.attention.kernels.strips import part, put
 from regard.attention.kernels.work import Space, allowed_in, nonfinite_of, scores_of, work_of
-from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import largest
-from regard.attention.prepared import Prepared
-from regard.attention.sanitize import NonFinite
-from regard.attention.score import Score
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,10 @@ class Summary:
 
 
 @torch.no_grad()
-def summarize(
-    queries: Prepared,
-    keys: Prepared,
-    score: Score,
-    normalizer: Normalizer,
-    context: MaskContext,
-    nonfinite: NonFinite | None,
-    sizes: Sizes,
-    compiled: bool,
-    top: int,
-) -> Summary:
-    """The summary of a call from its prepared queries and keys; keys have all of the heads."""
-    work, ours, theirs = work_of(
-        queries, keys, score, normalizer, context, None, nonfinite, sizes, compiled
-    )
+def summarize(call: Call, plan: Plan, top: int) -> Summary:
+    """Return the summary of a call."""
+    work, ours, theirs = work_of(call, plan)
+    context, normalizer = work.context, work.normalizer
     like = ours[0]
     dtype = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
     *batch, n, m = context.shape
@@ -69,7 +56,7 @@ def summarize(
     entropy = torch.zeros(*batch, n, 1, dtype=dtype, device=like.device)
     mass = torch.zeros(*batch, m, dtype=dtype, device=like.device)
     space = Space()
-    with compiling(compiled):
+    with compiling(plan.compiled):
         for strip in work.strips:
             scores, _ = scores_of(work, strip, ours, theirs, space)
             weights = normalizer.weights(scores, normalizer.statistics(scores))

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.call import Call
+from regard.attention.kernels.choose import Plan
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.exact import spoilt
 from regard.attention.kernels.strips import (
-    Sizes,
     Strip,
     add,
     add_product,
@@ -38,55 +39,30 @@ from regard.attention.kernels.work import (
     work_of,
 )
 from regard.attention.mask import Tile
-from regard.attention.mask_context import MaskContext
-from regard.attention.normalizer import Normalizer
-from regard.attention.prepared import Prepared, as_tuple
-from regard.attention.sanitize import NonFinite
-from regard.attention.score import Score
+from regard.attention.prepared import repeat_kv
 from regard.attention.twin import twin
 from regard.errors import RegardError
 
 
-def tiled(
-    queries: Prepared,
-    keys: Prepared,
-    values: Tensor,
-    score: Score,
-    normalizer: Normalizer,
-    context: MaskContext,
-    dropout: Dropout | None,
-    nonfinite: NonFinite | None,
-    sizes: Sizes,
-    compiled: bool,
-) -> Tensor:
-    """normalize(score(q, k)) v for prepared queries and keys, (\\*batch, n, value_width).
+def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:
+    """Compute normalize(score(q, k)) v strip by strip, (\\*batch, n, value_width).
 
-    Keys and values have all of the queries' heads. Differentiable once, in the prepared queries
-    and keys, the values, and the parameters of score and normaliser.
+    Differentiable once, in the prepared queries and keys, the values, and the parameters of score
+    and normaliser.
     """
-    batch = torch.broadcast_shapes(values.shape[:-2], context.shape[:-2])
-    work, ours, theirs = work_of(
-        queries,
-        keys,
-        score,
-        normalizer,
-        context,
-        dropout,
-        nonfinite,
-        sizes,
-        compiled,
-        split=batch == context.shape[:-2],
-    )
-    parameters = [*score.parameters(), *normalizer.parameters()]
+    values, shape = repeat_kv(call.values, call.context.heads), call.context.shape
+    batch = torch.broadcast_shapes(values.shape[:-2], shape[:-2])
+    work, ours, theirs = work_of(call, plan, dropout, split=batch == shape[:-2])
+    parameters = [*call.score.parameters(), *call.normalizer.parameters()]
     if torch.is_grad_enabled():
-        refuse_captured(work, queries, keys)
+        refuse_captured(work, ours, theirs)
     output: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
         work, values, *ours, *theirs, *parameters
     )
     return output
 
 
-def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
+def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
     """Whatever compare needs a gradient for comes from prepare or is a registered parameter."""
     if not work.strips:
         return
@@ -96,8 +72,8 @@ def refuse_captured(work: Work, queries: Prepared, keys: Prepared) -> None:
     with torch.enable_grad():
         scores = call(
             work,
-            [x.detach() for x in pick(as_tuple(queries), place, -2, work.context)],
-            [x.detach() for x in pick(as_tuple(keys), place, -1, work.context)],
+            [x.detach() for x in pick(ours, place, -2, work.context)],
+            [x.detach() for x in pick(theirs, place, -1, work.context)],
             positions_of(work.context, place),
             [x.detach() for x in work.score.parameters()],
         )

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.acceleration import Acceleration
+from regard.attention.call import Call
+from regard.attention.kernels.choose import Plan
 from regard.attention.kernels.compiled import compile_leniently, wanted
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.strips import (
@@ -22,7 +24,7 @@ from regard.attention.kernels.strips import (
 from regard.attention.mask import Tile
 from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
-from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_kv
+from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_all_kv, repeat_kv
 from regard.attention.sanitize import NonFinite
 from regard.attention.score import Score
 from regard.attention.twin import twin
@@ -46,40 +48,32 @@ class Work:
 
 
 def work_of(
-    queries: Prepared,
-    keys: Prepared,
-    score: Score,
-    normalizer: Normalizer,
-    context: MaskContext,
-    dropout: Dropout | None,
-    nonfinite: NonFinite | None,
-    sizes: Sizes,
-    compiled: bool,
-    *,
-    split: bool = True,
+    call: Call, plan: Plan, dropout: Dropout | None = None, *, split: bool = True
 ) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The work, and the tensors of prepared queries and keys; ``split``: the batch may be cut."""
-    alike = score.acceleration.inner_product and not [
-        *normalizer.parameters(),
-        *normalizer.buffers(),
-    ]
-    ours, theirs = as_tuple(queries), as_tuple(keys)
+    """Return the work, and the tensors of prepared queries and keys, which have all of the heads.
+
+    ``split``: the batch may be cut.
+    """
+    score, normalizer, context = call.score, call.normalizer, call.context
+    products = score.acceleration.inner_product
+    alike = products and not [*normalizer.parameters(), *normalizer.buffers()]
+    ours, theirs = as_tuple(call.queries), as_tuple(repeat_all_kv(call.keys, context.heads))
+    nonfinite = call.nonfinite
     if nonfinite is not None:
-        bad_keys = repeat_kv(nonfinite.keys[..., None], context.heads)[..., 0]
-        nonfinite = NonFinite(
-            nonfinite.queries, bad_keys, repeat_kv(nonfinite.values, context.heads)
-        )
+        keys = repeat_kv(nonfinite.keys[..., None], context.heads)[..., 0]
+        values = repeat_kv(nonfinite.values, context.heads)
+        nonfinite = NonFinite(nonfinite.queries, keys, values)
     work = Work(
         score,
         normalizer,
         context,
-        strips_of(context, sizes, split, alike),
-        sizes,
+        strips_of(context, plan.sizes, split, alike),
+        plan.sizes,
         dropout,
         nonfinite,
-        compiled,
+        plan.compiled,
         (len(ours), len(theirs)),
-        (isinstance(queries, tuple), isinstance(keys, tuple)),
+        (isinstance(call.queries, tuple), isinstance(call.keys, tuple)),
     )
     return work, ours, theirs
 

@@ -7,6 +7,7 @@ from regard.attention import SCORES, attend, causal, explain, make_score, window
 from regard.attention.kernels.choose import (
     SHIPPED,
     Constants,
+    Properties,
     asked,
     constants_file,
     load_constants,
@@ -19,7 +20,7 @@ from regard.errors import RegardError
 
 def kernel(**call):
     usual = {"inner_product": True, "normalize": "softmax", "shape": (8, 300, 300)}
-    return plan(**{**usual, **call}).kernel
+    return plan(Properties(**{**usual, **call})).kernel
 
 
 def test_plans():
@@ -48,18 +49,20 @@ def test_what_is_asked_for_is_done_where_it_can_be():
 
 
 def test_memory_does_not_grow_with_the_table():
-    sizes = [plan(inner_product=False, normalize="softmax", shape=(8, n, n)).megabytes
+    sizes = [plan(Properties(inner_product=False, normalize="softmax", shape=(8, n, n))).megabytes
              for n in (2048, 16384)]  # fmt: skip
     assert sizes[0] == sizes[1] < 32
-    exact = plan(inner_product=True, normalize="softmax", shape=(8, 2048, 2048), asked="exact")
+    exact = plan(
+        Properties(inner_product=True, normalize="softmax", shape=(8, 2048, 2048), asked="exact")
+    )
     assert exact.megabytes > 300
 
 
 def test_compiled_from_a_fixed_amount_of_work():
     call = {"inner_product": False, "normalize": "softmax", "additive": True, "hidden": 64}
-    assert not plan(**call, shape=(8, 256, 256)).compiled
-    assert plan(**call, shape=(8, 1024, 1024)).compiled
-    assert not plan(**{**call, "additive": False}, shape=(8, 1024, 1024)).compiled
+    assert not plan(Properties(**call, shape=(8, 256, 256))).compiled
+    assert plan(Properties(**call, shape=(8, 1024, 1024))).compiled
+    assert not plan(Properties(**{**call, "additive": False}, shape=(8, 1024, 1024))).compiled
 
 
 def test_constants_replace_those_shipped():
@@ -96,7 +99,7 @@ def test_explain_says_why():
 def test_the_path_of_a_call_is_the_one_explained(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "regard.attention.call.tiled", lambda *a: seen.append(a) or torch.zeros(2, 300, 4)
+        "regard.attention.computation.tiled", lambda *a: seen.append(a) or torch.zeros(2, 300, 4)
     )
     x = torch.zeros(2, 300, 4)
     for score, mask, expected in (

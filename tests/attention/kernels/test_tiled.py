@@ -20,8 +20,9 @@ from regard.attention import (
     use,
     window,
 )
-from regard.attention.call import Call
-from regard.attention.kernels.choose import Constants, plan, using
+from regard.attention.arguments import Arguments
+from regard.attention.computation import Computation
+from regard.attention.kernels.choose import Constants, Properties, plan, using
 from regard.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_of
 
@@ -82,7 +83,7 @@ def test_blocks_that_nothing_sees_are_left_out(mask):
     given, made = inputs(70, 70), score_of("additive", "t5-bias")
     agree(both(given, made, mask), 1e-11)
     with using(SMALL):
-        call = Call.of(*given, made, mask, "softmax", 0.0, None, None, None, None)
+        call = Computation.of(Arguments(*given, made, mask)).call
     computed = 0
     from regard.attention.kernels.strips import Sizes, strips_of
 
@@ -99,7 +100,7 @@ def test_a_strip_is_no_larger_than_it_may_be():
     from regard.attention.kernels.strips import Sizes, strips_of
 
     given = inputs(70, 50)
-    call = Call.of(*given, score_of("dot", "alibi"), None, "softmax", 0.0, None, None, None, None)
+    call = Computation.of(Arguments(*given, score_of("dot", "alibi"))).call
     seen = torch.zeros(3, 70, dtype=torch.int)
     for strip in strips_of(call.context, Sizes(512)):
         seen[(*strip.batch, ..., strip.tile.rows)] += 1
@@ -113,12 +114,12 @@ def test_a_strip_of_additive_scores_has_rows_enough_for_what_each_key_costs():
     from regard.attention.kernels.strips import Sizes, strips_of
 
     shape, score = (1, 8, 16_384, 16_384), {"hidden": 64, "additive": True}
-    long = plan(inner_product=False, normalize="softmax", shape=shape, **score)
+    long = plan(Properties(inner_product=False, normalize="softmax", shape=shape, **score))
     assert long.kernel == "tiled"
     assert long.sizes.least == 32
     assert 100 < long.megabytes < 1_000
     given = inputs(70, 50)
-    call = Call.of(*given, score_of("additive"), None, "softmax", 0.0, None, None, None, None)
+    call = Computation.of(Arguments(*given, score_of("additive"))).call
     rows = [s.tile.rows for s in strips_of(call.context, Sizes(512, least=32))]
     assert {x.stop - x.start for x in rows} == {32, 6}
 
@@ -128,7 +129,7 @@ def test_heads_of_plain_products_are_cut_apart():
 
     x = torch.randn(3, 8, 300, WIDTH, dtype=torch.float64, requires_grad=True)
     made = make_score("dot", heads=8)
-    call = Call.of(x, x, x, made, None, "softmax", 0.0, None, None, None, None)
+    call = Computation.of(Arguments(x, x, x, made)).call
     seen = torch.zeros(3, 8, 300, dtype=torch.int)
     for strip in strips_of(call.context, Sizes(100_000), alike=True):
         here = seen[(*strip.batch, strip.tile.rows)]

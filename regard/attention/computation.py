@@ -1,0 +1,217 @@
+"""From the arguments of `attend` to what it gives: sanitized, prepared, planned, computed."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from regard.attention.arguments import Arguments, places, shape_of_scores
+from regard.attention.attended import Attended, sources_of
+from regard.attention.cache import KeyValueCache
+from regard.attention.call import Call
+from regard.attention.kernels import choose, dot, exact
+from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.summary import Summary, summarize
+from regard.attention.kernels.tiled import tiled
+from regard.attention.mask_context import MaskContext
+from regard.attention.normalizer import Normalizer
+from regard.attention.prepared import Prepared, as_tuple
+from regard.attention.sanitize import centred, is_finite, sanitize
+from regard.attention.score import Score
+from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
+from regard.errors import RegardError
+
+#: Where a score would lose its digits, it is computed in these.
+FINER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A call with the plan by which it is computed."""
+
+    call: Call
+    plan: choose.Plan
+    dtype: torch.dtype
+    cast: tuple[bool, torch.dtype]
+    sources: Sequence[Tensor]
+
+    @classmethod
+    def of(cls, given: Arguments) -> "Computation":
+        """Check, place, sanitize, prepare and plan what `attend` was given."""
+        score, normalizer, mask, heads = given.parts()
+        queries, keys, values, cache = given.queries, given.keys, given.values, given.cache
+        m = keys.shape[-2] + (0 if cache is None else len(cache))
+        if cache is not None and cache.fixed and len(cache):
+            m = len(cache)  # it takes no others
+        if mask is not None and cache is None and given.key_positions is None and on_cpu(keys):
+            mask.must_fit(m)
+        rows, columns = places(queries, keys, m, given.query_positions, given.key_positions)
+        kind = mask.kind if mask else None
+        by_default = given.query_positions is given.key_positions is None
+        if kind == "causal" and not (by_default and rows.shape[-1] == m):
+            kind = "pairs"
+        sources = sources_of(queries, keys, values, rows, columns, score, normalizer)
+        shape = shape_of_scores(queries, keys, m, heads)
+        context = MaskContext(mask, kind, rows, columns, heads, shape)
+        if cache is None:
+            call = prepared(given, score, normalizer, context)
+        else:
+            call = remembered(given, score, normalizer, context, cache)
+        cast = autocasting(queries.device.type)
+        if score.acceleration.needs_upcast(score, call.queries, None):
+            cast = False, cast[1]  # autocast would round what was just made finer
+        plan = choose.plan(properties(call, queries, keys))
+        if readable(queries):
+            choose.tell_if_not_taken(plan)
+        return cls(call, plan, values.dtype, cast, sources)
+
+    def casting(self) -> AbstractContextManager[object]:
+        """Inside, autocast is as it was when the call was made."""
+        device = self.call.values.device.type
+        if autocasting(device) == self.cast:
+            return nullcontext()
+        return torch.autocast(device, self.cast[1], self.cast[0])
+
+    def run(self) -> Attended:
+        """Compute the output, by the plan; the weights for who asks."""
+        call, context, weigh = self.call, self.call.context, self.weigh
+        with self.casting():
+            if self.plan.kernel == "exact":
+                weights, dropout = weigh(), Dropout.drawn(call.dropout, call.values)
+                output = exact.average(call, weights, dropout)
+                weigh = partial(_as_computed, weights)
+            elif self.plan.kernel == "tiled":
+                output = tiled(call, self.plan, Dropout.drawn(call.dropout, call.values))
+            else:
+                output = dot.plain(call) if self.plan.kernel == "plain" else dot.fused(call)
+        output, heads = output.to(self.dtype), context.heads
+        return Attended(output, weigh, self.summarize, self.sources, context.shape, heads)
+
+    def summarize(self, top: int) -> Summary:
+        """Sum the weights up strip by strip. Errors: numbers that cannot be read."""
+        if not readable(self.call.values):
+            raise RegardError(
+                "summary() reads numbers, which torch.compile, torch.export, torch.func and the "
+                "meta device do not show: read .weights there, or sum up an eager call"
+            )
+        with self.casting():
+            return summarize(self.call, self.plan, top)
+
+    def weigh(self) -> Tensor:
+        """Compute the weights, whole, before dropout."""
+        with self.casting():
+            weights, shape = exact.weights(self.call), self.call.context.shape
+        # A score of positions alone says the same for every text.
+        return weights if weights.shape == shape else weights.expand(shape)
+
+
+def prepared(given: Arguments, score: Score, normalizer: Normalizer, context: MaskContext) -> Call:
+    """Prepare both sides, sanitized where that may matter, in a dtype that keeps their digits."""
+    queries, keys, values, nonfinite = given.queries, given.keys, given.values, None
+    mask, acceleration = context.mask, score.acceleration
+    # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
+    # Without a mask one key is subtracted from all where only differences matter.
+    spreads = mask is not None or (acceleration.translation_invariant and on_cpu(queries))
+    if spreads and not (on_cpu(queries) and is_finite(queries, keys, values)):
+        queries, raw, values, nonfinite = sanitize(queries, keys, values, context)
+        keys = first(raw)
+    if acceleration.translation_invariant:
+        queries, keys = centred(queries, keys, context)
+    rows, columns = context.positions
+    ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+    # By the numbers themselves only where all queries see the same keys: else a number
+    # that comes later would change bits of what came before.
+    alike = context.kind in (None, "keys")
+    if acceleration.needs_upcast(score, ours, theirs if alike else None):
+        finer = FINER[queries.dtype]
+        ours = score.prepare_queries(queries.to(finer), rows)
+        theirs, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)
+    return Call(ours, theirs, values, score, normalizer, context, nonfinite, given.dropout)
+
+
+def remembered(
+    given: Arguments,
+    score: Score,
+    normalizer: Normalizer,
+    context: MaskContext,
+    cache: KeyValueCache,
+) -> Call:
+    """Prepare both sides, the keys together with those that the cache holds.
+
+    What comes later must not change what came before: so by the first key and by the dtype alone.
+    """
+    queries, keys, values, acceleration = (
+        given.queries,
+        given.keys,
+        given.values,
+        score.acceleration,
+    )
+    rows, columns = context.positions
+    if acceleration.translation_invariant:
+        seen = None
+        if context.mask is not None and not len(cache):
+            seen = context.seen
+            if context.heads and seen.ndim > 1:  # by some head: keys may be of fewer
+                seen = seen.any(-2, keepdim=True)
+        queries, keys = cache.centred(queries, keys, seen)
+    ours = score.prepare_queries(queries, rows)
+    if acceleration.needs_upcast(score, ours, None):
+        finer = FINER[queries.dtype]
+        queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
+        ours = score.prepare_queries(queries, rows)
+    theirs = score.prepare_keys(keys, columns)
+    if on_cpu(queries) and not (cache.fixed and len(cache)):
+        cache.finite = cache.finite and is_finite(*as_tuple(theirs), values)
+    theirs, values, all_columns = cache.append(theirs, values, context.columns)
+    context, nonfinite = context.over(all_columns), None
+    if not (on_cpu(queries) and cache.finite and is_finite(queries)):
+        queries, theirs, values, nonfinite = sanitize(queries, theirs, values, context)
+        ours = score.prepare_queries(queries, rows)
+    return Call(ours, theirs, values, score, normalizer, context, nonfinite, given.dropout)
+
+
+def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
+    """Return what a plan depends on; queries and keys are those that `attend` was given."""
+    score, normalizer, context = call.score, call.normalizer, call.context
+    acceleration, ours = score.acceleration, first(call.queries)
+    return choose.Properties(
+        inner_product=acceleration.inner_product,
+        normalize=normalizer.name,
+        shape=context.shape,
+        mask=context.kind,
+        dtype=ours.dtype,
+        device=ours.device.type,
+        dropout=call.dropout,
+        finite=call.nonfinite is None,
+        numbers_per_pair=acceleration.numbers_per_pair(score, call.keys),
+        hidden=first(call.keys).shape[-1],
+        additive=acceleration.additive,
+        linear=acceleration.linear,
+        searches=normalizer.searches,
+        asked=choose.asked(),
+        graph=without_numbers(queries),
+        transformed=transformed(queries, keys, call.values, score, normalizer),
+    )
+
+
+def _as_computed(weights: Tensor) -> Tensor:
+    return weights
+
+
+def autocasting(device: str) -> tuple[bool, torch.dtype]:
+    """Whether torch rounds products here, and to what."""
+    if device == "meta":  # which torch has no autocast for
+        return False, torch.float32
+    return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+
+
+def first(prepared: Prepared) -> Tensor:
+    """The first tensor of what a prepare method gave."""
+    return as_tuple(prepared)[0]
