@@ -13,12 +13,16 @@ ORDER = (
     "labs web benchmarks cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models")}
+#: Modules of attention/ that kernels rest on: they import from each other and from no kernel.
+CONTRACTS = (
+    "tracing twin prepared acceleration score mask normalizer mask_context sanitize call".split()
+)
 ENTRANCES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # lazy, and the command
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in ENTRANCES)
 
 
 def imported(path: Path, source: str) -> Iterator[tuple[int, str]]:
-    """Each regard module that a file imports, with its line, wherever in the file it stands."""
+    """Yield each regard module that a file imports, with its line, wherever in the file it is."""
     package = ("regard", *path.relative_to(PACKAGE).parts[:-1])
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -33,17 +37,26 @@ def imported(path: Path, source: str) -> Iterator[tuple[int, str]]:
             continue
         for name in names:
             if name.split(".")[0] == "regard" and "." in name:
-                yield node.lineno, name.split(".")[1]
+                yield node.lineno, name.removeprefix("regard.")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_only_from_above(path: Path) -> None:
     here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     assert here in ORDER, f"{here} has no place in the layout; give it one in design and here"
-    for line, there in imported(path, path.read_text(encoding="utf-8")):
+    for line, module in imported(path, path.read_text(encoding="utf-8")):
+        there = module.split(".")[0]
         assert there in ORDER, f"{path}:{line} imports regard.{there}, which has no place"
         assert ORDER.index(there) <= ORDER.index(here), f"{path}:{line} imports {there} from below"
         assert (here, there) not in NEVER, f"{path}:{line}: {here} and {there} meet in tasks"
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_contracts_of_attention_import_from_each_other_alone(name: str) -> None:
+    path, known = PACKAGE / "attention" / f"{name}.py", {f"attention.{x}" for x in CONTRACTS}
+    for line, module in imported(path, path.read_text(encoding="utf-8")):
+        if module.split(".")[0] == "attention":
+            assert module in known, f"{path}:{line} imports regard.{module}, which is no contract"
 
 
 def test_no_catch_all_module() -> None:
@@ -61,4 +74,6 @@ def f():
 """
     path = PACKAGE / "attention" / "imaginary.py"
     found = [there for _, there in imported(path, source)]
-    assert found == ["web", "cli", "errors", "labs", "studies", "attention"]
+    assert found == [
+        "web.api", "cli", "errors", "labs", "studies", "attention.kernels"
+    ]  # fmt: skip
