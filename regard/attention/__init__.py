@@ -21,6 +21,8 @@ from regard.attention.masks import (
     prefix,
     window,
 )
+from regard.attention.mechanism import Mechanism
+from regard.attention.mechanisms import MECHANISMS, named_mechanism
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
@@ -34,6 +36,7 @@ from regard.attention.trees import parsed
 
 __all__ = [
     "COMPRESS",
+    "MECHANISMS",
     "NORMALIZERS",
     "PATTERNS",
     "POSITIONS",
@@ -45,6 +48,7 @@ __all__ = [
     "KeyValueCache",
     "Linformer",
     "Mask",
+    "Mechanism",
     "MultiHeadAttention",
     "Normalizer",
     "Packing",
@@ -63,6 +67,7 @@ __all__ = [
     "make_score",
     "named_compress",
     "named_mask",
+    "named_mechanism",
     "others",
     "parsed",
     "prefix",

@@ -47,11 +47,12 @@ class Arguments(NamedTuple):
 def must_be_tensors(**given: object) -> None:
     """Errors: a list, an array or anything else where a tensor is asked for, by its name."""
     for what, x in given.items():
+        verb = "is" if what == "memory" else "are"
         if x is None:
-            raise RegardError(f"{what} are a tensor, not None")
+            raise RegardError(f"{what} {verb} a tensor, not None")
         if not isinstance(x, Tensor):
             raise RegardError(
-                f"{what} are a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
+                f"{what} {verb} a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
             )
 
 

@@ -11,6 +11,7 @@ from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
 from regard.attention.mask import Mask, as_mask
 from regard.attention.mask_context import seen_of
+from regard.attention.mechanism import Mechanism, PerSide, both_sides
 from regard.attention.normalizer import Normalizer
 from regard.attention.packing import Packing
 from regard.attention.positions import make_score
@@ -20,7 +21,7 @@ from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Mechanism):
     """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
 
     ``heads`` heads of ``head_width`` = width / heads columns each. ``key_value_heads`` below
@@ -33,6 +34,8 @@ class MultiHeadAttention(nn.Module):
     Where queries, keys and values have one width, the three projections are rows of one weight,
     in that order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
     """
+
+    name = "multi-head"
 
     def __init__(
         self,
@@ -101,30 +104,31 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         queries: Float[Tensor, "*batch queries width"],
-        keys: Float[Tensor, "*key_batch keys key_width"] | None = None,
-        values: Float[Tensor, "*key_batch keys value_width"] | None = None,
+        memory: Float[Tensor, "*key_batch keys key_width"] | None = None,
         mask: Mask | Tensor | None = None,
         *,
-        query_positions: Int[Tensor, "... n"] | None = None,
-        key_positions: Int[Tensor, "... m"] | None = None,
+        values: Float[Tensor, "*key_batch keys value_width"] | None = None,
+        positions: PerSide[Int[Tensor, "... n"]] = None,
         cache: KeyValueCache | None = None,
-        packing: Packing | None = None,
-        key_packing: Packing | None = None,
+        packing: PerSide[Packing] = None,
     ) -> Float[Tensor, "*batch queries _"]:
-        """Each query's average of the values, (\\*batch, n, width).
+        """Compute each query's average of the values, (\\*batch, n, width).
 
-        Without keys, self-attention; without values, the keys are the values. The mask's batch
-        axes are those of the queries; the head axis is put in here. With a ``cache``, keys and
-        values are added to it and the queries attend to all that it holds; a fixed cache that is
-        filled is not added to.
+        The memory is keys and values, unless ``values`` are given apart; without one it is
+        self-attention. The mask's batch axes are those of the queries; the head axis is put in
+        here. With a ``cache``, keys and values are added to it and the queries attend to all that
+        it holds; a fixed cache that is filled is not added to.
 
-        With ``packing`` the queries are rows without padding, (rows, width), and so is what comes
-        out; mask and positions are still those of the padded table. ``key_packing`` says the same
-        of the keys, where they are given; the mask must hide padding from every real query.
+        ``positions`` and ``packing`` are the queries', and the keys' too in self-attention; a pair
+        gives those of the queries and of the memory. With ``packing`` the queries are rows without
+        padding, (rows, width), and so is what comes out; mask and positions are still those of the
+        padded table. The mask must hide a memory's padding from every real query.
         """
-        given = {"queries": queries, "keys": keys, "values": values}
+        given = {"queries": queries, "memory": memory, "values": values}
         must_be_tensors(**{k: x for k, x in given.items() if x is not None or k == "queries"})
-        mask = as_mask(mask)
+        mask, keys = as_mask(mask), memory
+        query_positions, key_positions = both_sides(positions, memory)
+        packing, key_packing = both_sides(packing, memory)
         if mask is not None and cache is None and packing is None:
             queries, keys, values = without_hidden(
                 mask, queries, keys, values, query_positions, key_positions

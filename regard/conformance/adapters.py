@@ -300,7 +300,7 @@ def knows_places(module: nn.Module) -> bool:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         x = torch.randn(1, 3, int(getattr(module, "width", WIDTH)))
         at = torch.tensor([0, 2, 1])
-        plain, moved = module(x), module(x, query_positions=at, key_positions=at)
+        plain, moved = module(x), module(x, positions=at)
     return not torch.equal(plain, moved)
 
 

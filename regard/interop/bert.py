@@ -56,6 +56,7 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
             "norm": ["post"],
             "position": ["learned"],
             "score": ["scaled-dot"],
+            "attention": ["multi-head"],
             "normalize": ["softmax"],
             "pattern": ["none"],
             "compress": ["none"],

@@ -101,6 +101,7 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
         "CTranslate2",
         {
             "score": ["scaled-dot"],
+            "attention": ["multi-head"],
             "normalize": ["softmax"],
             "pattern": ["none"],
             "compress": ["none"],

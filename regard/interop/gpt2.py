@@ -46,6 +46,7 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
         {
             "position": ["learned"],
             "score": ["scaled-dot", "dot"],
+            "attention": ["multi-head"],
             "normalize": ["softmax"],
             "pattern": ["none"],
         },

@@ -96,6 +96,7 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "norm": ["post" if post else "pre"],
         "position": ["sinusoidal"],
         "score": ["scaled-dot"],
+        "attention": ["multi-head"],
         "normalize": ["softmax"],
         "pattern": ["none"],
         "compress": ["none"],

@@ -78,6 +78,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
         {
             "position": ["t5-bias"],
             "score": ["dot", "scaled-dot"],
+            "attention": ["multi-head"],
             "normalize": ["softmax"],
             "pattern": ["none"],  # compress goes with no position=t5-bias
         },

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention
+from regard.attention import Mask, Mechanism
 from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
@@ -16,7 +16,7 @@ from regard.layers.feedforward import FeedForward
 class Plain(nn.Module):
     """x' = g(f(x)), f self-attention, g Linear then ReLU."""
 
-    def __init__(self, width: int, attention: MultiHeadAttention) -> None:
+    def __init__(self, width: int, attention: Mechanism) -> None:
         super().__init__()
         self.attention = attention
         self.to_next = nn.Linear(width, width)
@@ -31,7 +31,7 @@ class Plain(nn.Module):
 class Residual(nn.Module):
     """x' = g(x + f(LayerNorm x)), g Linear then ReLU: what is added goes through g too."""
 
-    def __init__(self, width: int, attention: MultiHeadAttention) -> None:
+    def __init__(self, width: int, attention: Mechanism) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.attention = attention
@@ -51,9 +51,7 @@ class PreNorm(nn.Module):
     so a stack of blocks begins as the identity and learns what to add (Zhang et al. 2019, Fixup).
     """
 
-    def __init__(
-        self, width: int, attention: MultiHeadAttention, inner: int, dropout: float
-    ) -> None:
+    def __init__(self, width: int, attention: Mechanism, inner: int, dropout: float) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = attention

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import KeyValueCache, Mask, MultiHeadAttention, Packing
+from regard.attention import KeyValueCache, Mask, Mechanism, Packing
 from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
@@ -63,7 +63,7 @@ class EncoderBlock(nn.Module):
     def __init__(
         self,
         width: int,
-        attention: MultiHeadAttention,
+        attention: Mechanism,
         feedforward: FeedForward,
         dropout: float,
         norm: Norm,
@@ -89,8 +89,7 @@ class EncoderBlock(nn.Module):
         x = self.attention(
             x,
             mask=mask,
-            query_positions=positions,
-            key_positions=positions,
+            positions=positions,
             cache=cache,
             packing=packing,
         )
@@ -104,8 +103,8 @@ class DecoderBlock(nn.Module):
     def __init__(
         self,
         width: int,
-        attention: MultiHeadAttention,
-        memory_attention: MultiHeadAttention,
+        attention: Mechanism,
+        memory_attention: Mechanism,
         feedforward: FeedForward,
         dropout: float,
         norm: Norm,
@@ -136,8 +135,7 @@ class DecoderBlock(nn.Module):
         x = self.attention(
             x,
             mask=mask,
-            query_positions=positions,
-            key_positions=positions,
+            positions=positions,
             cache=cache,
             packing=packing,
         )
@@ -145,10 +143,9 @@ class DecoderBlock(nn.Module):
             x,
             memory,
             mask=memory_mask,
-            query_positions=positions,
+            positions=positions,
             cache=memory_cache,
-            packing=packing,
-            key_packing=memory_packing,
+            packing=(packing, memory_packing),
         )
         seen: Tensor = self.feedforward(x)
         return seen

@@ -37,9 +37,9 @@ def text_classifier(settings: TextClassifierSettings) -> str:
         parts += [f"{settings.score} scores"] if settings.score != "scaled-dot" else []
     if settings.position != "none":
         parts.append(_POSITIONS.get(settings.position, f"{settings.position} positions"))
-    for name in ("normalize", "pattern", "compress"):
+    for name in ("attention", "normalize", "pattern", "compress"):
         value = getattr(settings, name)
-        parts += [str(value)] if value not in ("none", "softmax") else []
+        parts += [str(value)] if value not in ("none", "softmax", "multi-head") else []
     return "; ".join([*parts, _POOLS[settings.pool], "Linear"])
 
 

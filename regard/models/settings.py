@@ -47,6 +47,9 @@ Normalize = Annotated[
         description="what makes weights of scores: softmax, sparsemax, entmax15, top-k, sigmoid, …"
     ),
 ]
+Attention = Annotated[
+    str, Field(description="what a block looks by: multi-head, or a class of yours, FILE.py:Name")
+]
 Pattern = Annotated[
     str,
     Field(
@@ -133,6 +136,7 @@ class TextClassifierSettings(Settings):
     pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
         "mean", description="what makes one vector of all states"
     )
+    attention: Attention = "multi-head"
     score: Score = "scaled-dot"
     position: Position = "none"
     pool_score: str = Field("dot", description="how the pool compares, as score")
@@ -326,6 +330,7 @@ class StackSettings(Settings):
     heads: Heads = 8
     feedforward: Inner = 1024
     activation: Activation = "gelu"
+    attention: Attention = "multi-head"
     score: Score = "scaled-dot"
     position: Position = "learned"
     normalize: Normalize = "softmax"

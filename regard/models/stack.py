@@ -1,6 +1,6 @@
 """The attention that a stack of blocks is made of, by the settings that all stacks share."""
 
-from regard.attention import MultiHeadAttention
+from regard.attention import Mechanism, named_mechanism
 from regard.models.settings import StackSettings
 
 
@@ -10,12 +10,12 @@ def attention_of(
     *,
     compress: str = "none",
     length: int | None = None,
-) -> MultiHeadAttention:
-    """Return heads by the score, the position that is part of it, and the normaliser.
+) -> Mechanism:
+    """Return the mechanism, with the score, the position that is part of it, and the normaliser.
 
     ``length``: the longest input, if it is not that of the settings.
     """
-    return MultiHeadAttention(
+    return named_mechanism(settings.attention)(
         settings.width,
         settings.heads,
         score=settings.score,

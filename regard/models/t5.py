@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.attention import (
     KeyValueCache,
     Linformer,
+    Mechanism,
     MultiHeadAttention,
     Score,
     causal,
@@ -17,6 +18,7 @@ from regard.attention import (
     make_score,
     named_compress,
     named_mask,
+    named_mechanism,
     within,
 )
 from regard.attention import lengths as up_to
@@ -197,11 +199,9 @@ def score(settings: T5Settings, position: str = "none") -> Score:
     return make_score(settings.score, position, width, width, heads=heads, length=settings.length)
 
 
-def attention(
-    settings: T5Settings, score: Score, compress: str | Linformer = "none"
-) -> MultiHeadAttention:
+def attention(settings: T5Settings, score: Score, compress: str | Linformer = "none") -> Mechanism:
     """Attention without biases; what makes queries begins smaller, as their products stay."""
-    made = MultiHeadAttention(
+    made = named_mechanism(settings.attention)(
         settings.width,
         settings.heads,
         score=score,
@@ -212,7 +212,7 @@ def attention(
         bias=False,
         compress=compress,
     )
-    if settings.score == "dot":
+    if settings.score == "dot" and isinstance(made, MultiHeadAttention):
         with torch.no_grad():
             made.project.weight[: made.sizes[0]] *= settings.each_head**-0.5
     return made

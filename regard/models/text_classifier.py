@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
-    MultiHeadAttention,
     input_positions,
     make_score,
     named_mask,
+    named_mechanism,
     parsed,
     within,
 )
@@ -115,7 +115,7 @@ class TextClassifier(nn.Module):
 
 
 def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:
-    attention = MultiHeadAttention(
+    attention = named_mechanism(settings.attention)(
         width,
         settings.heads,
         score=settings.score,

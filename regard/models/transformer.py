@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
-    MultiHeadAttention,
+    Mechanism,
     Packing,
     causal,
     input_positions,
@@ -66,7 +66,7 @@ class Transformer(nn.Module):
 
         rest = (settings.dropout, settings.norm)
 
-        def reading() -> MultiHeadAttention:
+        def reading() -> Mechanism:
             if settings.compress == "none":
                 return attention_of(settings, in_score)
             return attention_of(settings, in_score, compress=settings.compress, length=read)

@@ -84,7 +84,7 @@ def test_equals_torch(kind, masked):
     valid = torch.tensor([sizes[0], 4])
     padding = torch.arange(sizes[0]) >= valid[:, None] if masked else None
     mask = lengths(valid) if masked else None
-    mine = ours(*given, mask=mask)
+    mine = ours(*given[:2], mask, values=values if len(given) == 3 else None)
     other = theirs(*whole, key_padding_mask=padding, need_weights=False)[0]
     assert_close(mine, other, atol=1e-12, rtol=1e-12)
     upstream = torch.randn_like(mine)
@@ -114,8 +114,9 @@ def test_equals_torch_in_float32_and_causal():
 def test_self_attention_is_cross_attention_to_oneself(score):
     layer = MultiHeadAttention(12, 3, score=score, position="alibi", length=5).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64)
-    for other in (layer(x, x), layer(x, x, x), layer(x, x.clone()), layer(x, x.clone(), x.clone())):
-        assert_close(other, layer(x))
+    for memory in (x, x.clone()):
+        for values in (None, x, x.clone()):
+            assert_close(layer(x, memory, values=values), layer(x))
 
 
 def test_no_batch_and_many_batch_axes():
@@ -238,9 +239,9 @@ def test_a_fixed_cache_prepares_its_memory_once(score):
     x = torch.randn(2, 4, 12, dtype=torch.float64)
     memory, mask = torch.randn(2, 7, 12, dtype=torch.float64), lengths([7, 3])
     positions, cache = torch.arange(4), KeyValueCache(fixed=True)
-    full = layer(x, memory, mask=mask, query_positions=positions)
+    full = layer(x, memory, mask=mask, positions=positions)
     steps = [
-        layer(x[:, i : i + 1], memory, mask=mask, cache=cache, query_positions=positions[i : i + 1])
+        layer(x[:, i : i + 1], memory, mask=mask, cache=cache, positions=positions[i : i + 1])
         for i in range(4)
     ]
     assert len(cache) == 7
@@ -298,9 +299,9 @@ def merged(layer: MultiHeadAttention) -> MultiHeadAttention:
 def test_what_stands_in_the_place_of_the_projection_is_asked(values: bool) -> None:
     layer = MultiHeadAttention(8, 2)
     queries, keys = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
-    given = (queries, keys, torch.randn(2, 5, 8)) if values else (queries, keys)
+    own = torch.randn(2, 5, 8) if values else None
     layer.project = Adapter(layer.project)
-    assert_close(layer(*given), merged(layer)(*given))
+    assert_close(layer(queries, keys, values=own), merged(layer)(queries, keys, values=own))
 
 
 def test_cross_attention_is_quantized_and_its_hooks_are_called() -> None:

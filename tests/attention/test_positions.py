@@ -236,9 +236,9 @@ def test_positions_of_a_batch(position):
     layer = MultiHeadAttention(8, 2, position=position).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     positions = torch.tensor([[0, 1, 2, 3, 4], [3, 7, 8, 20, 21]])
-    whole = layer(x, query_positions=positions, key_positions=positions)
+    whole = layer(x, positions=positions)
     for i in range(2):
-        alone = layer(x[i : i + 1], query_positions=positions[i], key_positions=positions[i])
+        alone = layer(x[i : i + 1], positions=positions[i])
         assert_close(whole[i : i + 1], alone)
     assert not torch.allclose(whole[1], layer(x)[1])
 

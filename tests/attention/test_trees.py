@@ -202,7 +202,7 @@ def test_trees_that_do_not_fit_the_texts():
         torch.arange(14, 21),
     )
     with parsed(torch.tensor(SENTENCE)), refused:
-        layer(x, query_positions=far, key_positions=far)
+        layer(x, positions=far)
     with pytest.raises(RegardError, match="tree-keys has parameters: give its score query_width="):
         make_score("dot", "tree-keys")
 

@@ -35,9 +35,11 @@ def test_layers_give_the_same(bias, kdim, vdim, batch_first):
         ]
         wanted = theirs(*given, key_padding_mask=masks[0], attn_mask=masks[1])[0]
         wanted = wanted if batch_first else wanted.transpose(0, 1)
-        assert_close(ours(*x, mask=mask_from_torch(*masks)), wanted, atol=2e-6, rtol=1e-5)
+        mine = ours(*x[:2], mask_from_torch(*masks), values=x[2])
+        assert_close(mine, wanted, atol=2e-6, rtol=1e-5)
     assert_close(
-        ours(*x), (theirs(*given)[0] if batch_first else theirs(*given)[0].transpose(0, 1))
+        ours(*x[:2], values=x[2]),
+        (theirs(*given)[0] if batch_first else theirs(*given)[0].transpose(0, 1)),
     )
 
 

@@ -1,9 +1,14 @@
 """The Transformer's and T5's patterns: which words a word's state may depend on."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
 
+from regard.attention import Mechanism, MultiHeadAttention
 from regard.errors import RegardError
+from regard.models import MODELS as CLASSIFIERS
 from regard.models.settings import T5Settings, TransformerSettings
 from regard.models.t5 import T5
 from regard.models.transformer import Transformer
@@ -83,3 +88,33 @@ def test_what_cannot_be_is_refused(settings, says):
             build(cls, {"position": "rotary", **settings})
     with pytest.raises(RegardError, match="no pattern is called 'windw-4'; did you mean window-64"):
         make("transformer", pattern="windw-4")
+
+
+OWN = """
+from regard.attention import MultiHeadAttention
+
+class Own(MultiHeadAttention):
+    name = "own"
+"""
+
+
+@pytest.mark.parametrize("kind", ["transformer", "t5", "gpt", "bert", "+cls"])
+def test_every_model_is_made_of_the_mechanism_that_is_asked_for(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+
+    def made(**given: object) -> list[Mechanism]:
+        if kind in MODELS:
+            model: nn.Module = make(kind, **given)
+        else:
+            sizes = {"width": 8, "heads": 2, "layers": 1, "length": 12}
+            model = CLASSIFIERS[kind].build(
+                CLASSIFIERS[kind].configure(sizes | given), vocabulary=WORDS, labels=3
+            )
+        return [x for x in model.modules() if isinstance(x, Mechanism)]
+
+    usual, own = made(), made(attention=f"{tmp_path}/own.py:Own")
+    assert {type(x) for x in usual} == {MultiHeadAttention}
+    assert {x.name for x in own} == {"own"}
+    assert len(own) == len(usual) == (3 if kind in MODELS else 1)
+    with pytest.raises(RegardError, match="did you mean multi-head"):
+        made(attention="multihead")

@@ -119,8 +119,7 @@ class Reader(nn.Module):
         x = self.embedding(texts.tokens)
         if self.positions is not None:
             x = self.positions(x, texts.where)
-        at = {"query_positions": texts.where, "key_positions": texts.where}
-        x = x + self.attention(self.norm(x), mask=texts.mask, **at)
+        x = x + self.attention(self.norm(x), mask=texts.mask, positions=texts.where)
         logits: Tensor = self.answer(x[texts.asked])
         return logits
 

@@ -1,0 +1,89 @@
+"""What every mechanism does for a model, and mechanisms of a user's own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.analysis.record import record
+from regard.attention import MECHANISMS, KeyValueCache, Packing, causal, lengths, named_mechanism
+from regard.attention.arguments import must_be_tensors
+from regard.errors import RegardError
+
+OWN = """
+from regard.attention import Mechanism, MultiHeadAttention
+
+class Own(MultiHeadAttention):
+    name = "own"
+
+class NoMechanism:
+    pass
+"""
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request):
+    made = named_mechanism(request.param)(12, 3, position="t5-bias").double().eval()
+    assert made.name == request.param
+    return made
+
+
+def table(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_it_looks_at_itself_or_at_a_memory(mechanism):
+    x, memory = table(2, 5, 12), table(2, 7, 12)
+    assert_close(mechanism(x), mechanism(x, x))
+    found = mechanism(x, memory, lengths([7, 3]))
+    assert found.shape == x.shape
+    assert_close(found[1], mechanism(x[1], memory[1, :3], positions=(torch.arange(2, 7), None)))
+    assert not torch.allclose(found[1], mechanism(x[1], memory[1]))
+
+
+def test_positions_are_of_the_queries_and_of_the_keys(mechanism):
+    x, at = table(2, 5, 12), torch.tensor([9, 0, 3, 40, 4])
+    found = mechanism(x, positions=at)
+    assert_close(found, mechanism(x, positions=(at, at)))
+    assert_close(found, mechanism(x, x, positions=(at, at)))
+    apart = mechanism(x, x, positions=at)  # the memory's are 0, 1, 2, ...
+    assert_close(apart, mechanism(x, x, positions=(at, torch.arange(5))))
+    assert not torch.allclose(found, apart)
+    assert not torch.allclose(found, mechanism(x))
+
+
+def test_step_by_step_with_a_cache(mechanism):
+    x, cache = table(2, 5, 12), KeyValueCache()
+    steps = [mechanism(part, mask=causal(), cache=cache) for part in x.split(2, 1)]
+    assert_close(torch.cat(steps, 1), mechanism(x, mask=causal()))
+
+
+def test_rows_without_padding(mechanism):
+    x, memory, sizes, others = table(2, 5, 12), table(2, 7, 12), [5, 2], [3, 7]
+    rows, read = Packing(torch.tensor(sizes), 5), Packing(torch.tensor(others), 7)
+    found = mechanism(rows.pack(x), mask=lengths(sizes), packing=rows)
+    assert_close(found, rows.pack(mechanism(x, mask=lengths(sizes))))
+    found = mechanism(rows.pack(x), read.pack(memory), lengths(others), packing=(rows, read))
+    assert_close(found, rows.pack(mechanism(x, memory, lengths(others))))
+
+
+def test_each_map_is_recorded(mechanism):
+    x = table(2, 5, 12)
+    with record(mechanism) as recording:
+        mechanism(x, mask=causal())
+    assert recording.layers
+    for _, attended in recording.layers:
+        assert attended.weights.shape[-2:] == (5, 5)
+        assert attended.weights.triu(1).abs().max() == 0
+
+
+def test_names(tmp_path: Path):
+    (tmp_path / "own.py").write_text(OWN)
+    assert named_mechanism(f"{tmp_path}/own.py:Own")(8, 2).name == "own"
+    with pytest.raises(RegardError, match="NoMechanism"):
+        named_mechanism(f"{tmp_path}/own.py:NoMechanism")
+    with pytest.raises(RegardError, match="did you mean multi-head"):
+        named_mechanism("multihead")
+    with pytest.raises(RegardError, match="memory is a tensor, not a list"):
+        must_be_tensors(memory=[1.0])
