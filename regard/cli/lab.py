@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import Bar, Json, bar, emit_json, say
-from regard.labs import LABS, Order
+from regard.labs import LABS, LabRequest, open_lab
 
 
 def _names(incomplete: str) -> list[str]:
@@ -16,7 +16,8 @@ def _names(incomplete: str) -> list[str]:
 
 def lab(
     name: Annotated[
-        str, typer.Argument(help="Which lab; without it, a list.", autocompletion=_names)
+        str,
+        typer.Argument(help="A lab, or FILE.py:NAME; without it, a list.", autocompletion=_names),
     ] = "",
     overrides: Annotated[
         list[str] | None,
@@ -43,11 +44,9 @@ def lab(
     if not name:
         _list(as_json)
         return
-    from regard.errors import look_up
-
-    chosen = look_up(LABS, name, "lab")
+    chosen = open_lab(name)
     columns = [f"{key}={value}" for key, value in (("x", x), ("y", y)) if value]
-    order = Order(data, seeds, budget, out, workers, [*columns, *(overrides or ())])
+    request = LabRequest(data, seeds, budget, out, workers, [*columns, *(overrides or ())])
 
     follow = Follow()
 
@@ -56,7 +55,7 @@ def lab(
         say(text, quiet=as_json)
 
     try:
-        result = chosen.rehearse(order, tell) if dry_run else chosen.run(order, tell, follow)
+        result = chosen.dry_run(request, tell) if dry_run else chosen.run(request, tell, follow)
     finally:
         follow.close()
     if as_json:
@@ -83,9 +82,11 @@ class Follow:
 
 def _list(as_json: bool) -> None:
     if as_json:
-        emit_json({"labs": [{"name": lab.name, "question": lab.question} for lab in LABS.values()]})
+        emit_json(
+            {"labs": [{"name": name, "question": lab.question} for name, lab in LABS.items()]}
+        )
         return
     wide = max(map(len, LABS))
-    for lab in LABS.values():
-        say(f"{lab.name:<{wide}}  {lab.question}")
+    for name, lab in LABS.items():
+        say(f"{name:<{wide}}  {lab.question}")
     say(f"\nDo one: regard lab {next(iter(LABS))}")

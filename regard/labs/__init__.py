@@ -1,26 +1,31 @@
-"""Labs: a question, its arms, its figures and what to look for. A file or a folder a lab.
+"""Labs: each is a question, the experiment that answers it, and what to look for in the answer.
 
-The table is cheap to read: a lab's module is imported when it is run.
+The table is cheap to read: a lab's module is imported when the lab is opened.
 """
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from regard.errors import RegardError, look_up
+
+if TYPE_CHECKING:
+    from regard.labs.lab import Lab
 
 Say = Callable[[str], None]
 
 
 class Show(Protocol):
-    """Told how far a lab is; `left` the seconds that it will take yet, where that is known."""
+    """A listener to progress; `left` is the estimated time left in seconds, where it is known."""
 
     def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a lab is asked to do; what is left empty is the lab's own choice.
+class LabRequest:
+    """What a lab is asked to do; the lab itself chooses what is left empty.
 
     `data`: a named data set or a file; `seeds`: runs of each arm; `budget`: as for ``regard
     compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs.
@@ -35,110 +40,97 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Lab:
-    """A lab by name: its question in one line, and the module that answers it.
+class LabEntry:
+    """A row of the table: the question in one line, and the lab as ``module:NAME``."""
 
-    ``takes``: of a lab whose module has no ``rehearse``, how long it was seen to take with its
-    defaults, and what makes it longer.
-    """
-
-    name: str
     question: str
-    module: str
-    takes: str = ""
-
-    def run(self, order: Order, say: Say, show: Show) -> dict[str, Any]:
-        """Do the lab: words for people go to `say`, progress to `show` (done, total, says).
-
-        Returns the object that ``--json`` prints.
-        """
-        result: dict[str, Any] = self._module().run(order, say, show)
-        return result
-
-    def rehearse(self, order: Order, say: Say) -> dict[str, Any]:
-        """Load the data, make one step of each arm and forecast time and memory.
-
-        A lab that cannot measure a part of itself says what its defaults took elsewhere, and that
-        it forecasts nothing.
-        """
-        module = self._module()
-        if hasattr(module, "rehearse"):
-            result: dict[str, Any] = module.rehearse(order, say)
-            return result
-        told = f"regard lab {self.name} measures nothing beforehand and forecasts no time."
-        if self.takes:
-            told += f" With its defaults it took {self.takes}"
-            own = order.data or order.seeds or order.budget or order.overrides
-            told += ". What is set here changes that." if own else "."
-        say(told)
-        return {"task": self.name, "forecast": [], "seconds": None, "says": told}
-
-    def _module(self) -> Any:
-        return importlib.import_module(self.module)
+    lab: str
 
 
-_ALL = [
-    Lab(
-        "sentiment",
+LABS: dict[str, LabEntry] = {
+    "sentiment": LabEntry(
         "What does each rung of attention add to a mean of word vectors? Does word order count?",
-        "regard.labs.sentiment.lab",
+        "regard.labs.sentiment.lab:LAB",
     ),
-    Lab(
-        "kernel-regression",
+    "kernel-regression": LabEntry(
         "How wide should a kernel look, and can attention learn it?",
-        "regard.labs.kernel_regression.lab",
-        "15 s on two cores; with a table of 100,000 rows of your own, a minute",
+        "regard.labs.kernel_regression.lab:LAB",
     ),
-    Lab(
-        "positions",
+    "positions": LabEntry(
         "What does a position tell: the place, the neighbours, beyond the trained length?",
-        "regard.labs.positions.lab",
-        "44 s on two cores, with three seeds",
+        "regard.labs.positions.lab:LAB",
     ),
-    Lab(
-        "softmax-gradient",
+    "softmax-gradient": LabEntry(
         "Why is q·k divided by √d, and which scores need it?",
-        "regard.labs.softmax_gradient.lab",
-        "18 s on one core",
+        "regard.labs.softmax_gradient.lab:LAB",
     ),
-    Lab(
-        "exploration",
+    "exploration": LabEntry(
         "When does one head copy a value or average two, and what do two heads add?",
-        "regard.labs.exploration.lab",
-        "5 s on one core",
+        "regard.labs.exploration.lab:LAB",
     ),
-    Lab(
-        "scores",
+    "scores": LabEntry(
         "Which score and which normaliser matter, and where? Recall, sorting, film reviews.",
-        "regard.labs.scores.lab",
-        "50 s on two cores; with pairs=all, 16 minutes on one",
+        "regard.labs.scores.lab:LAB",
     ),
-    Lab(
-        "complexity",
+    "complexity": LabEntry(
         "From which length does which layer pay: convolution, recurrence, attention, its cures?",
-        "regard.labs.complexity.lab",
-        "45 s on two cores, 20 s of them its --budget; with lengths to 16,384, 90 s",
+        "regard.labs.complexity.lab:LAB",
     ),
-    Lab(
-        "birthplace",
+    "birthplace": LabEntry(
         "What does pretraining put into a model, and does it know when it does not know?",
-        "regard.labs.birthplace.lab",
+        "regard.labs.birthplace.lab:LAB",
     ),
-    Lab(
-        "pretraining",
+    "pretraining": LabEntry(
         "Three ways to pretrain on one text: what is each worth to a task with few labels?",
-        "regard.labs.pretraining.lab",
+        "regard.labs.pretraining.lab:LAB",
     ),
-    Lab(
-        "reverse",
+    "reverse": LabEntry(
         "What does attention remember that a single state forgets? Strings, written backwards.",
-        "regard.labs.reverse",
+        "regard.labs.reverse:LAB",
     ),
-    Lab(
-        "translation",
+    "translation": LabEntry(
         "What does attention add to a translator, and where does it look? Dates, or sentences.",
-        "regard.labs.translation.lab",
+        "regard.labs.translation.lab:LAB",
     ),
-]
+}
 
-LABS: dict[str, Lab] = {lab.name: lab for lab in _ALL}
+
+def open_lab(name: str) -> "Lab":
+    """Return a lab of the table, or the one that ``FILE.py:NAME`` names; the file is executed.
+
+    Errors: no lab of that name, with the nearest; a file's object that is not a lab.
+    """
+    from regard.labs.lab import Lab
+    from regard.parts import a, is_part, load_object
+    from regard.trusted import trust_named
+
+    if not is_part(name):
+        entry = look_up(LABS, name, "lab")
+        module, _, attribute = entry.lab.partition(":")
+        found = importlib.import_module(module)
+        if not hasattr(found, attribute):
+            return _Module(name, found)  # type: ignore[return-value]
+        lab: Lab = getattr(found, attribute)
+        return replace(lab, name=name, question=entry.question)
+    trust_named([name])
+    named = load_object(name)
+    if not isinstance(named, Lab):
+        raise RegardError(
+            f"{name} is {a(type(named).__name__)}, not a lab: write "
+            f"{name.rpartition(':')[2]} = ComparisonLab(question=…, task=…, arms=…)"
+        )
+    return replace(named, name=name)
+
+
+class _Module:
+    """A lab that is a module with functions of its own."""
+
+    def __init__(self, name: str, module: Any) -> None:
+        self.name, self.run = name, module.run
+        self.dry_run = getattr(module, "dry_run", self.unknown)
+
+    def unknown(self, request: LabRequest, say: Say) -> dict[str, Any]:
+        """Say that nothing is measured beforehand."""
+        says = f"regard lab {self.name} measures nothing beforehand and forecasts no time."
+        say(says)
+        return {"task": self.name, "forecast": [], "seconds": None, "says": says}

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from regard.durable import write_json
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say
+from regard.labs import LABS, LabRequest, Say
 from regard.reports.findings import Section, write_findings
 from regard.settings import Settings, build, split
 
@@ -39,14 +39,14 @@ def claim(says: str, value: float, holds: bool) -> dict[str, Any]:
     return {"says": says, "value": float(value), "holds": bool(holds)}
 
 
-def settings_for(order: Order, cls: type[S]) -> S:
+def settings_for(request: LabRequest, cls: type[S]) -> S:
     """A lab's settings: its own under the user's ``key=value`` and flags.
 
     Errors: a flag that this lab has no setting for, a setting that does not exist or does not fit.
     """
-    (values,) = split(order.overrides, cls)
+    (values,) = split(request.overrides, cls)
     for key, flag in FLAGS.items():
-        given = getattr(order, key)
+        given = getattr(request, key)
         if not given:
             continue
         if key not in cls.model_fields:
@@ -58,27 +58,27 @@ def settings_for(order: Order, cls: type[S]) -> S:
     return build(cls, values)
 
 
-def place(name: str, order: Order) -> Path:
+def place(name: str, request: LabRequest) -> Path:
     """The folder that a lab writes into: the one asked for, or one by the lab's name and data."""
-    stem = f"-{Path(order.data).stem}" if order.data else ""
-    return order.out or Path("runs") / f"lab-{name}{stem}"
+    stem = f"-{Path(request.data).stem}" if request.data else ""
+    return request.out or Path("runs") / f"lab-{name}{stem}"
 
 
-def command(name: str, order: Order) -> str:
+def command(name: str, request: LabRequest) -> str:
     """The command line that does the same again."""
     parts = ["regard", "lab", name]
     for key, flag in FLAGS.items():
-        given = getattr(order, key)
+        given = getattr(request, key)
         parts += [flag, str(given)] if given else []
-    parts += ["--out", str(order.out)] if order.out else []
-    return shlex.join([*parts, *order.overrides])
+    parts += ["--out", str(request.out)] if request.out else []
+    return shlex.join([*parts, *request.overrides])
 
 
-def conclude(name: str, order: Order, finding: Finding, say: Say) -> dict[str, Any]:
+def conclude(name: str, request: LabRequest, finding: Finding, say: Say) -> dict[str, Any]:
     """Say what was found, write it down, and return what ``--json`` prints."""
     from regard.runs.environment import machine
 
-    out = place(name, order)
+    out = place(name, request)
     tables = [table for section in finding.sections for table in section.tables]
     record: dict[str, Any] = {
         "task": name,
@@ -89,8 +89,8 @@ def conclude(name: str, order: Order, finding: Finding, say: Say) -> dict[str, A
         "question": LABS[name].question,
         "answer": finding.answer,
         "tables": [table.json() for table in tables],
-        "command": command(name, order),
-        "data": order.data or "built-in data",
+        "command": command(name, request),
+        "data": request.data or "built-in data",
         "machine": machine(),
     }
     out.mkdir(parents=True, exist_ok=True)

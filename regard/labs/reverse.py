@@ -5,27 +5,20 @@ all of it must pass through one state; with attention the state asks the letters
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import Planned, conclude, follow, forecast
-from regard.labs.finding import claim, command, settings_for
-from regard.reports.comparison import write_report
-from regard.reports.evidence import Arm as Found
-from regard.reports.evidence import arms_of
-from regard.reports.findings import Cell, Table
+from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, pairs
+from regard.labs.lab import Claim, claim
+from regard.reports.evidence import Arm as Evidence
+from regard.reports.findings import Cell, Section, Table
 from regard.settings import Settings
 from regard.studies.arms import Arm
 
-NAME = "reverse"
-REFERENCE = "gru"
 AIM, LONG_AIM = 0.99, 0.97  # of strings without error: of 10 letters, and of LONG or more
 LONG = 30
 SHORT, QUICK, LONG_ENOUGH = 8, 900, 5_000  # letters, their steps, and the seed's steps
@@ -33,153 +26,60 @@ MOST = 0.5  # of the weight, which an alignment has
 TEXTS = 200  # of the test, whose alignment is measured
 
 
-class ReverseSettings(Settings):
-    """Strings of ``letters`` letters, each length trained on itself.
+class ReverseOptions(Settings):
+    """Strings of ``letters`` letters, each length trained on itself, ``batch`` at a time.
 
-    The seed's own settings are the defaults of width, hidden, batch, rate and clip. ``steps=0``
-    means the seed's 5,000, or 900 where the strings are of `SHORT` letters or fewer, so that the
-    lab takes a minute: ``letters=10`` is the seed's lab, ``letters=30`` its long strings.
+    Steps are the seed's 5,000, or 900 where the strings are of `SHORT` letters or fewer, so that
+    the lab takes a minute: ``letters=10`` is the seed's lab, ``letters=30`` its long strings.
     """
 
     letters: int = Field(SHORT, ge=4, le=200)
-    steps: int = Field(0, ge=0)
-    width: int = Field(64, ge=1)
-    hidden: int = Field(100, ge=2)
     batch: int = Field(64, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
-    seeds: int = Field(3, ge=1)
-    workers: int = Field(0, ge=0)
-
-    @property
-    def budget(self) -> int:
-        """The steps that each arm is trained for.
-
-        >>> ReverseSettings().budget, ReverseSettings(letters=10).budget
-        (900, 5000)
-        """
-        return self.steps or (QUICK if self.letters <= SHORT else LONG_ENOUGH)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The arms, and the settings that they share."""
-
-    arms: list[Arm]
-    overrides: list[str]
-
-
-def plan_for(asked: ReverseSettings) -> Plan:
-    """Without attention, with it, and with it as the seed trains it: without clipping.
-
-    Lab 6 has one direction, the encoder's last state as the decoder's first, Adam, no decay of
-    weights; here the rate falls to zero.
-    """
-    arms = [
-        Arm("gru", "gru"),
-        Arm("lab-6", "lab-6"),
-        Arm("lab-6 unclipped", "lab-6", ("clip=0", "schedule=constant", "warmup=0")),
-        Arm("bahdanau", "bahdanau"),
-    ]
-    tokens = asked.batch * (2 * asked.letters + 1)
-    shared = {
-        "data": "reverse",
-        "letters": asked.letters,
-        "width": asked.width,
-        "hidden": asked.hidden,
-        "steps": asked.budget,
-        "learning_rate": asked.learning_rate,
-        "batch_tokens": tokens,
-        "examples": asked.budget * asked.batch,
-        "schedule": "linear",
-        "patience": 0,
-        "average": 0,
-        "warmup": 0,
-        "weight_decay": 0,
-        "dropout": 0,
-        "spread": 1.0,
-        "tie": 1,
-        "clip": 1,
-        "precision": "fp32",  # steps so small take longer in bfloat16
-        "evaluate_every": max(1, asked.budget // 6),
-        "judged": 200,
+def adapt(plan: Plan) -> Plan:
+    """Set the budget and the data's size by the length of the strings."""
+    letters, batch = plan.options.letters, plan.options.batch
+    steps = QUICK if letters <= SHORT else LONG_ENOUGH
+    if plan.mine.get("steps", "").isdigit():
+        steps = int(plan.mine["steps"])
+    sizes = {
+        "letters": letters,
+        "steps": steps,
+        "batch_tokens": batch * (2 * letters + 1),
+        "examples": steps * batch,  # no string comes twice
+        "evaluate_every": max(1, steps // 6),
     }
-    return Plan(arms, [f"{key}={value}" for key, value in shared.items()])
-
-
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
-    """Train the arms, compare them, draw what they look at; the JSON object."""
-    from regard.studies.compare import compare
-
-    asked = settings_for(order, ReverseSettings)
-    plan = plan_for(asked)
-    out = place_for(order, asked)
-    introduce(asked, plan, say)
-    comparison = compare(
-        NAME,
-        plan.arms,
-        seeds=asked.seeds,
-        reference=REFERENCE,
-        out=out,
-        overrides=plan.overrides,
-        workers=asked.workers or None,
-        on_event=follow(show),
+    seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
+    return replace(
+        plan,
+        overrides=(*plan.overrides, *pairs(plan.left(sizes))),
+        data=f"strings of {letters} letters",
+        stem=str(letters),
+        about=f"{len(plan.arms)} arms, strings of {letters} letters, {seeds}, "
+        f"{plan.budget or f'{steps:,} steps'}",
     )
-    record = comparison.record()
-    found = arms_of(record, out)
-    looked = {arm.name: where for arm in found if (where := weight_of(arm)) is not None}
-    record |= {
-        "question": LABS[NAME].question,
-        "data": f"strings of {asked.letters} letters",
-        "sections": [section(looked)] if looked else [],
-        "claims": [*claims(record, asked), *claims_of_place(looked)],
-        "command": command(NAME, order),
-    }
-    record["report"] = str(write_report(record, out))
-    longer = 10 if asked.letters < 10 else asked.letters + 10
-    table = comparison.rows()
-    if looked:
-        table += ["", *places(looked).text().splitlines(), "", *explanation(looked)]
-    conclude(record, table, found, f"regard lab reverse letters={longer}", say)
-    return record
 
 
-def rehearse(order: Order, say: Say) -> dict[str, Any]:
-    """Make one step of each arm and forecast the time of all seeds."""
-    from regard.studies.compare import Study
-
-    asked = settings_for(order, ReverseSettings)
-    plan = plan_for(asked)
-    introduce(asked, plan, say)
-    study = Study.plan(NAME, plan.arms, seeds=1, out=place_for(order, asked),
-                       overrides=plan.overrides)  # fmt: skip
-    planned = [Planned(job.arm, job.task, asked.seeds) for job in study.jobs()]
-    return forecast(NAME, planned, asked.workers or 2, say)
-
-
-def place_for(order: Order, asked: ReverseSettings) -> Path:
-    """Return the folder that the lab writes into."""
-    return order.out or Path("runs") / f"lab-reverse-{asked.letters}"
-
-
-def introduce(asked: ReverseSettings, plan: Plan, say: Say) -> None:
-    """Say the question and what will be done about it."""
-    say(LABS[NAME].question)
-    say(f"{len(plan.arms)} arms, strings of {asked.letters} letters, {asked.seeds} seeds each, "
-        f"{asked.budget:,} steps")  # fmt: skip
-
-
-def claims(record: Mapping[str, Any], asked: ReverseSettings) -> list[dict[str, Any]]:
-    """What to look for, each with the number that this run found."""
-    means = {row["name"]: float(row["mean"]) for row in record["arms"]}
+def claims(result: Result) -> list[Claim]:
+    """Return what to look for, each with the number that this run found."""
+    means, letters = result.means, result.plan.options.letters
     found = []
     if "lab-6" in means:
-        says = f"with attention strings of {asked.letters} letters are turned around without error"
-        share, aim = means["lab-6"], LONG_AIM if asked.letters >= LONG else AIM
+        says = f"with attention strings of {letters} letters are turned around without error"
+        share, aim = means["lab-6"], LONG_AIM if letters >= LONG else AIM
         found.append(claim(f"{says} in {share:.1%} ({aim:.0%} or more)", share, share >= aim))
     if {"lab-6", "gru"} <= means.keys():
         lead = means["lab-6"] - means["gru"]
         says = f"attention leads a state alone by {100 * lead:.1f} points"
         found.append(claim(says, lead, lead > 0))
+    at = result.seen.get("lab-6")
+    if at is not None:
+        says = (
+            "lab-6 looks at the letter just written, one place beside the anti-diagonal: "
+            f"{at.before:.0%} of its weight lies there, {at.here:.0%} on the letter to be written"
+        )
+        found.append(claim(says, at.before, at.before > MOST))
     return found
 
 
@@ -216,7 +116,12 @@ class Places:
         return cls(here, before, after, max(0.0, 1 - here - before - after))
 
 
-def weight_of(arm: Found) -> Places | None:
+def measure(result: Result) -> dict[str, Places]:
+    """Return where each arm that looks at something looks."""
+    return {arm.name: places for arm in result.arms if (places := weight_of(arm)) is not None}
+
+
+def weight_of(arm: Evidence) -> Places | None:
     """Return where an arm looks, a mean over its seeds; None where it looks at nothing."""
     import regard
     from regard.tasks.writing.alignment import weighed
@@ -230,25 +135,29 @@ def weight_of(arm: Found) -> Places | None:
         if not run.complete:
             continue
         with run.computing():
-            pairs = run.task.split("test").pairs[:TEXTS]
-            for _, layers, _ in weighed(run.task, run.network, pairs):
+            texts = run.task.split("test").pairs[:TEXTS]
+            for _, layers, _ in weighed(run.task, run.network, texts):
                 tables.append(np.mean([seen.mean(0) for seen in layers.values()], 0))
     return Places.of(tables) if tables else None
 
 
-def places(looked: Mapping[str, Places]) -> Table:
-    """Return where each arm looks while it writes."""
+def figures(result: Result) -> list[Section]:
+    """Return where each arm looks while it writes, and why."""
+    if not result.seen:
+        return []
     columns = ["arm", "letter to be written, %", "letter just written, %",
                "letter to be written next, %", "elsewhere, %"]  # fmt: skip
     rows: list[list[Cell]] = [
         [name, *(round(100 * share, 1) for share in (at.here, at.before, at.after, at.rest))]
-        for name, at in looked.items()
+        for name, at in result.seen.items()
     ]
     note = (
         f"Weight in {TEXTS} test strings of each seed, over all letters but the first, which has "
         "none before it. The first column is the anti-diagonal."
     )
-    return Table("Where the weight lies while a letter is written", columns, rows, note)
+    table = Table("Where the weight lies while a letter is written", columns, rows, note)
+    said = explanation(result.seen)
+    return [Section("Which letter does it look at?", [" ".join(said)] if said else [], (), [table])]
 
 
 def explanation(looked: Mapping[str, Places]) -> list[str]:
@@ -274,20 +183,35 @@ def explanation(looked: Mapping[str, Places]) -> list[str]:
     ]
 
 
-def section(looked: Mapping[str, Places]) -> dict[str, Any]:
-    """Return where the arms look, and why, as a section of the report."""
-    says = [" ".join(explanation(looked))] if explanation(looked) else []
-    return {"title": "Which letter does it look at?", "says": says,
-            "tables": [places(looked).json()]}  # fmt: skip
+def following(result: Result) -> str:
+    """Return the command with longer strings."""
+    letters = result.plan.options.letters
+    return f"regard lab reverse letters={10 if letters < 10 else letters + 10}"
 
 
-def claims_of_place(looked: Mapping[str, Places]) -> list[dict[str, Any]]:
-    """Return the claim that lab 6 looks beside the anti-diagonal."""
-    at = looked.get("lab-6")
-    if at is None:
-        return []
-    says = (
-        "lab-6 looks at the letter just written, one place beside the anti-diagonal: "
-        f"{at.before:.0%} of its weight lies there, {at.here:.0%} on the letter to be written"
-    )
-    return [claim(says, at.before, at.before > MOST)]
+LAB = ComparisonLab(
+    task="reverse",
+    arms=[
+        Arm("gru", "gru"),
+        # One direction, the encoder's last state as the decoder's first, Adam, no decay of weights;
+        # here the rate falls to zero.
+        Arm("lab-6", "lab-6"),
+        Arm("lab-6 unclipped", "lab-6", ("clip=0", "schedule=constant", "warmup=0")),
+        Arm("bahdanau", "bahdanau"),
+    ],
+    presets={
+        "reverse": Preset(
+            settings={"width": 64, "hidden": 100, "learning_rate": 1e-3, "schedule": "linear"}
+            | {"patience": 0, "average": 0, "warmup": 0, "weight_decay": 0, "dropout": 0}
+            | {"spread": 1.0, "tie": 1, "clip": 1, "judged": 200}
+            | {"precision": "fp32"},  # steps so small take longer in bfloat16
+        )
+    },
+    options=ReverseOptions,
+    adapt=adapt,
+    measure=measure,
+    figures=figures,
+    claims=claims,
+    answer=lambda result: [*result.in_words, *explanation(result.seen)],
+    next=following,
+)

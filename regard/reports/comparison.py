@@ -12,7 +12,7 @@ from regard.reports import aligned, attended, mistakes, search, written
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json
 from regard.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
-from regard.reports.findings import Table, claims_list, machine
+from regard.reports.findings import Section, claims_list, machine, section_html
 from regard.reports.looks import place as looks_place
 from regard.reports.looks import stored_looks
 from regard.reports.markup import Html, join, shorten, tag
@@ -30,11 +30,13 @@ BY_LOSS = (BY_TOKENS, METRICS["log-loss"])
 
 @dataclass(frozen=True)
 class Story:
-    """What a report is made of: the comparison's numbers, its folder, its arms."""
+    """What a report is made of: the comparison, its folder, its arms; what a lab adds."""
 
     comparison: Mapping[str, Any]
     folder: Path
     arms: Sequence[Arm]
+    sections: Sequence[Section] = ()
+    answer: Sequence[str] = ()
 
     @property
     def metric(self) -> str:
@@ -68,24 +70,30 @@ class Story:
         return [arm for arm in self.arms if math.isfinite(arm.mean)]
 
 
-def write_report(comparison: Mapping[str, Any], folder: Path) -> Path:
+def write_report(
+    comparison: Mapping[str, Any],
+    folder: Path,
+    sections: Sequence[Section] = (),
+    says: Sequence[str] = (),
+) -> Path:
     """Write ``report.html`` of a comparison into its folder and name it.
 
     `comparison` has the keys of ``regard compare --json``; these are used too where they are
     there: question, reference, command, data, notes, fingerprint, word_order. The runs' folders
-    give curves, answers and attention; what they lack is left out. At most 5 MB.
+    give curves, answers and attention; what they lack is left out. A lab adds `sections` and
+    `says` the result in its own sentences. At most 5 MB.
 
     Errors: no room on the disk.
     """
-    story = Story(comparison, folder, arms_of(comparison, folder))
-    sections: list[list[Html]] = [section(story) for section in SECTIONS]
+    story = Story(comparison, folder, arms_of(comparison, folder), sections, says)
+    drawn: list[list[Html]] = [section(story) for section in SECTIONS]
     heading = question(comparison)
-    parts = [part for section in sections for part in section]
+    parts = [part for section in drawn for part in section]
     text = page(heading, parts)
     looks = stored_looks(story.judged, LIMIT - FRAME - len(text.encode()))
     if looks:
         after = SECTIONS.index(_attention) + 1
-        several = (*sections[:after], looks_place(), *sections[after:])
+        several = (*drawn[:after], looks_place(), *drawn[after:])
         text = page(heading, [part for section in several for part in section], stored=looks)
     if len(text.encode()) > LIMIT:  # the texts' attention is what grows
         small = [
@@ -108,7 +116,8 @@ def _top(story: Story) -> list[Html]:
     comparison = story.comparison
     data = comparison.get("data")
     over = f"regard · {comparison.get('task', 'comparison')}" + (f" on {data}" if data else "")
-    first, *rest = (said.replace(" %", "\u00a0%") for said in answer(comparison, story.arms))
+    says = story.answer or answer(comparison, story.arms)
+    first, *rest = (said.replace(" %", "\u00a0%") for said in says)
     parts = [
         tag("p", over, class_="over"),
         tag("h1", question(comparison)),
@@ -280,31 +289,9 @@ def _also(arm: Arm) -> dict[str, float]:
     return {str(k): float(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _tables(story: Story) -> list[Html]:
-    """The tables that a lab adds."""
-    return [_drawn(table) for table in story.comparison.get("tables", [])]
-
-
-def _drawn(table: Mapping[str, Any]) -> Html:
-    note = str(table.get("note", ""))
-    return Table(str(table["title"]), table["columns"], table["rows"], note).html()
-
-
 def _sections(story: Story) -> list[Html]:
-    """The sections that a lab adds: words, charts of lines, tables."""
-    parts: list[Html] = []
-    for section in story.comparison.get("sections", []):
-        parts += [tag("h2", section["title"]), *(tag("p", says) for says in section["says"])]
-        for chart in section.get("charts", []):
-            lines = [
-                Series(s["name"], s["x"], s["y"], look=i, low=s.get("low", ()),
-                       high=s.get("high", ()))
-                for i, s in enumerate(chart["series"])
-            ]  # fmt: skip
-            labels = {"x_label": chart["x_label"], "y_label": chart["y_label"]}
-            parts.append(_figure(line_chart(chart["title"], lines, **labels), chart["caption"]))
-        parts += [_drawn(table) for table in section.get("tables", [])]
-    return parts
+    """The sections that a lab adds."""
+    return [part for section in story.sections for part in section_html(section)]
 
 
 def _formulas(story: Story) -> list[Html]:
@@ -470,6 +457,6 @@ def _figure(chart: Html, caption: str) -> Html:
 
 
 SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (
-    _top, _table, _sections, _word_order, _formulas, _curves, _search, _cost, _tables, _attention,
+    _top, _table, _sections, _word_order, _formulas, _curves, _search, _cost, _attention,
     _mistakes, _data,
 )  # fmt: skip

@@ -106,10 +106,10 @@ def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folde
 
     Errors: no room on the disk.
     """
-    parts = [*_top(record), *(part for section in sections for part in _section(section))]
+    parts = [*_top(record), *(part for section in sections for part in section_html(section))]
     text = page(str(record["question"]), [*parts, *_foot(record)])
     if len(text.encode()) > LIMIT:
-        bare = [part for section in sections for part in _section(section, figures=False)]
+        bare = [part for section in sections for part in section_html(section, figures=False)]
         note = tag("p", "The figures are left out: over 5 MB.", class_="note")
         text = page(str(record["question"]), [*_top(record), note, *bare, *_foot(record)])
     path = folder / "report.html"
@@ -140,7 +140,8 @@ def _top(record: Mapping[str, Any]) -> list[Html]:
     ]
 
 
-def _section(section: Section, *, figures: bool = True) -> list[Html]:
+def section_html(section: Section, *, figures: bool = True) -> list[Html]:
+    """Return a section of a lab's report: its words, its figures, its tables."""
     parts = [tag("h2", section.title), *(tag("p", says) for says in section.says)]
     row: list[Html] = []
     for figure in section.figures if figures else ():

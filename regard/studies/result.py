@@ -144,7 +144,7 @@ class Comparison:
             "metric": self.metric,
             "arms": [result.json() for result in self.arms],
             "trivial": dict(self.trivial),
-            "verdicts": [_verdict(found) for found in (*self.verdicts, *self.rungs)],
+            "verdicts": [verdict_row(found) for found in (*self.verdicts, *self.rungs)],
             "claims": [],
             **tuning,
             "report": self.report,
@@ -295,7 +295,8 @@ def read_comparison(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _verdict(found: Difference) -> dict[str, Any]:
+def verdict_row(found: Difference) -> dict[str, Any]:
+    """Return a difference as ``--json`` prints it."""
     return {
         "a": found.a,
         "b": found.b,

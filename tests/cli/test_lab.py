@@ -1,6 +1,7 @@
-"""``regard lab``: the list, the order that it makes of its flags, where words and JSON go."""
+"""``regard lab``: the list, the request that it makes of its flags, where words and JSON go."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from regard.cli import lab as command
 from regard.errors import RegardError
-from regard.labs import LABS, Lab, Order
+from regard.labs import LABS, LabRequest, open_lab
 
 app = typer.Typer()
 app.command()(command.lab)
@@ -18,19 +19,19 @@ runner = CliRunner()
 
 
 class Done:
-    """Stands in for a lab's module: says two words, shows progress, keeps the order."""
+    """Stands in for a lab's module: says two words, shows progress, keeps the request."""
 
-    asked: Order
+    asked: LabRequest
 
-    def run(self, order: Order, say: Any, show: Any) -> dict[str, Any]:
-        self.asked = order
+    def run(self, request: LabRequest, say: Any, show: Any) -> dict[str, Any]:
+        self.asked = request
         say("the question")
         show(1, 2, "mean, seed 0")
         say("the verdict")
         return {"task": "t", "claims": []}
 
-    def rehearse(self, order: Order, say: Any) -> dict[str, Any]:
-        self.asked = order
+    def dry_run(self, request: LabRequest, say: Any) -> dict[str, Any]:
+        self.asked = request
         say("in all about 3 s")
         return {"seconds": 3.0}
 
@@ -38,7 +39,7 @@ class Done:
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
     stand_in = Done()
-    monkeypatch.setattr(Lab, "_module", lambda self: stand_in)
+    monkeypatch.setattr(command, "open_lab", lambda name: stand_in)
     return stand_in
 
 
@@ -49,11 +50,11 @@ def test_without_a_name_it_lists_the_labs() -> None:
     assert json.loads(runner.invoke(app, ["--json"]).stdout)["labs"][0]["name"] == "sentiment"
 
 
-def test_flags_become_an_order(done: Done, tmp_path: Path) -> None:
+def test_flags_become_a_request(done: Done, tmp_path: Path) -> None:
     flags = ["--data", "imdb", "--seeds", "5", "--budget", "10m", "--workers", "2"]
     result = runner.invoke(app, ["sentiment", *flags, "--out", str(tmp_path), "width=8", "heads=2"])
     assert result.exit_code == 0, result.output
-    assert done.asked == Order("imdb", 5, "10m", tmp_path, 2, ["width=8", "heads=2"])
+    assert done.asked == LabRequest("imdb", 5, "10m", tmp_path, 2, ["width=8", "heads=2"])
     assert result.stdout.splitlines() == ["the question", "the verdict"]
 
 
@@ -63,33 +64,43 @@ def test_json_alone_is_on_stdout(done: Done) -> None:
     assert "the verdict" in result.stderr
 
 
-def test_a_rehearsal(done: Done) -> None:
+def test_a_dry_run(done: Done) -> None:
     assert json.loads(runner.invoke(app, ["sentiment", "--dry-run", "--json"]).stdout) == {
         "seconds": 3.0
     }
-
-
-def test_a_lab_that_cannot_be_rehearsed_says_what_it_took(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Lab, "_module", lambda self: object())
-    found = json.loads(runner.invoke(app, ["scores", "--dry-run", "--json"]).stdout)
-    assert (found["seconds"], found["forecast"]) == (None, [])
-    assert found["says"].startswith("regard lab scores measures nothing beforehand")
-    assert found["says"].endswith("it took 50 s on two cores; with pairs=all, 16 minutes on one.")
-    told = runner.invoke(app, ["scores", "--dry-run", "pairs=all"]).stdout
-    assert "What is set here changes that." in " ".join(told.split())
-
-
-def test_no_lab_without_a_forecast_is_silent_about_its_time() -> None:
-    compare = {"sentiment", "reverse", "translation", "birthplace", "pretraining"}
-    for lab in LABS.values():
-        assert bool(lab.takes) != (lab.name in compare)
-        if lab.takes:
-            assert not hasattr(lab._module(), "rehearse")
 
 
 def test_a_wrong_name_offers_the_nearest() -> None:
     result = runner.invoke(app, ["sentimnt"])
     assert isinstance(result.exception, RegardError)
     assert "did you mean sentiment" in str(result.exception)
+
+
+MINE = """
+from regard.labs.comparison import ComparisonLab
+from regard.studies.arms import Arm
+LAB = ComparisonLab(question="Which?", task="classification", arms=[Arm("mean", "mean")])
+three = 3
+"""
+
+
+def test_a_lab_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    lab = open_lab(f"{tmp_path}/mine.py:LAB")
+    assert (lab.question, lab.name) == ("Which?", f"{tmp_path}/mine.py:LAB")
+    assert lab.place(LabRequest(data="x.csv")) == Path("runs/lab-mine-x")
+    assert lab.command(LabRequest()) == f"regard lab {tmp_path}/mine.py:LAB"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("three", "is an int, not a lab: write three = ComparisonLab"),
+     ("LBA", "mine.py defines no LBA")],
+)  # fmt: skip
+def test_what_is_no_lab(name: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    result = runner.invoke(app, [f"{tmp_path}/mine.py:{name}"])
+    assert isinstance(result.exception, RegardError)
+    assert re.search(says, str(result.exception))
+    result = runner.invoke(app, [f"{tmp_path}/nowhere.py:LAB"])
+    assert "nowhere.py cannot be read" in str(result.exception)

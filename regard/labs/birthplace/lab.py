@@ -5,206 +5,142 @@ pretrained on texts in which the answers stand, can, if its attention is able to
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from regard.data.biographies import others
 from regard.data.birthplaces import ASKS
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say, Show
 from regard.labs.birthplace.knowing import Known, section, strangers
-from regard.labs.comparing import DRY_RUN, Planned, follow, forecast, pretrain, told
-from regard.labs.finding import Finding, claim, conclude, place, settings_for
+from regard.labs.comparison import (
+    BUDGETS,
+    ComparisonLab,
+    Plan,
+    Preset,
+    PretrainFirst,
+    Pretraining,
+    Result,
+    pairs,
+)
+from regard.labs.lab import Claim, claim
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Figure, Section, Table
 from regard.runs import load
 from regard.runs.build import prepare
 from regard.settings import Settings
 from regard.studies.arms import Arm
-from regard.studies.budget import parse_budget
-from regard.studies.compare import Study, compare
-from regard.studies.job import RunTask
-from regard.studies.launch import Job
 from regard.tasks.birthplace.evaluation import Answered
-from regard.training.settings import BUDGETS
 
-NAME = "birthplace"
 NONE = "not pretrained"
 
 
-class BirthplaceSettings(Settings):
-    """``data``: "biographies" or "birthplaces"; ``arms``: which of vanilla, rotary, synthesizer.
+class BirthplaceOptions(Settings):
+    """``arms``: which of vanilla, rotary, synthesizer; other settings are those of both trainings.
 
-    What is 0 or empty is the data's own choice (`KINDS`). ``budget`` is that of each pretraining,
-    as for ``regard compare``; ``pretrained``: a folder of complete runs ``birthplace-pretrain-ARM``
-    to begin from.
+    ``--budget`` is that of each pretraining; ``pretrained``: a folder of complete runs
+    ``birthplace-pretrain-ARM`` to begin from.
     """
 
-    data: str = "biographies"
     arms: str = "vanilla,rotary,synthesizer"
-    seeds: int = Field(1, ge=1)
-    workers: int = Field(0, ge=0)
-    budget: str = ""
-    width: int = Field(0, ge=0)
-    layers: int = Field(0, ge=0)
     pretrained: str = ""
 
 
-ARMS: Mapping[str, Sequence[str]] = {
+ARMS: Mapping[str, tuple[str, ...]] = {
     "vanilla": ("position=learned",),
     "rotary": ("position=rotary",),
     "synthesizer": ("position=learned", "score=synthesizer"),
 }
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How the lab treats one set of data: the network, and how it is pretrained and fine-tuned.
-
-    ``without`` is what fine-tuning needs otherwise where nothing was pretrained.
-    """
-
-    network: Mapping[str, object]
-    before: Mapping[str, object]
-    after: Mapping[str, object]
-    without: Mapping[str, object]
-
-
-KINDS = {
-    "biographies": Kind(  # about 40 s on two cores
-        network={"width": 64, "heads": 4, "layers": 2, "feedforward": 256, "length": 64}
-        | {"tokenizer": "bpe", "vocabulary": 1_500},
-        before={"epochs": 110, "learning_rate": 0.01, "batch_tokens": 1_024}
-        | {"schedule": "linear", "dropout": 0.0, "evaluate_every": 100_000},
-        after={"epochs": 30, "learning_rate": 1e-3, "batch_tokens": 256, "evaluate_every": 30}
-        | {"schedule": "linear", "dropout": 0.0},
-        without={"epochs": 60},
+PRESETS = {
+    "biographies": Preset(  # about 40 s on two cores
+        seeds=1,
+        arms={NONE: {"epochs": 60}},
+        pretraining=Pretraining(
+            network={"width": 64, "heads": 4, "layers": 2, "feedforward": 256, "length": 64}
+            | {"tokenizer": "bpe", "vocabulary": 1_500},
+            before={"epochs": 110, "learning_rate": 0.01, "batch_tokens": 1_024}
+            | {"schedule": "linear", "dropout": 0.0, "evaluate_every": 100_000},
+            after={"epochs": 30, "learning_rate": 1e-3, "batch_tokens": 256, "evaluate_every": 30}
+            | {"schedule": "linear", "dropout": 0.0},
+        ),
     ),
     # Hours on two cores. Rotary reached 47.2 % so (docs/results/pretraining.md): facts are learned
     # by heart, which dropout hinders; fine-tuning on 1,800 questions needs it.
-    "birthplaces": Kind(
-        network={"width": 256, "heads": 8, "layers": 4, "feedforward": 1_024, "length": 128},
-        before={"epochs": 300, "optimizer": "muon", "learning_rate": 4e-3, "batch_tokens": 4_096}
-        | {"schedule": "cosine", "weight_decay": 0.1, "dropout": 0.0, "evaluate_every": 3_000},
-        after={"epochs": 15, "learning_rate": 1e-4, "batch_tokens": 2_048, "evaluate_every": 60}
-        | {"schedule": "linear", "dropout": 0.1},
-        without={"epochs": 75, "learning_rate": 6e-4, "batch_tokens": 8_192, "evaluate_every": 26},
+    "birthplaces": Preset(
+        seeds=1,
+        arms={
+            NONE: {"epochs": 75, "learning_rate": 6e-4, "batch_tokens": 8_192, "evaluate_every": 26}
+        },
+        pretraining=Pretraining(
+            network={"width": 256, "heads": 8, "layers": 4, "feedforward": 1_024, "length": 128},
+            before={"epochs": 300, "optimizer": "muon", "learning_rate": 4e-3}
+            | {"batch_tokens": 4_096, "schedule": "cosine", "weight_decay": 0.1, "dropout": 0.0}
+            | {"evaluate_every": 3_000},
+            after={"epochs": 15, "learning_rate": 1e-4, "batch_tokens": 2_048, "evaluate_every": 60}
+            | {"schedule": "linear", "dropout": 0.1},
+        ),
     ),
 }
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
-    """Pretrain each arm, fine-tune it and a model that was not pretrained, look at the answers."""
-    asked = settings_for(order, BirthplaceSettings)
-    kind, names = plan_for(asked)
-    out = place(NAME, order)
-    say(LABS[NAME].question)
-    say(f"{', '.join(names)}; {asked.seeds} seed(s) each; data: {asked.data}")
-    pretrain(pretraining(asked, kind, names, out), asked.workers, show)
-    comparison = compare(
-        NAME,
-        [Arm(NONE, "gpt", told(kind.without)), *(tuned(asked, name, out) for name in names)],
-        seeds=asked.seeds,
-        reference=NONE,
-        out=out / "fine-tuned",
-        overrides=shared(asked, kind),
-        workers=asked.workers or None,
-        on_event=follow(show),
-    )
-    record = comparison.record()
-    return conclude(NAME, order, finding(asked, record, out), say)
+def adapt(plan: Plan) -> Plan:
+    """Let each chosen arm begin from its own pretraining, whose budget is the user's.
 
-
-def rehearse(order: Order, say: Say) -> dict[str, Any]:
-    """Make one step of each pretraining and fine-tuning, and forecast the lab's time."""
-    asked = settings_for(order, BirthplaceSettings)
-    kind, names = plan_for(asked)
-    out = place(NAME, order)
-    jobs = [job for job in pretraining(asked, kind, names, out) if job.seed == 0]
-    planned = [Planned(f"{job.arm}, pretraining", job.task, asked.seeds) for job in jobs]
-    arms = [
-        Arm(NONE, "gpt", told(kind.without)),
-        *(Arm(name, "gpt", (*ARMS[name],)) for name in names),
-    ]
-    study = Study.plan(NAME, arms, seeds=1, out=out / DRY_RUN, overrides=shared(asked, kind))
-    planned += [Planned(f"{job.arm}, fine-tuning", job.task, asked.seeds) for job in study.jobs()]
-    return forecast(NAME, planned, asked.workers or 2, say)
-
-
-def shared(asked: BirthplaceSettings, kind: Kind) -> list[str]:
-    """Return what all fine-tunings have in common."""
-    return [f"data={asked.data}", *told({**network(asked, kind), **kind.after})]
-
-
-def plan_for(asked: BirthplaceSettings) -> tuple[Kind, list[str]]:
-    """The data's settings and the arms. Errors: data or an arm that the lab does not know."""
-    names = [name.strip() for name in asked.arms.split(",") if name.strip()]
+    Errors: an arm that the lab does not know.
+    """
+    options, preset = plan.options, plan.preset.pretraining
+    names = [name.strip() for name in options.arms.split(",") if name.strip()]
     if unknown := [name for name in names if name not in ARMS] or ([] if names else ["none"]):
-        raise RegardError(f"arms={asked.arms}: {unknown[0]!r} is none of {', '.join(ARMS)}")
-    if asked.data not in KINDS:
-        raise RegardError(
-            f"--data {asked.data}: this lab knows {' and '.join(KINDS)}; of your own data: "
-            "regard train birthplace-pretrain --data TEXTS, then regard train birthplace --init"
-        )
-    return KINDS[asked.data], names
-
-
-def pretraining(
-    asked: BirthplaceSettings, kind: Kind, names: Sequence[str], out: Path
-) -> list[Job]:
-    """A job for every arm and seed that is still to be pretrained."""
-    if asked.pretrained:
-        return []
-    given = {"data": asked.data, **network(asked, kind), **kind.before}
-    if asked.budget:
-        given = {k: v for k, v in given.items() if k not in BUDGETS} | parse_budget(asked.budget)
-    return [
-        Job(
+        raise RegardError(f"arms={options.arms}: {unknown[0]!r} is none of {', '.join(ARMS)}")
+    assert preset is not None
+    first = [
+        PretrainFirst(
             name,
-            seed,
-            RunTask(
-                str(_before(asked, name, out, seed)),
-                "birthplace-pretrain",
-                "gpt",
-                (*told(given), *ARMS[name], f"seed={seed}"),
-            ),
-            cost=2.0 if name == "synthesizer" else 1.0,
+            "birthplace-pretrain",
+            "gpt",
+            (*pairs(plan.before()), *ARMS[name]),
+            f"{options.pretrained}/birthplace-pretrain-{name}" if options.pretrained else "",
+            2.0 if name == "synthesizer" else 1.0,
+            bool(options.pretrained),
         )
-        for seed in range(asked.seeds)
         for name in names
     ]
+    mine = {key: value for key, value in plan.mine.items() if key not in BUDGETS}
+    network = {"data": plan.data, **preset.network, **preset.after, **mine}
+    return replace(
+        plan,
+        arms=[
+            Arm(NONE, "gpt", pairs(plan.preset.arms[NONE])),
+            *(Arm(name, "gpt", ARMS[name]) for name in names),
+        ],
+        overrides=pairs(network),
+        budget="",
+        pretrain_first=first,
+        about=f"{', '.join(names)}; {plan.seeds} seed(s) each; data: {plan.data}",
+    )
 
 
-def network(asked: BirthplaceSettings, kind: Kind) -> dict[str, object]:
-    """The sizes of all arms' networks."""
-    own = {key: getattr(asked, key) for key in ("width", "layers") if getattr(asked, key)}
-    return {**kind.network, **own}
+@dataclass(frozen=True)
+class Seen:
+    """Each arm's answers; the best arm, and the one whose confidence is looked at."""
+
+    judged: Mapping[str, Answered]
+    best: str
+    known: Known
+
+    @property
+    def baseline(self) -> float:
+        """The share that one answer to everyone gets right."""
+        return self.judged[self.best].baseline or 0.0
 
 
-def tuned(asked: BirthplaceSettings, name: str, out: Path) -> Arm:
-    """A pretrained arm, fine-tuned; each seed begins from its own pretraining."""
-    first = str(_before(asked, name, out, 0))
-    init = first if asked.pretrained else first.removesuffix("0") + "{seed}"
-    return Arm(name, "gpt", (f"init={init}", *ARMS[name]))
-
-
-def _before(asked: BirthplaceSettings, name: str, out: Path, seed: int) -> Path:
-    if asked.pretrained:
-        return Path(asked.pretrained) / f"birthplace-pretrain-{name}"
-    return out / "pretrained" / name / f"seed-{seed}"
-
-
-def finding(asked: BirthplaceSettings, record: Mapping[str, Any], out: Path) -> Finding:
-    """What was found: the share of right answers of each arm, and what they are worth."""
-    rows = list(record["arms"])
-    folders = {row["name"]: out / "fine-tuned" / row["folder"] / "seed-0" for row in rows}
-    judged = {name: answered(folder) for name, folder in folders.items()}
-    means = {str(row["name"]): float(row["mean"]) for row in rows}
+def measure(result: Result) -> Seen:
+    """Read the answers of each arm, and ask about people who stand in no text."""
+    folders = {arm.name: arm.folders[0] for arm in result.arms}
+    judged, means = {name: answered(folder) for name, folder in folders.items()}, result.means
     best = max(means, key=means.__getitem__)
     # Who makes mistakes too has both kinds of answer to show.
     erring = [n for n in means if n != NONE and means[best] > means[n] >= means[best] / 2]
@@ -212,47 +148,44 @@ def finding(asked: BirthplaceSettings, record: Mapping[str, Any], out: Path) -> 
     run = load(folders[shown])
     people = (
         [ASKS.format(person.name) for person in others()]
-        if asked.data == "biographies"
+        if result.plan.data == "biographies"
         else strangers(judged[shown].pairs, prepare(run.config).corpus.texts)
     )
-    known = Known(shown, judged[shown], run.predict(people))
-    baseline, commonest = judged[best].baseline or 0.0, judged[best].commonest
-    none = means.get(NONE, 0.0)
-    return Finding(
-        f"{best} is right about {means[best]:.1%} of the people of whom it was never asked before, "
-        f"a model that read no biographies about {none:.1%}; {commonest!r} to everyone would be "
-        f"right in {baseline:.1%}. Asked about people who stand in no text, {shown} names a place "
-        f"all the same, with a mean confidence of {mean(known.strange):.0%} against "
-        f"{mean(known.right):.0%} where it is right.",
-        [results(record, judged, baseline, commonest), section(known)],
-        claims(asked, means, judged, known),
-        "regard lab birthplace --data birthplaces"
-        if asked.data == "biographies"
-        else f"regard predict {folders[best]} 'Where was Ada Lovelace born?'",
-        metric=str(record["metric"]),
-        arms=rows,
-        verdicts=record["verdicts"],
-    )
+    return Seen(judged, best, Known(shown, judged[shown], run.predict(people)))
+
+
+def answer(result: Result) -> list[str]:
+    """Return the share of right answers, and what they are worth."""
+    seen, means = result.seen, result.means
+    known = seen.known
+    return [
+        f"{seen.best} is right about {means[seen.best]:.1%} of the people of whom it was never "
+        f"asked before, a model that read no biographies about {means.get(NONE, 0.0):.1%}; "
+        f"{seen.judged[seen.best].commonest!r} to everyone would be right in {seen.baseline:.1%}.",
+        f"Asked about people who stand in no text, {known.arm} names a place all the same, with a "
+        f"mean confidence of {mean(known.strange):.0%} against {mean(known.right):.0%} where it is "
+        "right.",
+        *result.in_words,
+    ]
 
 
 def answered(folder: Path) -> Answered:
-    """What a run answered to the test questions."""
+    """Return what a run answered to the test questions."""
     found = load(folder).evaluate()
     assert isinstance(found, Answered)
     return found
 
 
 def mean(values: Any) -> float:
-    """The mean; 0 of nothing."""
+    """Return the mean; 0 of nothing."""
     return float(values.mean()) if len(values) else 0.0
 
 
-def results(
-    record: Mapping[str, Any], judged: Mapping[str, Answered], baseline: float, commonest: str
-) -> Section:
-    """The share of right answers of each arm."""
+def results(result: Result) -> Section:
+    """Return the share of right answers of each arm."""
+    judged = result.seen.judged
     rows, bars = [], []
-    for arm in record["arms"]:
+    for arm in result.record["arms"]:
         name = str(arm["name"])
         first = judged[name]
         low, high = 100 * (first.low or 0.0), 100 * (first.high or 0.0)
@@ -261,7 +194,8 @@ def results(
             [name, 100 * float(arm["mean"]), f"{low:.1f} to {high:.1f}", arm["parameters"],
              arm["seconds"]]
         )  # fmt: skip
-    rows.append([f"{commonest} to everyone", 100 * baseline, "", 0, 0.0])
+    commonest = judged[result.seen.best].commonest
+    rows.append([f"{commonest} to everyone", 100 * result.seen.baseline, "", 0, 0.0])
     columns = ["arm", "right, %", "Wilson 95 %, seed 0", "parameters", "fine-tuning, s"]
     chart = interval_chart("Right answers", bars, x_label="right answers, %", reference=NONE)
     note = f"{judged[NONE].n} questions about people of whom no question was seen in fine-tuning."
@@ -276,14 +210,11 @@ def results(
     )
 
 
-def claims(
-    asked: BirthplaceSettings,
-    means: Mapping[str, float],
-    judged: Mapping[str, Answered],
-    known: Known,
-) -> list[dict[str, Any]]:
-    """What to look for, each with the number that this run found."""
-    none, aims = judged[NONE], AIMS.get(asked.data, {})
+def claims_of(
+    data: str, means: Mapping[str, float], judged: Mapping[str, Answered], known: Known
+) -> list[Claim]:
+    """Return what to look for, each with the number that this run found."""
+    none, aims = judged[NONE], AIMS.get(data, {})
     low, same = none.low or 0.0, none.baseline or 0.0
     found = [
         claim(
@@ -293,7 +224,7 @@ def claims(
             low <= max(same, 0.1),
         )
     ]
-    if asked.data == "birthplaces":
+    if data == "birthplaces":
         says = f"{none.commonest!r} to everyone is right in 5.0 %: {same:.1%}"
         found.append(claim(says, same, round(same, 3) == 0.05))
     for name, aim in aims.items():
@@ -314,3 +245,33 @@ AIMS = {
     "biographies": {"vanilla": 0.5, "rotary": 0.5},
     "birthplaces": {"vanilla": 0.25, "rotary": 0.45, "synthesizer": 0.12},
 }
+
+
+def claims(result: Result) -> list[Claim]:
+    """Return what to look for in this run."""
+    seen = result.seen
+    return claims_of(result.plan.data, result.means, seen.judged, seen.known)
+
+
+def following(result: Result) -> str:
+    """Return the real data, or a question for the best run."""
+    if result.plan.data == "biographies":
+        return "regard lab birthplace --data birthplaces"
+    best = next(arm for arm in result.arms if arm.name == result.seen.best)
+    return f"regard predict {best.folders[0]} 'Where was Ada Lovelace born?'"
+
+
+LAB = ComparisonLab(
+    task="birthplace",
+    arms=[Arm(NONE, "gpt")],
+    presets=PRESETS,
+    options=BirthplaceOptions,
+    adapt=adapt,
+    measure=measure,
+    figures=lambda result: [results(result), section(result.seen.known)],
+    claims=claims,
+    answer=answer,
+    next=following,
+    elsewhere="of your own data: regard train birthplace-pretrain --data TEXTS, then regard train "
+    "birthplace --init",
+)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard.analysis.growth import shares
-from regard.labs import Order, Say, Show
+from regard.labs import LabRequest, Say, Show
 from regard.labs.complexity.fits import Crossing, Fit, cross, fit, rounded
 from regard.labs.complexity.layers import LAYERS
 from regard.labs.complexity.measures import (
@@ -29,7 +29,7 @@ TOLERANCE = 0.05
 PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(order: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Count, measure, compare; the JSON object.
 
     Errors: settings that do not fit; a width that does not divide into the heads.

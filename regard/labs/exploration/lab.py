@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import SCORES, attend
 from regard.errors import RegardError
-from regard.labs import Order, Say, Show
+from regard.labs import LabRequest, Say, Show
 from regard.labs.exploration import two_heads, varying_key
 from regard.labs.exploration.extraction import EXACT, extraction, mix, projector, two_bases
 from regard.labs.exploration.varying_key import expected, orthonormal
@@ -48,12 +48,12 @@ class ExplorationSettings(Settings):
     seed: int = Field(0, ge=0, lt=2**62)
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Do the four parts; the JSON object.
 
     Errors: settings that do not fit; more keys than dimensions to hold their orthogonal means.
     """
-    settings = settings_for(order, ExplorationSettings)
+    settings = settings_for(request, ExplorationSettings)
     if settings.keys > settings.d:
         raise RegardError(
             f"{settings.keys} keys with orthogonal means need d={settings.keys} or more, not "
@@ -84,7 +84,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         claims=[one for _, claims in found for one in claims],
         follows="regard lab softmax-gradient",
     )
-    return conclude("exploration", order, finding, say)
+    return conclude("exploration", request, finding, say)
 
 
 def copying(settings: ExplorationSettings) -> Part:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.labs import Order, Say, Show
+from regard.labs import LabRequest, Say, Show
 from regard.labs.finding import Finding, claim, conclude, settings_for
 from regard.labs.kernel_regression import memory as kernel_memory
 from regard.labs.kernel_regression import pictures as kernel_pictures
@@ -26,9 +26,9 @@ NAME = "kernel-regression"
 LOOP = 40  # held-out points of the double loop
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Fit every arm, search, count a million keys, write the report; the JSON object."""
-    how = settings_for(order, KernelRegressionSettings)
+    how = settings_for(request, KernelRegressionSettings)
     points = load(how)
     rows, held = len(points.x), len(points.new_x)
     say(f"{rows:,} points to learn from, {held:,} held out; {', '.join(points.names)} → "
@@ -47,7 +47,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         section, found = many_keys(how.keys)
         sections.append(section)
         claims.append(found)
-    return conclude(NAME, order, finding(lab, table, sections, claims), say)
+    return conclude(NAME, request, finding(lab, table, sections, claims), say)
 
 
 def parity(lab: Lab) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say, Show
+from regard.labs import LABS, LabRequest, Say, Show
 from regard.labs.finding import Finding, conclude, settings_for
 from regard.settings import Settings
 
@@ -95,12 +95,12 @@ def numbers(key: str, text: str) -> list[int]:
         ) from None
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Look at the sines, train every network, write the report; the JSON object.
 
     Errors: settings that do not fit; a network that could not be trained.
     """
-    settings = settings_for(order, PositionsSettings)
+    settings = settings_for(request, PositionsSettings)
     from regard.labs.positions.findings import probes, trees
     from regard.labs.positions.reach import copies, numbers_of
     from regard.labs.positions.sines import sines
@@ -127,7 +127,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         metric=f"accuracy at the last word of {settings.reach} times the trained length",
         **numbers_of(found),
     )
-    return conclude("positions", order, finding, say)
+    return conclude("positions", request, finding, say)
 
 
 def plan(settings: PositionsSettings) -> list[Any]:

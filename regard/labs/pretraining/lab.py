@@ -6,7 +6,7 @@ Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in sma
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,18 @@ import numpy as np
 from pydantic import Field
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import DRY_RUN, Planned, follow, forecast, points_of, pretrain, told
-from regard.labs.finding import Finding, claim, conclude, place, settings_for
+from regard.labs.comparison import (
+    BUDGETS,
+    ComparisonLab,
+    Plan,
+    Preset,
+    PretrainFirst,
+    Pretraining,
+    Result,
+    pairs,
+    points_of,
+)
+from regard.labs.lab import Claim, claim
 from regard.reports.answer import percent
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
@@ -25,14 +34,9 @@ from regard.runs import load
 from regard.runs.before import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
-from regard.studies.compare import Study, compare
-from regard.studies.job import RunTask
-from regard.studies.launch import Job
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.pretraining.masked_modeling import MaskedModeling
 
-NAME = "pretraining"
-TASK = "classification"
 PRETRAINED = "pretrained {}"
 #: As the seed has it, an encoder is also asked which sentence follows.
 ASKED = {**{model: own for model, (_, own) in WAYS.items()}, "bert": ("next_sentence=true",)}
@@ -43,206 +47,136 @@ SAYS = {
 }
 
 
-class PretrainingSettings(Settings):
-    """``data``: "reviews" or "imdb", its labelled part to fine-tune on, all of it to pretrain on.
+class PretrainingOptions(Settings):
+    """``models``: which of bert, gpt, t5; ``labels``: so many labelled texts to fine-tune on.
 
-    ``labels``: so many labelled texts; ``steps`` of pretraining; ``models``: which of bert, gpt,
-    t5. What is 0 is the data's own choice (`KINDS`). Each seed has a pretraining of its own: with
-    one seed the order of the three ways changes from run to run.
+    0 labels is the data's own choice (`PRESETS`). ``steps`` and ``--budget`` are those of the
+    pretraining. Each seed has a pretraining of its own: with one seed the order of the three ways
+    changes from run to run.
     """
 
-    data: str = "reviews"
     models: str = "bert,gpt,t5"
     labels: int = Field(0, ge=0)
-    steps: int = Field(0, ge=0)
-    seeds: int = Field(5, ge=1)
-    workers: int = Field(0, ge=0)
-    width: int = Field(0, ge=0)
-    layers: int = Field(0, ge=0)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How the lab treats one set of data: labels, the network, how it is trained twice.
-
-    ``own``: what a model is fine-tuned by otherwise, with and without pretraining.
-    """
-
-    labels: int
-    network: Mapping[str, object]
-    before: Mapping[str, object]
-    after: Mapping[str, object]
-    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-KINDS = {
-    "reviews": Kind(
-        labels=800,
-        network={"width": 48, "heads": 2, "layers": 2, "feedforward": 96, "length": 40}
-        | {"dropout": 0.0, "tokenizer": "words", "minimum": 2},
-        before={"steps": 500, "learning_rate": 5e-3, "batch_tokens": 2_048}
-        | {"schedule": "linear", "evaluate_every": 100_000},
-        after={"validation": 0.2},  # a tenth would be too few to choose weights by
-        own={"t5": ("learning_rate=3e-3",)},  # chosen on validation texts
+PRESETS = {
+    "reviews": Preset(
+        seeds=5,
+        settings={"examples": 800},
+        arms={"t5": {"learning_rate": 3e-3}},  # chosen on validation texts
+        pretraining=Pretraining(
+            network={"width": 48, "heads": 2, "layers": 2, "feedforward": 96, "length": 40}
+            | {"dropout": 0.0, "tokenizer": "words", "minimum": 2},
+            before={"steps": 500, "learning_rate": 5e-3, "batch_tokens": 2_048}
+            | {"schedule": "linear", "evaluate_every": 100_000},
+            after={"validation": 0.2},  # a tenth would be too few to choose weights by
+        ),
     ),
-    "imdb": Kind(
-        labels=500,
-        network={"width": 128, "heads": 4, "layers": 4, "feedforward": 512, "length": 256}
-        | {"dropout": 0.1, "tokenizer": "words", "vocabulary": 20_000, "truncate": "ends"},
-        before={"steps": 6_000, "schedule": "linear", "learning_rate": 2e-3}
-        | {"evaluate_every": 3_000},
-        after={"epochs": 10, "schedule": "linear", "learning_rate": 5e-4, "batch_tokens": 4_096},
+    "imdb": Preset(
+        seeds=5,
+        settings={"examples": 500},
+        pretraining=Pretraining(
+            network={"width": 128, "heads": 4, "layers": 4, "feedforward": 512, "length": 256}
+            | {"dropout": 0.1, "tokenizer": "words", "vocabulary": 20_000, "truncate": "ends"},
+            before={"steps": 6_000, "schedule": "linear", "learning_rate": 2e-3}
+            | {"evaluate_every": 3_000},
+            after={"epochs": 10, "schedule": "linear", "learning_rate": 5e-4}
+            | {"batch_tokens": 4_096},
+        ),
     ),
 }
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
-    """Pretrain each model, fine-tune it and one that was not pretrained; the JSON object."""
-    asked = settings_for(order, PretrainingSettings)
-    kind, models = plan_for(asked)
-    out = place(NAME, order)
-    labels = asked.labels or kind.labels
-    say(LABS[NAME].question)
-    say(f"{', '.join(models)} on {asked.data}: {labels} labels, {asked.seeds} seed(s) each")
-    pretrain(pretraining(asked, kind, models, out), asked.workers, show)
-    arms = arms_of(kind, models, out)
-    comparison = compare(
-        TASK,
-        arms,
-        seeds=asked.seeds,
-        reference=arms[0].name,
-        out=out / "fine-tuned",
-        overrides=told(shared(asked, kind)),
-        workers=asked.workers or None,
-        ladder=pairs(models),
-        on_event=follow(show),
-    )
-    return conclude(NAME, order, finding(asked, labels, models, comparison.record(), out), say)
+def adapt(plan: Plan) -> Plan:
+    """Put each model beside itself pretrained. Errors: a model that the lab does not know."""
+    options, preset = plan.options, plan.preset.pretraining
+    models = [name.strip() for name in options.models.split(",") if name.strip()]
+    if unknown := [name for name in models if name not in WAYS] or ([] if models else ["none"]):
+        raise RegardError(f"models={options.models}: {unknown[0]!r} is none of {', '.join(WAYS)}")
+    assert preset is not None
+    labels = {"examples": options.labels} if options.labels else {}
+    mine = {key: value for key, value in plan.mine.items() if key not in BUDGETS}
+    shared = {"data": plan.data, **plan.preset.settings, **preset.network, **preset.after}
+    shared |= {**mine, **labels}
+    before = pairs({k: v for k, v in plan.before().items() if k != "truncate"})
+    own = {model: pairs(plan.preset.arms.get(model, {})) for model in models}
+    return replace(
+        plan,
+        arms=[
+            Arm(name, model, own[model])
+            for model in models
+            for name in (model, PRETRAINED.format(model))
+        ],
+        overrides=pairs(shared),
+        reference=models[0],
+        budget="",
+        ladder=compared(models),
+        pretrain_first=[
+            PretrainFirst(PRETRAINED.format(model), WAYS[model][0], model,
+                          (*before, *ASKED[model]), model)
+            for model in models
+        ],
+        about=f"{', '.join(models)} on {plan.data}: {shared['examples']} labels, {plan.seeds} "
+        "seed(s) each",
+    )  # fmt: skip
 
 
-def rehearse(order: Order, say: Say) -> dict[str, Any]:
-    """Make one step of each pretraining and fine-tuning, and forecast the lab's time."""
-    asked = settings_for(order, PretrainingSettings)
-    kind, models = plan_for(asked)
-    out = place(NAME, order)
-    jobs = [job for job in pretraining(asked, kind, models, out) if job.seed == 0]
-    planned = [Planned(f"{job.task.model}, pretraining", job.task, asked.seeds) for job in jobs]
-    arms = [Arm(model, model, kind.own.get(model, ())) for model in models]
-    study = Study.plan(TASK, [*arms, Arm("nb-svm", "nb-svm")], seeds=1, out=out / DRY_RUN,
-                       overrides=told(shared(asked, kind)))  # fmt: skip
-    planned += [
-        Planned(f"{job.arm}, fine-tuning", job.task, 2 * asked.seeds)
-        for job in study.jobs()
-        if job.arm in models
-    ]
-    return forecast(NAME, planned, asked.workers or 2, say)
-
-
-def shared(asked: PretrainingSettings, kind: Kind) -> dict[str, object]:
-    """Return what all fine-tunings have in common."""
-    labels = asked.labels or kind.labels
-    return {"data": asked.data, "examples": labels, **network(asked, kind), **kind.after}
-
-
-def arms_of(kind: Kind, models: Sequence[str], out: Path) -> list[Arm]:
-    """Return each model without and with its pretraining."""
-    return [arm for model in models for arm in tuned(model, out, kind.own.get(model, ()))]
-
-
-def pairs(models: Sequence[str]) -> list[tuple[str, str]]:
+def compared(models: Sequence[str]) -> list[tuple[str, str]]:
     """Return what is compared: each pretraining with none, then every two ways to pretrain."""
     ways = [PRETRAINED.format(model) for model in models]
     return [*zip(ways, models, strict=True), *combinations(ways, 2)]
 
 
-def plan_for(asked: PretrainingSettings) -> tuple[Kind, list[str]]:
-    """The data's settings and the models. Errors: data or a model that the lab does not know."""
-    models = [name.strip() for name in asked.models.split(",") if name.strip()]
-    if unknown := [name for name in models if name not in WAYS] or ([] if models else ["none"]):
-        raise RegardError(f"models={asked.models}: {unknown[0]!r} is none of {', '.join(WAYS)}")
-    if asked.data not in KINDS:
-        raise RegardError(
-            f"--data {asked.data}: this lab knows {' and '.join(KINDS)}; with your own texts: "
-            "regard train classification --data FEW.csv --pretrain-on MANY.txt"
-        )
-    return KINDS[asked.data], models
+def models_of(result: Result) -> list[str]:
+    """Return the models that were compared."""
+    return [first.model for first in result.plan.pretrain_first]
 
 
-def pretraining(
-    asked: PretrainingSettings, kind: Kind, models: Sequence[str], out: Path
-) -> list[Job]:
-    """A job for every model and seed."""
-    sizes = {k: v for k, v in network(asked, kind).items() if k != "truncate"}
-    given = {"data": asked.data, **sizes, **kind.before}
-    given |= {"steps": asked.steps} if asked.steps else {}
-    return [
-        Job(
-            PRETRAINED.format(model),
-            seed,
-            RunTask(
-                str(out / "pretrained" / model / f"seed-{seed}"),
-                WAYS[model][0],
-                model,
-                (*told(given), *ASKED[model], f"seed={seed}"),
-            ),
-        )
-        for seed in range(asked.seeds)
-        for model in models
-    ]
+def labels_of(result: Result) -> str:
+    """Return the number of labels."""
+    shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    return shared["examples"]
 
 
-def network(asked: PretrainingSettings, kind: Kind) -> dict[str, object]:
-    """The sizes of all networks, and how texts are cut into tokens."""
-    own = {key: getattr(asked, key) for key in ("width", "layers") if getattr(asked, key)}
-    return {**kind.network, **own}
+def gains_of(result: Result) -> dict[str, Mapping[str, Any]]:
+    """Return what pretraining was worth to each model."""
+    names = models_of(result)
+    gains = [(model, result.verdict(PRETRAINED.format(model), model)) for model in names]
+    return {model: verdict for model, verdict in gains if verdict is not None}
 
 
-def tuned(model: str, out: Path, own: tuple[str, ...]) -> list[Arm]:
-    """A model from random weights, and the same from its pretraining of the same seed."""
-    init = out / "pretrained" / model / "seed-{seed}"
-    return [Arm(model, model, own), Arm(PRETRAINED.format(model), model, (f"init={init}", *own))]
+def between(result: Result) -> list[Mapping[str, Any]]:
+    """Return every two ways to pretrain, compared."""
+    ways = combinations([PRETRAINED.format(model) for model in models_of(result)], 2)
+    return [found for pair in ways if (found := result.verdict(*pair)) is not None]
 
 
-def finding(
-    asked: PretrainingSettings,
-    labels: int,
-    models: Sequence[str],
-    record: Mapping[str, Any],
-    out: Path,
-) -> Finding:
+def figures(result: Result) -> list[Section]:
     """Return what each way of pretraining was worth, and whether one is shown to be worth more."""
-    arms = list(record["arms"])
-    declared = {(v["a"], v["b"]): v for v in record["verdicts"] if v["family"] == "ladder"}
-    gains = {model: declared[PRETRAINED.format(model), model] for model in models}
-    between = [v for (_, b), v in declared.items() if b not in gains]
-    bars = [
-        Row(str(a["name"]), 100 * float(a["mean"]), 100 * float(a["low"]), 100 * float(a["high"]))
-        for a in arms
-    ]
+    bars = [Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high) for a in result.arms]
     chart = interval_chart("Accuracy", bars, x_label="accuracy, %")
-    tables = [worth(asked, labels, models, record, gains, out)]
-    if between:
-        tables.append(rivals(between))
-    return Finding(
-        " ".join([f"Fine-tuned on {labels} labels, {asked.seeds} seed(s).",
-                  *told_gains(gains), *told_ranking(between)]),
-        [
-            Section(
-                "What is pretraining on texts without labels worth?",
-                ["Each model has the same sizes and the same number of steps of pretraining; each "
-                 "seed has a pretraining of its own."],
-                [Figure(chart, "Accuracy on the test texts, with 95 % intervals.")],
-                tables,
-            )
-        ],
-        [gain_claim(model, gain) for model, gain in gains.items()],
-        "regard lab pretraining --data imdb"
-        if asked.data == "reviews"
-        else "regard train classification --data FEW.csv --pretrain-on MANY.txt",
-        metric=str(record["metric"]),
-        arms=arms,
-        verdicts=record["verdicts"],
-    )  # fmt: skip
+    says = (
+        "Each model has the same sizes and the same number of steps of pretraining; each seed has "
+        "a pretraining of its own."
+    )
+    return [
+        Section(
+            "What is pretraining on texts without labels worth?",
+            [says],
+            [Figure(chart, "Accuracy on the test texts, with 95 % intervals.")],
+            [worth(result), *([rivals(found)] if (found := between(result)) else [])],
+        )
+    ]
+
+
+def answer(result: Result) -> list[str]:
+    """Return the gains and the ranking, as far as there is evidence."""
+    return [
+        f"Fine-tuned on {labels_of(result)} labels, {result.plan.seeds} seed(s).",
+        *told_gains(gains_of(result)),
+        *told_ranking(between(result)),
+        *result.in_words,
+    ]
 
 
 def told_gains(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -262,7 +196,7 @@ def _sentence(says: str) -> str:
     return f"{says[:1].upper()}{says[1:].rstrip('.')}."
 
 
-def gain_claim(model: str, gain: Mapping[str, Any]) -> dict[str, Any]:
+def gain_claim(model: str, gain: Mapping[str, Any]) -> Claim:
     """Return the claim that pretraining helps a model, which takes evidence to hold."""
     points, low, high = (float(gain[key]) for key in ("difference", "low", "high"))
     says = (
@@ -272,19 +206,12 @@ def gain_claim(model: str, gain: Mapping[str, Any]) -> dict[str, Any]:
     return claim(says, points, points > 0 and float(gain["p"]) < 0.05)
 
 
-def worth(
-    asked: PretrainingSettings,
-    labels: int,
-    models: Sequence[str],
-    record: Mapping[str, Any],
-    gains: Mapping[str, Mapping[str, Any]],
-    out: Path,
-) -> Table:
+def worth(result: Result) -> Table:
     """Return what each model learned from texts, and its accuracy without and with that."""
-    means = {str(row["name"]): float(row["mean"]) for row in record["arms"]}
+    means, gains = result.means, gains_of(result)
     rows: list[list[Cell]] = []
-    for model in models:
-        loss, follows = learned(out, model, asked.seeds)
+    for model in models_of(result):
+        loss, follows = learned(result.out, model, result.plan.seeds)
         gain = gains[model]
         rows.append(
             [model, SAYS[model], loss, 100 * follows, 100 * means[model],
@@ -296,7 +223,7 @@ def worth(
         "Means over seeds, on texts that were not read. Losses of different ways cannot be "
         "compared: each asks something else. Of next sentences half follow: chance is 50 %."
     )
-    return Table(f"Fine-tuned on {labels} labels", columns, rows, note)
+    return Table(f"Fine-tuned on {labels_of(result)} labels", columns, rows, note)
 
 
 def rivals(between: Sequence[Mapping[str, Any]]) -> Table:
@@ -321,3 +248,22 @@ def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
             with run.computing():
                 follows.append(run.task.judge_next_sentence(run.network, "test")[0])
     return float(np.mean(losses)), float(np.mean(follows)) if follows else math.nan
+
+
+LAB = ComparisonLab(
+    task="classification",
+    arms=[],
+    presets=PRESETS,
+    options=PretrainingOptions,
+    adapt=adapt,
+    figures=figures,
+    claims=lambda result: [gain_claim(*pair) for pair in gains_of(result).items()],
+    answer=answer,
+    next=lambda result: (
+        "regard lab pretraining --data imdb"
+        if result.plan.data == "reviews"
+        else "regard train classification --data FEW.csv --pretrain-on MANY.txt"
+    ),
+    elsewhere="with your own texts: regard train classification --data FEW.csv --pretrain-on "
+    "MANY.txt",
+)

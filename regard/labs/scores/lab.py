@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from regard.attention import NORMALIZERS, SCORES, make_score
 from regard.errors import RegardError, look_up
-from regard.labs import Order, Say, Show
+from regard.labs import LabRequest, Say, Show
 from regard.labs.finding import Finding, conclude, settings_for
 from regard.labs.scores.figures import sections
 from regard.labs.scores.report import MADE_FOR, Study, arm_rows, claims, in_short
@@ -82,13 +82,13 @@ class ScoresSettings(Settings):
     workers: int = Field(0, ge=0)
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Train every arm of every task, compare, draw; the JSON object.
 
     Errors: settings that do not fit; a score of one's own that cannot be made; a reference arm
     that fails.
     """
-    settings = settings_for(order, ScoresSettings)
+    settings = settings_for(request, ScoresSettings)
     pairs = pairs_of(settings)
     for score in filter(is_part, settings.scores):
         make_score(score, "none", 4, 4, heads=2, length=4)  # its mistakes before any training
@@ -109,7 +109,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         arms=[row for found in studies for row in arm_rows(found)],
         verdicts=[verdict(found) for one in studies for found in one.verdicts],
     )
-    return conclude("scores", order, finding, say)
+    return conclude("scores", request, finding, say)
 
 
 def pairs_of(settings: ScoresSettings) -> list[tuple[str, str]]:

@@ -6,33 +6,26 @@ else reads texts. `regard.labs.sentiment.plan` has the arms and the settings of 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import DRY_RUN, Planned, conclude, follow, forecast, pretrain, told
-from regard.labs.finding import claim, command
+from regard.labs.comparison import ComparisonLab, Result
+from regard.labs.lab import Claim, claim
 from regard.labs.sentiment import ladder, word_order
 from regard.labs.sentiment.plan import (
+    ARMS,
     BLIND,
-    NAME,
+    PRESETS,
     REFERENCE,
     SELF_PRETRAINED,
-    TASK,
-    Plan,
-    plan_for,
+    SentimentOptions,
+    adapt,
 )
 from regard.models import MODELS
 from regard.reports.answer import percent
-from regard.reports.comparison import write_report
-from regard.reports.evidence import Arm as Found
-from regard.reports.evidence import arms_of
-from regard.runs.before import WAYS
+from regard.reports.evidence import Arm as Evidence
+from regard.reports.findings import Section
 from regard.studies.arms import Arm
-from regard.studies.job import RunTask
-from regard.studies.launch import Job
 
 NEXT = {
     "reviews": "regard lab sentiment --data imdb",
@@ -42,133 +35,35 @@ NEXT = {
 }
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
-    """Train every arm, compare, look at word order, write the report; the JSON object."""
-    from regard.studies.compare import compare
-
-    data, plan, out = order.data or "reviews", plan_for(order), place_for(order)
-    introduce(data, plan, say)
-    pretrain(pretraining(plan, out), order.workers or 0, show)
-    comparison = compare(
-        TASK,
-        arms_in(plan, out),
-        seeds=plan.seeds,
-        budget=order.budget or None,
-        reference=REFERENCE,
-        out=out,
-        overrides=plan.overrides,
-        workers=order.workers,
-        ladder=plan.rungs,
-        on_event=follow(show),
-    )
-    record = comparison.record()
-    found = arms_of(record, out)
-    pairs = read_pairs(found) if data == "reviews" and not plan.depths else None
-    if plan.depths:
-        tables = [ladder.depth_table(record, plan.depths)]
-        section = ladder.depth_section(record, plan.depths)
-    else:
-        tables = [table] if (table := ladder.table(record, found)) else []
-        section = {"title": "What does each rung add?", "says": []}
-    section |= {"tables": [table.json() for table in tables]}
-    record |= {
-        "question": LABS[NAME].question,
-        "data": data,
-        "word_order": pairs,
-        "sections": [section] if tables else [],
-        "claims": ladder.depth_claims(record, plan.depths)
-        if plan.depths
-        else claims(record, data, pairs),
-        "command": command(NAME, order),
-    }
-    record["report"] = str(write_report(record, out))
-    lines = comparison.rows()
-    for table in tables:
-        lines += ["", table.title, table.text()]
-    conclude(record, lines, found, following(data, plan), say)
-    return record
-
-
-def following(data: str, plan: Plan) -> str:
+def following(result: Result) -> str:
     """Return the command to try next."""
-    if data == "reviews" and not plan.depths:
+    data = result.plan.data
+    if data == "reviews" and not depths_of(result):
         return "regard lab sentiment layers=1,3,6 --out runs/lab-sentiment-depth"
     return NEXT.get(data, "regard lab sentiment")
 
 
-def rehearse(order: Order, say: Say) -> dict[str, Any]:
-    """Two batches and one step of each arm, and what all of them would take."""
-    from regard.studies.compare import Study
-
-    plan, out = plan_for(order), place_for(order)
-    introduce(order.data or "reviews", plan, say)
-    arms = [replace(a, overrides=tuple(p for p in a.overrides if not p.startswith("init=")))
-            for a in plan.arms]  # fmt: skip
-    study = Study.plan(
-        TASK,
-        arms,
-        seeds=plan.seeds,
-        budget=order.budget or None,
-        reference=REFERENCE,
-        out=out / DRY_RUN,
-        overrides=plan.overrides,
-    )
-    before = pretraining(plan, out)[:1]
-    planned = [Planned(f"{job.arm}, pretraining", job.task, plan.seeds) for job in before]
-    planned += [
-        Planned(arm.name, job.task, 1 if arm.deterministic else plan.seeds)
-        for arm, job in zip(arms, study.jobs(), strict=False)
-    ]
-    return forecast(NAME, planned, order.workers or 2, say)
+def depths_of(result: Result) -> list[int]:
+    """Return the depths that were compared; none where the ladder was."""
+    depths: list[int] = result.plan.options.depths
+    return depths if len(depths) > 1 else []
 
 
-def place_for(order: Order) -> Path:
-    """Return the folder that the lab writes into."""
-    return order.out or Path("runs") / f"lab-sentiment-{Path(order.data or 'reviews').stem}"
+def measure(result: Result) -> dict[str, Any] | None:
+    """Ask each arm about sentences that differ in word order alone."""
+    if result.plan.data != "reviews" or depths_of(result):
+        return None
+    result.record["word_order"] = read_pairs(result.arms)
+    return result.record["word_order"]  # type: ignore[no-any-return]
 
 
-def pretraining(plan: Plan, out: Path) -> list[Job]:
-    """Return a job for every seed of the self-pretrained arm."""
-    if not plan.pretraining:
-        return []
-    way, own = WAYS["bert"]
-    return [
-        Job(
-            SELF_PRETRAINED,
-            seed,
-            RunTask(str(out / "pretrained" / f"seed-{seed}"), way, "bert",
-                    (*told(plan.pretraining), *own, f"seed={seed}")),
-        )
-        for seed in range(plan.seeds)
-    ]  # fmt: skip
-
-
-def arms_in(plan: Plan, out: Path) -> list[Arm]:
-    """Return the arms, of which the self-pretrained one begins from its runs in a folder."""
-    if not plan.pretraining:
-        return plan.arms
-    init = f"init={out / 'pretrained' / 'seed-{seed}'}"
-    return [
-        replace(arm, overrides=(init, *arm.overrides)) if arm.name == SELF_PRETRAINED else arm
-        for arm in plan.arms
-    ]
-
-
-def introduce(data: str, plan: Plan, say: Say) -> None:
-    """The question and what will be done about it."""
-    say(LABS[NAME].question)
-    say(f"{len(plan.arms)} arms on {data}, {plan.seeds} seeds each (baselines once)")
-    if plan.pretraining:
-        say(f"{SELF_PRETRAINED} reads the texts first, once for each seed: this takes hours")
-
-
-def read_pairs(found: Sequence[Found]) -> dict[str, Any] | None:
-    """What the first run of each arm says about sentences that differ in word order alone."""
+def read_pairs(arms: Sequence[Evidence]) -> dict[str, Any] | None:
+    """Return what the first run of each arm says about pairs of the same words."""
     import regard
     from regard.data.sources import load_corpus
 
     predict: dict[str, Callable[[list[str]], Sequence[str]]] = {}
-    for arm in found:
+    for arm in arms:
         try:
             run = regard.load(arm.folders[0])
         except (RegardError, IndexError):
@@ -181,18 +76,27 @@ def _labels_of(run: Any) -> Callable[[list[str]], list[str]]:
     return lambda texts: [prediction.label for prediction in run.predict(texts)]
 
 
-def claims(
-    record: Mapping[str, Any], data: str, pairs: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
-    """What to look for, each with the number that this run found."""
-    means = {row["name"]: float(row["mean"]) for row in record["arms"]}
-    if data == "imdb":
-        return _claims_of_imdb(record, means)
-    return _claims_of_order(means, pairs) if data == "reviews" else []
+def figures(result: Result) -> list[Section]:
+    """Return the ladder, or accuracy over depth."""
+    if depths := depths_of(result):
+        return [ladder.depth_section(result, depths)]
+    table = ladder.table(result)
+    return [Section("What does each rung add?", tables=[table])] if table else []
 
 
-def _claims_of_imdb(record: Mapping[str, Any], means: Mapping[str, float]) -> list[dict[str, Any]]:
-    models = {row["name"]: str(row.get("model", row["name"])) for row in record["arms"]}
+def claims(result: Result) -> list[Claim]:
+    """Return what to look for, each with the number that this run found."""
+    if depths := depths_of(result):
+        return ladder.depth_claims(result, depths)
+    if result.plan.data == "imdb":
+        return claims_of_imdb(result)
+    return claims_of_order(result.means, result.seen) if result.plan.data == "reviews" else []
+
+
+def claims_of_imdb(result: Result) -> list[Claim]:
+    """Return which accuracy is reached by what."""
+    means = result.means
+    models = {row["name"]: str(row.get("model", row["name"])) for row in result.record["arms"]}
     alone = [name for name, model in models.items()
              if not MODELS[model].deterministic and name != SELF_PRETRAINED]  # fmt: skip
     best = max(alone, key=means.__getitem__)
@@ -208,9 +112,8 @@ def _claims_of_imdb(record: Mapping[str, Any], means: Mapping[str, float]) -> li
     ]
 
 
-def _claims_of_order(
-    means: Mapping[str, float], pairs: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
+def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) -> list[Claim]:
+    """Return what can be told without word order, and what with it."""
     blind = {name: means[name] for name in BLIND if name in means}
     found = []
     if blind:
@@ -221,7 +124,7 @@ def _claims_of_order(
         gain = means["+positions"] - means["self-attention"]
         says = f"positions lift self-attention by five points: {percent(gain)}"
         found.append(claim(says, gain, gain >= 0.05))
-    both = {name: row["both"] for name, row in (pairs or {}).get("arms", {}).items()}
+    both = {name: row["both"] for name, row in (seen or {}).get("arms", {}).items()}
     seeing = {name: share for name, share in both.items() if name not in BLIND}
     if seeing and len(both) > len(seeing):
         most = max(both[name] for name in both if name in BLIND)
@@ -231,3 +134,17 @@ def _claims_of_order(
         says = f"same words, opposite labels: {name} is right about both in"
         found.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
     return found
+
+
+LAB = ComparisonLab(
+    task="classification",
+    arms=[Arm(name, name) for name in ARMS],
+    presets=PRESETS,
+    reference=REFERENCE,
+    options=SentimentOptions,
+    adapt=adapt,
+    measure=measure,
+    figures=figures,
+    claims=claims,
+    next=following,
+)

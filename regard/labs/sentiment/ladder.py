@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.labs.comparing import points_of
-from regard.labs.finding import claim
+from regard.labs.comparison import Result, points_of
+from regard.labs.lab import Claim, claim
 from regard.labs.sentiment.plan import BUILT_ON, LAYERED, RESIDUALS, at
 from regard.reports.answer import percent
-from regard.reports.evidence import Arm
-from regard.reports.findings import Cell, Table
+from regard.reports.figures import Series, line_chart
+from regard.reports.findings import Cell, Figure, Section, Table
 
 NEVER_ALIKE = {"model", "seed", "task"}
 
@@ -23,12 +23,12 @@ def changes(arm: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     return [f"{key}: {base[key]} → {arm[key]}" for key in keys if arm[key] != base[key]]
 
 
-def table(record: Mapping[str, Any], found: Sequence[Arm]) -> Table | None:
+def table(result: Result) -> Table | None:
     """Return each rung beside the arm that it is built on, or None where no rung was judged."""
-    arms = {arm.name: arm for arm in found if arm.config}
+    arms = {arm.name: arm for arm in result.arms if arm.config}
     rows: list[list[Cell]] = []
     for rung, base in BUILT_ON.items():
-        verdict = verdict_of(record, rung, base)
+        verdict = result.verdict(rung, base)
         if verdict is None or not {rung, base} <= arms.keys():
             continue
         changed = "; ".join(changes(arms[rung].config, arms[base].config))
@@ -38,50 +38,34 @@ def table(record: Mapping[str, Any], found: Sequence[Arm]) -> Table | None:
     return Table("The ladder, one change at a time", columns, rows, note) if rows else None
 
 
-def verdict_of(record: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any] | None:
-    """Return the declared comparison of two arms, or None."""
-    for verdict in record["verdicts"]:
-        if (verdict["a"], verdict["b"]) == (a, b):
-            return dict(verdict)
-    return None
-
-
-def depth_section(record: Mapping[str, Any], depths: Sequence[int]) -> dict[str, Any]:
-    """Return accuracy over depth, a line for each layered arm, as a section of the report."""
-    rows = {row["name"]: row for row in record["arms"]}
+def depth_section(result: Result, depths: Sequence[int]) -> Section:
+    """Return accuracy over depth, a line for each layered arm, and what a residual is worth."""
+    arms = {arm.name: arm for arm in result.arms}
     series = []
-    for name in LAYERED:
-        there = [(depth, rows[at(name, depth)]) for depth in depths if at(name, depth) in rows]
-        series.append(
-            {
-                "name": name,
-                "x": [depth for depth, _ in there],
-                **{key: [100 * float(row[part]) for _, row in there]
-                   for key, part in (("y", "mean"), ("low", "low"), ("high", "high"))},
-            }
-        )  # fmt: skip
-    chart = {
-        "title": "Accuracy over depth",
-        "x_label": "layers",
-        "y_label": "accuracy, %",
-        "series": series,
-        "caption": "Means over seeds with 95 % intervals.",
-    }
-    says = [
+    for look, name in enumerate(LAYERED):
+        there = [(depth, arms[at(name, depth)]) for depth in depths if at(name, depth) in arms]
+        y, low, high = ([100 * getattr(arm, part) for _, arm in there]
+                        for part in ("mean", "low", "high"))  # fmt: skip
+        series.append(Series(name, [depth for depth, _ in there], y, look=look, low=low, high=high))
+    chart = line_chart(
+        "Accuracy over depth", series, x_label="layers", y_label="accuracy, %"
+    )  # fmt: skip
+    says = (
         "The exercise says that a network without residuals learns much worse as layers are "
         "added. The same arms at each depth show whether that is so here."
-    ]
-    return {"title": "Does depth need a residual?", "says": says, "charts": [chart]}
+    )
+    figure = Figure(chart, "Means over seeds with 95 % intervals.")
+    return Section("Does depth need a residual?", [says], [figure], [depth_table(result, depths)])
 
 
-def depth_table(record: Mapping[str, Any], depths: Sequence[int]) -> Table:
+def depth_table(result: Result, depths: Sequence[int]) -> Table:
     """Return accuracy by arm and depth, and what a residual is worth at each depth."""
-    means = {row["name"]: float(row["mean"]) for row in record["arms"]}
+    means = result.means
     rows: list[list[Cell]] = [
         [name, *(_mean(means.get(at(name, depth))) for depth in depths)] for name in LAYERED
     ]
     for arm, base in RESIDUALS:
-        verdicts = (verdict_of(record, at(arm, depth), at(base, depth)) for depth in depths)
+        verdicts = (result.verdict(at(arm, depth), at(base, depth)) for depth in depths)
         cells: list[Cell] = [_gain(verdict) if verdict else "–" for verdict in verdicts]
         rows.append([f"{arm} − {base}", *cells])
     columns = ["arm", *(f"{depth} layer{'s' if depth > 1 else ''}" for depth in depths)]
@@ -98,14 +82,14 @@ def _gain(verdict: Mapping[str, Any]) -> str:
     return f"{points:+.1f} ({interval}), p = {p}".replace("-", "−").replace("= <", "<")
 
 
-def depth_claims(record: Mapping[str, Any], depths: Sequence[int]) -> list[dict[str, Any]]:
+def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
     """Return what depth costs without and with a residual, and whether that is evident."""
-    means = {row["name"]: float(row["mean"]) for row in record["arms"]}
+    means = result.means
     least, most = min(depths), max(depths)
     claims = []
     for arm, base in RESIDUALS:
         ends = [at(name, depth) for name in (arm, base) for depth in (least, most)]
-        verdict = verdict_of(record, at(arm, most), at(base, most))
+        verdict = result.verdict(at(arm, most), at(base, most))
         if verdict is None or not means.keys() >= {*ends}:
             continue
         with_it, without = (means[at(name, least)] - means[at(name, most)] for name in (arm, base))

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from regard.analysis.gaussian_softmax import Theory
 from regard.errors import RegardError
-from regard.labs import Order, Say, Show
+from regard.labs import LabRequest, Say, Show
 from regard.labs.finding import Finding, conclude, settings_for
 from regard.labs.softmax_gradient.cures import losses, scores
 from regard.labs.softmax_gradient.findings import (
@@ -43,12 +43,12 @@ class SoftmaxGradientSettings(Settings):
     seed: int = Field(0, ge=0, lt=2**40)
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
+def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     """Draw, attend, fit, tell; the JSON object.
 
     Errors: settings that do not fit; fewer than three widths.
     """
-    settings = settings_for(order, SoftmaxGradientSettings)
+    settings = settings_for(request, SoftmaxGradientSettings)
     if settings.high < 4 * settings.low:
         raise RegardError(
             f"low={settings.low} and high={settings.high} leave no three widths to fit a line "
@@ -73,7 +73,7 @@ def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
         claims=[one for _, claims in parts for one in claims],
         follows="regard lab exploration",
     )
-    return conclude("softmax-gradient", order, finding, say)
+    return conclude("softmax-gradient", request, finding, say)
 
 
 def measure(settings: SoftmaxGradientSettings, show: Show) -> Found:

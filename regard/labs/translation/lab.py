@@ -8,67 +8,35 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.labs import LABS, Order, Say, Show
-from regard.labs.comparing import Planned, conclude, follow, forecast
-from regard.labs.finding import claim, command
+from regard.labs.comparison import ComparisonLab, Result
+from regard.labs.lab import Claim, claim
 from regard.labs.translation.looks import best_of, head_table, load, search_table
-from regard.labs.translation.plan import NEXT, REFERENCE, place_for, plan_for
+from regard.labs.translation.presets import ARMS, NEXT, PRESETS, REFERENCE
 from regard.reports.answer import percent
-from regard.reports.comparison import write_report
-from regard.reports.evidence import Arm, arms_of, read_lines
-from regard.reports.findings import Cell, Table
+from regard.reports.evidence import Arm as Evidence
+from regard.reports.evidence import read_lines
+from regard.reports.findings import Cell, Section, Table
+from regard.studies.arms import Arm
 from regard.tasks import unit_of
 
-NAME = "translation"
 METRICS = "metrics.jsonl"
 NAN = math.nan
 
 
-def run(order: Order, say: Say, show: Show) -> dict[str, Any]:
-    """Train every arm, compare, search in other ways, write the report; the JSON object."""
-    from regard.studies.compare import compare
-
-    plan, out, data = plan_for(order), place_for(order), order.data or "dates"
-    say(LABS[NAME].question)
-    seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
-    say(f"{len(plan.arms)} arms on {data}, {seeds}, all with the same budget")
-    comparison = compare(
-        plan.task,
-        plan.arms,
-        seeds=plan.seeds,
-        budget=order.budget or None,
-        reference=REFERENCE,
-        out=out,
-        overrides=plan.overrides,
-        workers=order.workers,
-        on_event=follow(show),
-    )
-    record = comparison.record()
-    found = arms_of(record, out)
+def figures(result: Result) -> list[Section]:
+    """Return the budgets; then how the best arm searches, and where each head looks."""
     tables = []
-    best = best_of(found)
-    looking = load(best.folders[0]) if best else None
-    if best and looking:
-        tables.append(search_table(looking, best.name))
-    if data == "dates" and (heads := head_table(found)):
+    best = best_of(result.arms)
+    run = load(best.folders[0]) if best else None
+    if best and run:
+        tables.append(search_table(run, best.name))
+    if result.plan.data == "dates" and (heads := head_table(result.arms)):
         tables.append(heads)
-    record |= {
-        "question": LABS[NAME].question,
-        "data": data,
-        "tables": [table.json() for table in tables],
-        "sections": budgets(found),
-        "claims": claims(record),
-        "command": command(NAME, order),
-    }
-    record["report"] = str(write_report(record, out))
-    lines = comparison.rows()
-    for table in tables:
-        lines += ["", table.title, table.text()]
-    conclude(record, lines, found, NEXT.get(data, "regard lab translation"), say)
-    return record
+    looks = [Section("How it searches, and where it looks", tables=tables)] if tables else []
+    return [*budgets(result.arms), *looks]
 
 
-def budgets(found: Sequence[Arm]) -> list[dict[str, Any]]:
+def budgets(found: Sequence[Evidence]) -> list[Section]:
     """Return what each arm was trained on, read from its first run, as a section of the report."""
     rows: list[list[Cell]] = []
     ended = set()
@@ -91,11 +59,11 @@ def budgets(found: Sequence[Arm]) -> list[dict[str, Any]]:
             "The arms did not have the same budget, which a difference between them may be due to."
         )
     table = Table("What each arm was trained on", ["arm", "steps", "tokens", "epochs"], rows)
-    return [{"title": "Was the budget the same?", "says": [says], "tables": [table.json()]}]
+    return [Section("Was the budget the same?", [says], tables=[table])]
 
 
-def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What to look for, each with the number that this run found."""
+def claims_of(record: Mapping[str, Any]) -> list[Claim]:
+    """Return what to look for, each with the number that this run found."""
     rows = {row["name"]: row for row in record["arms"]}
     means = {name: float(row["mean"]) for name, row in rows.items()}
     looking = {name: mean for name, mean in means.items() if name != REFERENCE}
@@ -128,19 +96,12 @@ def claims(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def rehearse(order: Order, say: Say) -> dict[str, Any]:
-    """Two batches and one step of each arm, and what all of them would take."""
-    from regard.studies.compare import Study
-
-    plan = plan_for(order)
-    study = Study.plan(
-        plan.task,
-        plan.arms,
-        seeds=1,
-        budget=order.budget or None,
-        reference=REFERENCE,
-        out=place_for(order),
-        overrides=plan.overrides,
-    )
-    planned = [Planned(job.arm, job.task, plan.seeds) for job in study.jobs()]
-    return forecast(NAME, planned, order.workers or 2, say)
+LAB = ComparisonLab(
+    task="translation",
+    arms=[Arm(name, name) for name in ARMS],
+    presets=PRESETS,
+    reference=REFERENCE,
+    figures=figures,
+    claims=lambda result: claims_of(result.record),
+    next=lambda result: NEXT.get(result.plan.data, "regard lab translation"),
+)

@@ -9,11 +9,11 @@ import pytest
 
 from regard.data.pairs import Pair
 from regard.errors import RegardError
-from regard.labs import Order
+from regard.labs import LabRequest, open_lab
 from regard.labs.birthplace import lab
 from regard.labs.birthplace.knowing import Known, auc, strangers
+from regard.labs.comparison import Preset, Pretraining
 from regard.runs.config import Config
-from regard.studies.arms import Arm
 from regard.studies.compare import Study
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.writing.evaluation import Text
@@ -47,51 +47,67 @@ def test_strangers_stand_in_no_text():
         assert not any(name in text for text in texts)
 
 
-@pytest.mark.parametrize("data", lab.KINDS)
+def plan(data, *pairs, budget=""):
+    return lab.LAB.plan(LabRequest(data=data, budget=budget, overrides=pairs))
+
+
+def before(made):
+    """The configs of every pretraining."""
+    jobs = [job for first in made.pretrain_first for job in first.jobs(Path("out"), made.seeds)]
+    return [Config.make(job.task.task, job.task.model, job.task.overrides) for job in jobs]
+
+
+def after(made):
+    """The configs of every fine-tuning."""
+    given = {"seeds": 1, "out": "out", "overrides": made.overrides}
+    jobs = Study.plan("birthplace", made.arms, **given).jobs()
+    return {job.arm: Config.make(job.task.task, job.task.model, job.task.overrides) for job in jobs}
+
+
+@pytest.mark.parametrize("data", lab.PRESETS)
 def test_the_settings_of_every_arm_hold(data):
-    asked = lab.BirthplaceSettings(data=data)
-    kind, names = lab.plan_for(asked)
-    for name in names:
-        given = {"data": data, **lab.network(asked, kind), **kind.before}
-        config = Config.make("birthplace-pretrain", "gpt", [*lab.told(given), *lab.ARMS[name]])
-        assert config.network.width == kind.network["width"]
-    after = lab.told({**lab.network(asked, kind), **kind.after})
-    assert Config.make("birthplace", "gpt", [f"data={data}", *after]).data.data == data
+    made, width = plan(data), lab.PRESETS[data].pretraining.network["width"]
+    assert {config.network.width for config in before(made)} == {width}
+    assert {config.data.data for config in after(made).values()} == {data}
+    assert list(after(made)) == [lab.NONE, *lab.ARMS]
+    sized = plan(data, "width=16", "heads=2")
+    configs = [*before(sized), *after(sized).values()]
+    assert {config.network.width for config in configs} == {16}, "the same before and after"
 
 
 def test_the_recipe_of_the_real_data_is_the_one_that_was_measured():
-    asked = lab.BirthplaceSettings(data="birthplaces")
-    kind, names = lab.plan_for(asked)
-    for job in lab.pretraining(asked, kind, names, Path("out")):
-        training = Config.make(job.task.task, job.task.model, job.task.overrides)
-        assert (training.training.optimizer, training.training.learning_rate) == ("muon", 4e-3)
-        assert (training.training.budget.unit, training.training.budget.amount) == ("epochs", 300)
-        assert training.network.dropout == 0
-    arms = [Arm(name, "gpt", (*lab.ARMS[name],)) for name in names]
-    study = Study.plan(lab.NAME, arms, seeds=1, out="out", overrides=lab.shared(asked, kind))
-    for job in study.jobs():
-        config = Config.make(job.task.task, job.task.model, job.task.overrides)
+    made = plan("birthplaces")
+    for config in before(made):
+        training = config.training
+        assert (training.optimizer, training.learning_rate) == ("muon", 4e-3)
+        assert (training.budget.unit, training.budget.amount) == ("epochs", 300)
+        assert config.network.dropout == 0
+    tuned = after(made)
+    assert tuned.pop(lab.NONE).training.budget.amount == 75
+    for config in tuned.values():
         assert (config.training.budget.amount, config.training.learning_rate) == (15, 1e-4)
         assert config.network.dropout == 0.1
 
 
 def test_a_budget_is_that_of_pretraining():
-    asked = lab.BirthplaceSettings(data="birthplaces", budget="40 steps")
-    kind, _ = lab.plan_for(asked)
-    (job,) = lab.pretraining(asked, kind, ["rotary"], Path("out"))
-    config = Config.make(job.task.task, job.task.model, job.task.overrides)
-    assert config.training.budget == ("steps", 40)
-    assert not any(pair.startswith("steps=") for pair in lab.shared(asked, kind))
+    made = plan("birthplaces", "arms=rotary", budget="40 steps")
+    assert [config.training.budget for config in before(made)] == [("steps", 40)]
+    assert after(made)["rotary"].training.budget == ("epochs", 15)
     with pytest.raises(RegardError, match="budget '10': 10 of what"):
-        lab.pretraining(lab.BirthplaceSettings(budget="10"), kind, ["rotary"], Path("out"))
+        plan("biographies", budget="10")
+
+
+def test_pretrained_runs_are_not_trained_again():
+    made = plan("biographies", "arms=rotary", "pretrained=runs/mine")
+    assert before(made) == []
+    assert made.begun(Path("out"))[1].overrides[0] == "init=runs/mine/birthplace-pretrain-rotary"
 
 
 def test_claims_on_real_data_tell_of_london():
     judged = {lab.NONE: Answered.judge([Pair("q", "yes", "x:1")], [Text("no", -1.0, True)], "yes")}
     judged[lab.NONE] = replace(judged[lab.NONE], baseline=0.0498, commonest="London")
-    asked = lab.BirthplaceSettings(data="birthplaces")
     means = {lab.NONE: 0.03, "vanilla": 0.24, "rotary": 0.47, "synthesizer": 0.12}
-    told = lab.claims(asked, means, judged, known([0.9], [0.8]))
+    told = lab.claims_of("birthplaces", means, judged, known([0.9], [0.8]))
     london, vanilla, rotary, synthesizer = told[1:5]
     assert london["says"].startswith("'London' to everyone is right in 5.0 %")
     assert [c["holds"] for c in (london, vanilla, rotary, synthesizer)] == [True, False, True, True]
@@ -99,29 +115,33 @@ def test_claims_on_real_data_tell_of_london():
 
 def test_bad_settings_are_refused():
     with pytest.raises(RegardError, match="arms=vanila: 'vanila' is none of vanilla, rotary"):
-        lab.run(Order(overrides=["arms=vanila"]), print, lambda *_: None)
+        plan("", "arms=vanila")
     with pytest.raises(RegardError, match="this lab knows biographies and birthplaces"):
-        lab.run(Order(data="reviews"), print, lambda *_: None)
+        plan("reviews")
+    with pytest.raises(RegardError, match="no setting is called 'widht'; did you mean width"):
+        open_lab("birthplace").run(LabRequest(overrides=["widht=8"]), print, lambda *_: None)
 
 
 @pytest.mark.usefixtures("one_process")
 def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
-    small = lab.KINDS["biographies"]
-    few = {**small.network, "width": 16, "heads": 2, "layers": 1, "feedforward": 24}
-    kind = lab.Kind(few, {"steps": 3, "batch_tokens": 600}, {"steps": 2}, {"epochs": 0, "steps": 2})
-    monkeypatch.setitem(lab.KINDS, "biographies", kind)
+    own = lab.PRESETS["biographies"].pretraining
+    few = {**own.network, "width": 16, "heads": 2, "layers": 1, "feedforward": 24}
+    own = Pretraining(few, {"steps": 3, "batch_tokens": 600}, {"steps": 2})
+    arms = {lab.NONE: {"epochs": 0, "steps": 2}}
+    monkeypatch.setitem(lab.PRESETS, "biographies", Preset(1, arms=arms, pretraining=own))
     said: list[str] = []
-    order = Order(out=tmp_path / "lab", overrides=["arms=vanilla"], workers=1)
-    record = lab.run(order, said.append, lambda *_: None)
+    request = LabRequest(out=tmp_path / "lab", overrides=["arms=vanilla"], workers=1)
+    record = open_lab("birthplace").run(request, said.append, lambda *_: None)
     assert [arm["name"] for arm in record["arms"]] == [lab.NONE, "vanilla"]
     assert (tmp_path / "lab" / "report.html").exists()
     assert len(record["claims"]) >= 3
     assert record["tables"][0]["rows"][-1][1] == pytest.approx(100 * 4 / 60)
     text = (tmp_path / "lab" / "report.html").read_text()
     assert "Does it know when it does not know?" in text
+    assert "What they look at" in text, "the report shows the runs, too"
 
     told: list[str] = []
-    found = lab.rehearse(order, told.append)
-    names = ["vanilla, pretraining", "not pretrained, fine-tuning", "vanilla, fine-tuning"]
+    found = open_lab("birthplace").dry_run(request, told.append)
+    names = ["vanilla, pretraining", "not pretrained", "vanilla"]
     assert [row["name"] for row in found["forecast"]] == names
     assert found["seconds"] == pytest.approx(sum(row["seconds"] for row in found["forecast"]))

@@ -8,7 +8,7 @@ import pytest
 
 from regard.analysis.growth import exponent
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LABS, LabRequest
 from regard.labs.complexity import lab as complexity
 from regard.labs.complexity.fits import between, briefly, cross, fit
 from regard.labs.complexity.layers import LAYERS
@@ -158,13 +158,13 @@ def test_paths_by_hand(waiting: Waiting) -> None:
 )
 def test_bad_settings_say_what_to_do(setting: str, says: str) -> None:
     with pytest.raises(RegardError, match=says):
-        complexity.run(Order(overrides=[setting]), lambda _: None, lambda *_: None)
+        complexity.run(LabRequest(overrides=[setting]), lambda _: None, lambda *_: None)
 
 
 def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     said: list[str] = []
     shown: list[float] = []
-    order = Order(out=tmp_path / "lab", overrides=SMALL)
+    order = LabRequest(out=tmp_path / "lab", overrides=SMALL)
     result = complexity.run(order, said.append, lambda done, *_: shown.append(done))
     assert LABS["complexity"].question == result["question"]
     claims = {claim["says"].split(":")[0]: claim for claim in result["claims"]}
@@ -188,7 +188,9 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
 
 
 def test_a_small_lab_with_memory_and_no_gradients(tmp_path: Path) -> None:
-    order = Order(out=tmp_path, overrides=[*SMALL[:-2], "memory=1", "backward=0", "budget=0.1s"])
+    order = LabRequest(
+        out=tmp_path, overrides=[*SMALL[:-2], "memory=1", "backward=0", "budget=0.1s"]
+    )
     result = complexity.run(order, lambda _: None, lambda *_: None)
     titles = [table["title"] for table in result["tables"]]
     assert "Megabytes at the peak beside inputs and weights, forward" in titles

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LabRequest, open_lab
 from regard.labs.exploration.lab import BETAS, copy_errors, others, uneven_share, unit_rows
 from regard.labs.exploration.varying_key import orthonormal
 
@@ -36,10 +36,10 @@ def test_unequal_scores_of_two_keys() -> None:
 
 
 def test_the_lab(tmp_path: Path) -> None:
-    order = Order(out=tmp_path, overrides=["d=12", "keys=6", "draws=2000", "bases=30"])
+    request = LabRequest(out=tmp_path, overrides=["d=12", "keys=6", "draws=2000", "bases=30"])
     shown: list[float] = []
-    record = LABS["exploration"].run(
-        order, quiet, lambda done, total, says, left=None: shown.append(done)
+    record = open_lab("exploration").run(
+        request, quiet, lambda done, total, says, left=None: shown.append(done)
     )
     assert [one["says"] for one in record["claims"] if not one["holds"]] == []
     assert len(record["claims"]) == 15
@@ -57,7 +57,7 @@ def test_the_lab(tmp_path: Path) -> None:
 def test_twice_the_same(tmp_path: Path) -> None:
     small = ["d=6", "keys=3", "draws=300", "bases=5", "seed=4"]
     first, second = (
-        LABS["exploration"].run(Order(out=tmp_path / name, overrides=small), quiet, quiet)
+        open_lab("exploration").run(LabRequest(out=tmp_path / name, overrides=small), quiet, quiet)
         for name in ("a", "b")
     )
     assert first["claims"] == second["claims"]
@@ -79,4 +79,4 @@ def test_twice_the_same(tmp_path: Path) -> None:
 )
 def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=says.replace("'", ".")):
-        LABS["exploration"].run(Order(out=tmp_path, overrides=[pair]), quiet, quiet)
+        open_lab("exploration").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LabRequest, open_lab
 from regard.labs.kernel_regression import lab as kernel_regression
 from regard.labs.kernel_regression import memory as kernel_memory
 from regard.labs.kernel_regression.arms import best_neighbors, fixed_name
@@ -22,9 +22,9 @@ def done(folder: Path, *overrides: str, data: str = "") -> tuple[dict, str, list
     """The lab's record, its report and what it said."""
     said: list[str] = []
     shown: list[str] = []
-    order = Order(data=data, out=folder / "out", overrides=[*QUICK, *overrides])
-    record = LABS["kernel-regression"].run(
-        order, said.append, lambda a, b, what: shown.append(what)
+    request = LabRequest(data=data, out=folder / "out", overrides=[*QUICK, *overrides])
+    record = open_lab("kernel-regression").run(
+        request, said.append, lambda a, b, what: shown.append(what)
     )
     assert "grid search" in shown
     json.dumps(record, allow_nan=False)

@@ -11,7 +11,7 @@ import torch
 
 from regard.attention import POSITIONS
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LABS, LabRequest
 from regard.labs.finding import settings_for
 from regard.labs.positions import lab as positions
 from regard.labs.positions import tasks as position_tasks
@@ -44,7 +44,7 @@ TINY = (
 def test_settings_that_do_not_fit(pair: str, says: str) -> None:
     more = ["reach=16"] if pair.startswith("trained") else []
     with pytest.raises(RegardError, match=says):
-        settings_for(Order(overrides=[pair, *more]), PositionsSettings)
+        settings_for(LabRequest(overrides=[pair, *more]), PositionsSettings)
 
 
 def test_every_position_is_asked_about() -> None:
@@ -93,11 +93,13 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(position_tasks, "HELD_OUT", 30)
     said: list[str] = []
     shares: list[tuple[float, float]] = []
-    order = Order(out=tmp_path / "lab", overrides=TINY)
+    request = LabRequest(out=tmp_path / "lab", overrides=TINY)
     threads = torch.get_num_threads()
-    result = positions.run(order, said.append, lambda done, total, *_: shares.append((done, total)))
+    result = positions.run(
+        request, said.append, lambda done, total, *_: shares.append((done, total))
+    )
     assert torch.get_num_threads() == threads
-    assert shares[-1] == (len(plan(settings_for(order, PositionsSettings))),) * 2
+    assert shares[-1] == (len(plan(settings_for(request, PositionsSettings))),) * 2
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert [arm["name"] for arm in result["arms"]] == [n for n in POSITIONS if "tree" not in n]
     assert len(result["verdicts"]) == len(result["arms"]) - 1

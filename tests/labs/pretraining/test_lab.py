@@ -3,30 +3,48 @@
 import pytest
 
 from regard.errors import RegardError
-from regard.labs import Order
+from regard.labs import LabRequest, open_lab
+from regard.labs.comparison import Preset, Pretraining
 from regard.labs.pretraining import lab
 from regard.runs.before import WAYS
 from regard.runs.config import Config
+from regard.studies.compare import Study
 
 
-@pytest.mark.parametrize("data", lab.KINDS)
+def plan(data="", *pairs, budget=""):
+    return lab.LAB.plan(LabRequest(data=data, budget=budget, overrides=pairs))
+
+
+@pytest.mark.parametrize("data", lab.PRESETS)
 @pytest.mark.parametrize("model", WAYS)
 def test_the_settings_of_every_arm_hold(data, model, tmp_path):
-    asked = lab.PretrainingSettings(data=data, seeds=1)
-    kind, models = lab.plan_for(asked)
-    assert models == list(WAYS)
-    (job,) = lab.pretraining(asked, kind, [model], tmp_path)
+    made = plan(data, "seeds=1")
+    first = next(one for one in made.pretrain_first if one.model == model)
+    (job,) = first.jobs(tmp_path, made.seeds)
     config = Config.make(job.task.task, job.task.model, job.task.overrides)
-    assert config.network.width == kind.network["width"]
-    after = lab.told({"data": data, **lab.network(asked, kind), **kind.after})
-    assert Config.make(lab.TASK, model, after).data.tokenizer == config.data.tokenizer
+    assert config.network.width == lab.PRESETS[data].pretraining.network["width"]
+    study = Study.plan("classification", made.arms, seeds=1, out="out", overrides=made.overrides)
+    tuned = {job.arm: job.task for job in study.jobs()}
+    assert list(tuned) == [name for one in WAYS for name in (one, f"pretrained {one}")]
+    after = Config.make("classification", model, tuned[f"pretrained {model}"].overrides)
+    assert after.data.tokenizer == config.data.tokenizer
+    assert after.data.data == data
+
+
+def test_labels_and_budgets_go_where_they_belong():
+    made = plan("reviews", "labels=30", budget="9 steps")
+    assert "examples=30" in made.overrides
+    assert not any(pair.startswith("steps=") for pair in made.overrides)
+    assert all("steps=9" in first.settings for first in made.pretrain_first)
+    assert not any("examples=30" in first.settings for first in made.pretrain_first)
+    assert plan().seeds == 5
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(RegardError, match="models=elmo: 'elmo' is none of bert, gpt, t5"):
-        lab.run(Order(overrides=["models=elmo"]), print, lambda *_: None)
+        plan("", "models=elmo")
     with pytest.raises(RegardError, match="this lab knows reviews and imdb"):
-        lab.run(Order(data="pydoc"), print, lambda *_: None)
+        plan("pydoc")
 
 
 def verdict(a, b, difference, p, family="ladder"):
@@ -57,8 +75,7 @@ def test_ways_are_ranked_by_evidence_alone():
 
 
 def test_every_two_ways_are_compared_and_each_with_none():
-    assert lab.PretrainingSettings().seeds == 5
-    assert lab.pairs(["bert", "gpt", "t5"]) == [
+    assert lab.compared(["bert", "gpt", "t5"]) == [
         ("pretrained bert", "bert"),
         ("pretrained gpt", "gpt"),
         ("pretrained t5", "t5"),
@@ -72,14 +89,15 @@ def test_every_two_ways_are_compared_and_each_with_none():
 def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     few = {"width": 16, "heads": 2, "layers": 1, "feedforward": 24, "length": 40}
     few |= {"tokenizer": "words"}
-    kind = lab.Kind(200, few, {"steps": 2, "examples": 300}, {"steps": 2})
-    monkeypatch.setitem(lab.KINDS, "reviews", kind)
-    order = Order(out=tmp_path / "lab", overrides=["models=bert", "seeds=1"], workers=1)
+    own = Pretraining(few, {"steps": 2, "examples": 300}, {"steps": 2})
+    monkeypatch.setitem(lab.PRESETS, "reviews", Preset(5, {"examples": 200}, pretraining=own))
+    request = LabRequest(out=tmp_path / "lab", overrides=["models=bert", "seeds=1"], workers=1)
     said: list[str] = []
-    record = lab.run(order, said.append, lambda *_: None)
+    record = open_lab("pretraining").run(request, said.append, lambda *_: None)
     assert [arm["name"] for arm in record["arms"]] == ["bert", "pretrained bert"]
     gain = record["arms"][1]["mean"] - record["arms"][0]["mean"]
     assert record["claims"][0]["value"] == pytest.approx(gain)
+    assert record["answer"].startswith("Fine-tuned on 200 labels, 1 seed(s). No evidence")
     assert (tmp_path / "lab" / "report.html").exists()
     (row,) = record["tables"][0]["rows"]
     assert 20 < row[3] < 80, "of next sentences half follow"
@@ -87,5 +105,6 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     assert len(record["tables"]) == 1, "one way has no rival"
 
     told: list[str] = []
-    found = lab.rehearse(order, told.append)
-    assert [row["name"] for row in found["forecast"]] == ["bert, pretraining", "bert, fine-tuning"]
+    found = open_lab("pretraining").dry_run(request, told.append)
+    names = ["pretrained bert, pretraining", "bert", "pretrained bert"]
+    assert [row["name"] for row in found["forecast"]] == names

@@ -10,7 +10,7 @@ import torch
 
 from regard.attention import NORMALIZERS, SCORES
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LabRequest, open_lab
 from regard.labs.finding import settings_for
 from regard.labs.scores.lab import ScoresSettings, pairs_of, study
 from regard.labs.scores.report import Study, claims, in_short, label
@@ -30,7 +30,7 @@ from regard.labs.scores.tasks import (
 
 
 def chosen(*pairs: str) -> ScoresSettings:
-    return settings_for(Order(overrides=pairs), ScoresSettings)
+    return settings_for(LabRequest(overrides=pairs), ScoresSettings)
 
 
 def result(task: str, score: str, normalizer: str, share: float) -> Trained:
@@ -93,11 +93,11 @@ def test_a_score_of_ones_own_that_cannot_be_made_stops_the_lab_before_it_trains(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "mine.py").write_text("x = 1")
-    order = Order(out=tmp_path, overrides=[f"scores={tmp_path / 'mine.py'}:Mine"])
+    request = LabRequest(out=tmp_path, overrides=[f"scores={tmp_path / 'mine.py'}:Mine"])
     shown: list[str] = []
     with pytest.raises(RegardError, match="Mine"):
-        LABS["scores"].run(
-            order, shown.append, lambda done, total, says, left=None: shown.append(says)
+        open_lab("scores").run(
+            request, shown.append, lambda done, total, says, left=None: shown.append(says)
         )
     assert shown == []
 
@@ -225,9 +225,9 @@ def test_the_lab_from_end_to_end(tmp_path: Path) -> None:
     seen: list[float] = []
     overrides = ["scores=synthesizer,dot", "normalizers=softmax,sum", "effort=0.02", "held=20",
                  "rates=0.03", "pairs=all"]  # fmt: skip
-    order = Order(seeds=2, workers=2, out=tmp_path, overrides=overrides)
-    record: dict[str, Any] = LABS["scores"].run(
-        order, lambda says: None, lambda done, total, says, left=None: seen.append(done / total)
+    request = LabRequest(seeds=2, workers=2, out=tmp_path, overrides=overrides)
+    record: dict[str, Any] = open_lab("scores").run(
+        request, lambda says: None, lambda done, total, says, left=None: seen.append(done / total)
     )
     names = [arm["name"] for arm in record["arms"]]
     assert len(names) == 3 * 5

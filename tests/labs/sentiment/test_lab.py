@@ -1,40 +1,43 @@
 """The sentiment lab: its settings, its claims, and one small run of it from end to end."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order
-from regard.labs.finding import command
-from regard.labs.sentiment import lab as sentiment
+from regard.labs import LABS, LabRequest, open_lab
+from regard.labs.comparison import OWN, Preset, Pretraining, Result
 from regard.labs.sentiment import ladder
 from regard.labs.sentiment import plan as plans
-from regard.labs.sentiment.lab import claims
-from regard.labs.sentiment.plan import ARMS, BUILT_ON, KINDS, LAYERED, plan_for
+from regard.labs.sentiment.lab import LAB, claims, claims_of_order
+from regard.labs.sentiment.plan import ARMS, BLIND, BUILT_ON, LAYERED, PRESETS, REFERENCE
 from regard.models import MODELS
+from regard.reports.evidence import arms_of
 from regard.runs.config import Config
+from regard.studies.arms import Arm
 from regard.studies.compare import Study
 
 SMALL = ("examples=80", "steps=2", "width=8", "layers=1")
 
 
 def test_the_table_of_labs_names_this_one() -> None:
-    assert LABS["sentiment"].module == "regard.labs.sentiment.lab"
-    assert LABS["sentiment"].question.endswith("?")
+    lab = open_lab("sentiment")
+    assert (lab.name, lab.question) == ("sentiment", LABS["sentiment"].question)
+    assert lab.question.endswith("?")
 
 
 def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
     assert set(ARMS) == set(MODELS) - {"gpt", "bert", "frozen", "t5"}  # pretrained first
-    assert ARMS[0] == sentiment.REFERENCE == "mean"
+    assert ARMS[0] == REFERENCE == "mean"
     assert set(BUILT_ON) | set(BUILT_ON.values()) <= set(ARMS)
 
 
-def configs(order: Order) -> dict[str, Config]:
+def configs(request: LabRequest) -> dict[str, Config]:
     """The config of every arm, as the comparison would make it."""
-    plan = plan_for(order)
+    plan = LAB.plan(request)
     given: Any = {"seeds": 1, "out": "nowhere", "overrides": plan.overrides}
     study = Study.plan("classification", plan.arms, **given)
     return {
@@ -47,9 +50,9 @@ def flat(config: Config) -> dict[str, Any]:
     return {k: v for part in config.sections().values() for k, v in part.items()}
 
 
-@pytest.mark.parametrize("data", [*KINDS, "mine.csv"])
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != OWN), "mine.csv"])
 def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str) -> None:
-    found = configs(Order(data=data))
+    found = configs(LabRequest(data=data))
     changed = {
         rung: ladder.changes(flat(found[rung]), flat(found[base]))
         for rung, base in BUILT_ON.items()
@@ -65,20 +68,20 @@ def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str
     }
 
 
-@pytest.mark.parametrize("data", [*KINDS, "mine.csv"])
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != OWN), "mine.csv"])
 def test_all_words_begin_at_one_scale(data: str) -> None:
-    settings = [flat(config) for config in configs(Order(data=data)).values()]
+    settings = [flat(config) for config in configs(LabRequest(data=data)).values()]
     assert len({own["spread"] for own in settings if "spread" in own}) == 1
     assert {own["data"] for own in settings} == {data}
 
 
 def test_a_sweep_of_depths_trains_the_layered_arms_at_each() -> None:
-    plan = plan_for(Order(overrides=["layers=1,3"]))
+    plan = LAB.plan(LabRequest(overrides=["layers=1,3"]))
     assert [arm.name for arm in plan.arms] == [
         "mean", *(f"{name} ×{depth}" for name in LAYERED for depth in (1, 3))
     ]  # fmt: skip
-    assert ("+residual ×3", "self-attention ×3") in plan.rungs
-    found = configs(Order(overrides=["layers=1,3"]))
+    assert ("+residual ×3", "self-attention ×3") in plan.ladder
+    found = configs(LabRequest(overrides=["layers=1,3"]))
     one, three = (flat(found[f"+cls ×{depth}"]) for depth in (1, 3))
     assert ladder.changes(three, one) == ["layers: 1 → 3"]
 
@@ -86,55 +89,59 @@ def test_a_sweep_of_depths_trains_the_layered_arms_at_each() -> None:
 @pytest.mark.parametrize("layers", ["three", "0", "1,1", "1,,3", "-2"])
 def test_layers_that_are_no_numbers_are_refused(layers: str) -> None:
     with pytest.raises(RegardError, match=f"layers={layers}: give a number of layers"):
-        plan_for(Order(overrides=[f"layers={layers}"]))
+        LAB.plan(LabRequest(overrides=[f"layers={layers}"]))
 
 
 def test_the_self_pretrained_arm() -> None:
-    plan = plan_for(Order(data="imdb", overrides=["width=16"], budget="7 steps"))
+    plan = LAB.plan(LabRequest(data="imdb", overrides=["width=16"], budget="7 steps"))
     arm = plan.arms[-1]
     assert (arm.name, arm.model) == ("self-pretrained", "bert")
-    assert plan.pretraining["width"] == "16", "the network is the same before and after"
-    assert plan.pretraining["steps"] == "7"
-    assert "tokens" not in plan.pretraining
-    jobs = sentiment.pretraining(plan, Path("out"))
+    (first,) = plan.pretrain_first
+    assert "width=16" in first.settings, "the network is the same before and after"
+    assert "steps=7" in first.settings
+    assert not any(pair.startswith("tokens=") for pair in first.settings)
+    jobs = first.jobs(Path("out"), plan.seeds)
     for job in jobs:
         config = Config.make(job.task.task, job.task.model, job.task.overrides)
         assert flat(config)["width"] == 16
         assert not flat(config)["next_sentence"]
     assert [job.seed for job in jobs] == [0, 1, 2]
-    begun = sentiment.arms_in(plan, Path("out"))[-1]
-    assert begun.overrides[0] == "init=out/pretrained/seed-{seed}"
+    assert jobs[2].task.folder == "out/pretrained/self-pretrained/seed-2"
+    begun = plan.begun(Path("out"))[-1]
+    assert begun.overrides[0] == "init=out/pretrained/self-pretrained/seed-{seed}"
 
-    given = plan_for(Order(data="imdb", overrides=["pretrained=runs/mine"]))
-    assert given.pretraining == {}
-    assert "init=runs/mine" in given.arms[-1].overrides
-    without = plan_for(Order(data="imdb", overrides=["pretrained=none"]))
+    given = LAB.plan(LabRequest(data="imdb", overrides=["pretrained=runs/mine"]))
+    assert given.pretrain_first[0].jobs(Path("out"), 3) == []
+    begun = given.begun(Path("out"))[-1]
+    assert "init=runs/mine" in begun.overrides
+    assert not any(pair.startswith("width=") for pair in begun.overrides)
+    without = LAB.plan(LabRequest(data="imdb", overrides=["pretrained=none"]))
     assert [arm.name for arm in without.arms] == list(ARMS)
     with pytest.raises(RegardError, match="pretrained=none: no arm is pretrained on reviews"):
-        plan_for(Order(overrides=["pretrained=none"]))
+        LAB.plan(LabRequest(overrides=["pretrained=none"]))
 
 
 def test_the_users_budget_and_settings_come_last() -> None:
-    plan = plan_for(Order(overrides=["steps=7", "width=24", "hidden=5"], seeds=9))
+    plan = LAB.plan(LabRequest(overrides=["steps=7", "width=24", "hidden=5"], seeds=9))
     assert plan.seeds == 9
     assert "steps=7" in plan.overrides
     assert "width=24" in plan.overrides
     assert not any(pair.startswith("epochs=") for pair in plan.overrides)
     assert not any(pair.startswith("hidden=") for arm in plan.arms for pair in arm.overrides)
-    assert not any(p.startswith("epochs=") for p in plan_for(Order(budget="1m")).overrides)
+    assert not any(p.startswith("epochs=") for p in LAB.plan(LabRequest(budget="1m")).overrides)
 
 
 def test_layers_are_for_the_arms_that_have_some() -> None:
-    given = {arm.name: arm.overrides for arm in plan_for(Order(overrides=["layers=2"])).arms}
+    given = {arm.name: arm.overrides for arm in LAB.plan(LabRequest(overrides=["layers=2"])).arms}
     assert "layers=2" in given["transformer"]
     assert "layers=2" in given["self-attention"]
     assert given["mean"] == ()
-    assert "layers=2" not in plan_for(Order(overrides=["layers=2"])).overrides
+    assert "layers=2" not in LAB.plan(LabRequest(overrides=["layers=2"])).overrides
 
 
 def test_a_setting_without_equals_is_refused() -> None:
     with pytest.raises(RegardError, match="key=value, not 'width'"):
-        plan_for(Order(overrides=["width"]))
+        LAB.plan(LabRequest(overrides=["width"]))
 
 
 def record(**means: float) -> dict[str, Any]:
@@ -143,13 +150,18 @@ def record(**means: float) -> dict[str, Any]:
     }
 
 
+def found(rows: dict[str, Any], data: str, *overrides: str) -> Result:
+    plan = LAB.plan(LabRequest(data=data, overrides=overrides))
+    return Result(plan, Path(), rows, arms_of(rows, Path("nowhere")))
+
+
 def test_claims_on_real_reviews() -> None:
-    told = claims(record(mean=0.871, transformer=0.889, nb_svm=0.914), "imdb", None)
+    told = claims(found(record(mean=0.871, transformer=0.889, nb_svm=0.914), "imdb"))
     assert [(c["value"], c["holds"]) for c in told] == [(0.871, True), (0.889, False)]
     assert "labels alone, transformer" in told[1]["says"], "a baseline is no network"
     rows = record(mean=0.871, rnn=0.891)
     rows["arms"].append({"name": "self-pretrained", "model": "bert", "mean": 0.926})
-    told = claims(rows, "imdb", None)
+    told = claims(found(rows, "imdb"))
     assert [(c["value"], c["holds"]) for c in told[1:]] == [(0.891, True), (0.926, True)]
 
 
@@ -162,13 +174,14 @@ def test_claims_about_depth() -> None:
     means |= {"+residual ×1": 0.62, "+residual ×6": 0.63}
     rows: dict[str, Any] = {"arms": [{"name": name, "mean": mean} for name, mean in means.items()]}
     rows["verdicts"] = [verdict("+residual ×6", "self-attention ×6", 0.13, 0.2)]
-    told = ladder.depth_claims(rows, [1, 6])
+    swept = found(rows, "reviews", "layers=1,6")
+    told = claims(swept)
     assert [(c["value"], c["holds"]) for c in told] == [
         (pytest.approx(0.11), True),
         (0.13, False),
     ]
     assert "loses 10.0 points and +residual −1.0" in told[0]["says"]
-    table = ladder.depth_table(rows, [1, 6])
+    table = ladder.depth_table(swept, [1, 6])
     assert table.rows[0] == ["self-attention", "60.0", "50.0"]
     assert table.rows[6] == [
         "+residual − self-attention", "–", "+13.0 (0.0 to 30.0), p = 0.200"
@@ -177,32 +190,35 @@ def test_claims_about_depth() -> None:
 
 def test_claims_about_word_order() -> None:
     both = {"mean": {"both": 0.0, "same": 1.0}, "cnn": {"both": 0.9, "same": 0.1}}
-    told = claims(record(mean=0.61, self_attention=0.68, cnn=0.97), "reviews", {"arms": both})
+    rows = found(record(mean=0.61, self_attention=0.68, cnn=0.97), "reviews")
+    told = claims_of_order(rows.means, {"arms": both})
     assert [(c["value"], c["holds"]) for c in told] == [(0.68, True), (0.0, True), (0.9, True)]
-    assert claims(record(mean=0.9), "mine.csv", None) == []
+    assert claims(found(record(mean=0.9), "mine.csv")) == []
 
 
 def test_the_command_says_what_was_asked() -> None:
-    order = Order(data="my reviews.csv", seeds=5, budget="10m", overrides=["width=8"])
-    said = command("sentiment", order)
+    request = LabRequest(data="my reviews.csv", seeds=5, budget="10m", overrides=["width=8"])
+    said = open_lab("sentiment").command(request)
     assert said == "regard lab sentiment --data 'my reviews.csv' --seeds 5 --budget 10m width=8"
 
 
 def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     said: list[str] = []
     shares: list[tuple[float, float]] = []
-    order = Order(seeds=1, out=tmp_path / "lab", overrides=SMALL, workers=1)
-    result = sentiment.run(order, said.append, lambda done, total, *_: shares.append((done, total)))
+    request = LabRequest(seeds=1, out=tmp_path / "lab", overrides=SMALL, workers=1)
+    result = open_lab("sentiment").run(
+        request, said.append, lambda done, total, *_: shares.append((done, total))
+    )
     assert [row["name"] for row in result["arms"]] == list(ARMS)
     assert shares[-1] == (len(ARMS), len(ARMS))
     bases = [base for base in BUILT_ON.values() if base != "mean"]
     assert len(result["verdicts"]) == len(ARMS) - 1 + len(bases)
-    (table,) = result["sections"][0]["tables"]
+    (table,) = result["tables"]
     assert [row[:3] for row in table["rows"]][-1] == [
         "+cls", "+residual+positions", "pool: mean → cls"
     ]  # fmt: skip
     assert {"says", "value", "holds"} == set(result["claims"][0])
-    blind = [result["word_order"]["arms"][name]["both"] for name in sentiment.BLIND]
+    blind = [result["word_order"]["arms"][name]["both"] for name in BLIND]
     assert blind == [0.0] * 5, "who ignores order is never right about both sentences"
     page = Path(result["report"]).read_text(encoding="utf-8")
     for part in ("Word order decides", "What they look at", "pe·pe", "Learning",
@@ -216,7 +232,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     assert "3 layers of" not in page, "one layer was trained"
 
     told: list[str] = []
-    again = sentiment.run(order, said.append, lambda *shown: told.append(shown[2]))
+    again = open_lab("sentiment").run(request, said.append, lambda *shown: told.append(shown[2]))
     assert all("complete already" in words for words in told)
     assert again["arms"] == result["arms"]
 
@@ -225,33 +241,36 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
 def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = plans.Kind(1, {"length": 40}, recipe={"steps": 1})
-    monkeypatch.setitem(plans.KINDS, "reviews", small)
-    order = Order(out=tmp_path / "deep", overrides=["layers=1,2", *SMALL[:3]], workers=1)
-    result = sentiment.run(order, lambda _: None, lambda *_: None)
+    small = Preset(1, {"length": 40, "steps": 1})
+    monkeypatch.setitem(plans.PRESETS, "reviews", small)
+    request = LabRequest(out=tmp_path / "deep", overrides=["layers=1,2", *SMALL[:3]], workers=1)
+    result = open_lab("sentiment").run(request, lambda _: None, lambda *_: None)
     assert len(result["arms"]) == 1 + 2 * len(LAYERED)
     page = Path(result["report"]).read_text(encoding="utf-8")
     assert "Accuracy over depth" in page
     assert "Does depth need a residual?" in page
-    assert len(result["sections"][0]["charts"][0]["series"]) == len(LAYERED)
+    assert [row[0] for row in result["tables"][0]["rows"]][: len(LAYERED)] == list(LAYERED)
 
     sizes = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "length": 40}
-    before = plans.Pretraining(
+    before = Pretraining(
         {**sizes, "tokenizer": "words", "minimum": 2}, {"steps": 1, "examples": 200}, {"steps": 1}
     )
-    pretrained = plans.Kind(1, {"length": 40}, recipe={"steps": 1}, pretraining=before)
-    monkeypatch.setitem(plans.KINDS, "reviews", pretrained)
-    monkeypatch.setattr(plans, "ARMS", ("mean",))
-    monkeypatch.setattr(plans, "BUILT_ON", {})
-    order = Order(out=tmp_path / "before", overrides=["examples=80"], workers=1)
-    result = sentiment.run(order, lambda _: None, lambda *_: None)
+    pretrained = Preset(1, {"length": 40, "steps": 1}, pretraining=before)
+    monkeypatch.setitem(plans.PRESETS, "reviews", pretrained)
+    lab = replace(open_lab("sentiment"), arms=[Arm("mean", "mean")])
+    request = LabRequest(out=tmp_path / "before", overrides=["examples=80"], workers=1)
+    result = lab.run(request, lambda _: None, lambda *_: None)
     assert [row["name"] for row in result["arms"]] == ["mean", "self-pretrained"]
-    assert (tmp_path / "before" / "pretrained" / "seed-0" / "MANIFEST.json").exists()
+    assert (
+        tmp_path / "before" / "pretrained" / "self-pretrained" / "seed-0" / "MANIFEST.json"
+    ).exists()
 
 
-def test_rehearsal_trains_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    told = sentiment.rehearse(Order(out=tmp_path / "lab", overrides=SMALL, seeds=1), said.append)
+    told = open_lab("sentiment").dry_run(
+        LabRequest(out=tmp_path / "lab", overrides=SMALL, seeds=1), said.append
+    )
     assert [row["name"] for row in told["forecast"]] == list(ARMS)
     assert told["seconds"] > 0
     assert not (tmp_path / "lab").exists()

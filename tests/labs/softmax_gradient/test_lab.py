@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order
+from regard.labs import LabRequest, open_lab
 
 SMALL = ["keys=8", "high=16", "width=4", "blocks=20"]
 
@@ -23,8 +23,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_lab(tmp_path: Path) -> None:
     said: list[str] = []
-    order = Order(out=tmp_path, overrides=SMALL)
-    record = LABS["softmax-gradient"].run(order, said.append, quiet)
+    request = LabRequest(out=tmp_path, overrides=SMALL)
+    record = open_lab("softmax-gradient").run(request, said.append, quiet)
     assert json.loads((tmp_path / "results.json").read_text()) == record
     claims = {one["says"].split(" is ")[0]: one for one in record["claims"]}
     slope = claims["the slope of ln variance in ln d"]
@@ -61,4 +61,4 @@ def test_the_lab(tmp_path: Path) -> None:
 )
 def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=says.replace("'", ".")):
-        LABS["softmax-gradient"].run(Order(out=tmp_path, overrides=[pair]), quiet, quiet)
+        open_lab("softmax-gradient").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from regard.errors import RegardError
-from regard.labs import LABS, Order
-from regard.labs.translation.lab import budgets, claims
-from regard.labs.translation.plan import ARMS, BUDGETS, plan_for
+from regard.labs import LabRequest, open_lab
+from regard.labs.comparison import BUDGETS
+from regard.labs.translation.lab import LAB, budgets, claims_of
+from regard.labs.translation.presets import ARMS
 from regard.reports.evidence import Arm as Found
 from regard.runs.config import Config
 from regard.studies.compare import Study
 from regard.training.settings import MOST_EPOCHS
 
 
-def configs(order: Order) -> dict[str, Config]:
+def configs(request: LabRequest) -> dict[str, Config]:
     """The config of every arm, as the comparison would make it."""
-    plan = plan_for(order)
+    plan = LAB.plan(request)
     study = Study.plan(plan.task, plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
     return {
         job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
@@ -28,7 +29,7 @@ def configs(order: Order) -> dict[str, Config]:
 
 @pytest.mark.parametrize("data", ["", "multi30k", "eng-fra"])
 def test_every_setting_is_one_and_every_arm_has_its_own(data: str) -> None:
-    found = configs(Order(data=data))
+    found = configs(LabRequest(data=data))
     assert tuple(found) == ARMS
     assert {c.task for c in found.values()} == {"translation" if data else "dates"}
     assert {c.data.model_dump()["metric"] for c in found.values()} == {"bleu" if data else "exact"}
@@ -41,25 +42,25 @@ def test_every_setting_is_one_and_every_arm_has_its_own(data: str) -> None:
 
 
 def test_what_the_user_sets_holds_for_all() -> None:
-    found = configs(Order(overrides=["width=24", "hidden=16", "steps=7"]))
+    found = configs(LabRequest(overrides=["width=24", "hidden=16", "steps=7"]))
     assert {c.network.model_dump()["width"] for c in found.values()} == {24}
     assert {c.training.steps for c in found.values()} == {7}
-    plan = plan_for(Order(data="multi30k", budget="10m"))
+    plan = LAB.plan(LabRequest(data="multi30k", budget="10m"))
     given = {pair.partition("=")[0] for pair in plan.overrides}
     given |= {pair.partition("=")[0] for arm in plan.arms for pair in arm.overrides}
     assert not given & BUDGETS
-    assert plan_for(Order(seeds=5)).seeds == 5
-    assert {c.training.steps for c in configs(Order()).values()} == {700}
+    assert LAB.plan(LabRequest(seeds=5)).seeds == 5
+    assert {c.training.steps for c in configs(LabRequest()).values()} == {700}
     with pytest.raises(RegardError, match="key=value, not 'width'"):
-        plan_for(Order(overrides=["width"]))
+        LAB.plan(LabRequest(overrides=["width"]))
 
 
 def test_pairs_of_ones_own_are_learned_until_validation_stops_improving(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("source\ttarget\na\tb\n")
-    for config in configs(Order(data=str(tmp_path / "pairs.tsv"))).values():
+    for config in configs(LabRequest(data=str(tmp_path / "pairs.tsv"))).values():
         assert config.training.patience
         assert config.training.budget == ("epochs", MOST_EPOCHS)
-    for config in configs(Order(data="multi30k")).values():
+    for config in configs(LabRequest(data="multi30k")).values():
         assert not config.training.patience
         assert config.training.schedule == "linear"
 
@@ -83,14 +84,14 @@ def test_what_ended_the_trainings_is_told(
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         arms.append(Found(f"arm {number}", {}, (folder,)))
     (section,) = budgets(arms)
-    assert says in section["says"][0]
+    assert says in section.says[0]
 
 
 def test_claims_tell_the_numbers() -> None:
     means = {"gru": 0.1, "luong-dot": 0.5, "bahdanau": 0.95, "transformer": 0.02}
     arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
     arms[2]["also"]["alignment error"] = 0.03
-    lead, last, look, exact = claims({"arms": arms, "metric": "exact match"})
+    lead, last, look, exact = claims_of({"arms": arms, "metric": "exact match"})
     assert "bahdanau leads" in lead["says"]
     assert lead["value"] == pytest.approx(0.85)
     assert "luong-dot, the last of the GRUs that do, has 50.0 % beside 10.0 %" in last["says"]
@@ -104,13 +105,11 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said: list[str] = []
     small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "judged=4",
              "batch_tokens=300", "evaluate_every=2", "layers=1", "length=24"]  # fmt: skip
-    order = Order(out=tmp_path / "lab", overrides=small, workers=1)
-    record = LABS["translation"].run(order, said.append, lambda *_: None)
+    request = LabRequest(out=tmp_path / "lab", overrides=small, workers=1)
+    record = open_lab("translation").run(request, said.append, lambda *_: None)
     assert [arm["name"] for arm in record["arms"]] == list(ARMS)
-    (given,) = record["sections"][0]["tables"]
-    assert [row[:2] for row in given["rows"]] == [[name, 2] for name in ARMS]
-    assert record["sections"][0]["says"][0].startswith("All arms took the same number of steps")
-    searched, heads = record["tables"]
+    budget, searched, heads = record["tables"]
+    assert [row[:2] for row in budget["rows"]] == [[name, 2] for name in ARMS]
     assert [row[0] for row in searched["rows"]] == ["greedy", "beam 2", "beam 5", "beam 10"]
     assert [row[:2] for row in heads["rows"]][-5:] == [
         ["transformer", "all"],
@@ -118,7 +117,8 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     assert len(heads["rows"]) == 4 + 5
     page = (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
-    for part in ("Where they look while they write", "Length against quality", "Beam against",
+    for part in ("All arms took the same number of steps", "Length against quality",
+                 "Where they look while they write", "Beam against",
                  "Where each head looks", "The worst texts", "alignment error"):  # fmt: skip
         assert part in page, part
     assert any(line.startswith("next:   regard lab translation") for line in said)
@@ -127,7 +127,9 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_rehearsal_forecasts_every_arm(tmp_path: Path) -> None:
     said: list[str] = []
     small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "batch_tokens=300"]
-    found = LABS["translation"].rehearse(Order(out=tmp_path / "x", overrides=small), said.append)
+    found = open_lab("translation").dry_run(
+        LabRequest(out=tmp_path / "x", overrides=small), said.append
+    )
     assert [row["name"] for row in found["forecast"]] == list(ARMS)
     assert found["seconds"] > 0
     assert not (tmp_path / "x").exists()

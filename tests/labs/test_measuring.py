@@ -1,0 +1,138 @@
+"""What every lab shares: its settings, its budget and seeds, its end, its files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from regard.errors import RegardError
+from regard.labs import LABS, LabRequest, open_lab
+from regard.labs.lab import Claim, MeasuringLab, Takes, claim
+from regard.reports.findings import Section, Table
+from regard.settings import Settings
+
+
+class Sizes(Settings):
+    width: int = 8
+    draws: int = Field(100, ge=10, le=400)
+    steps: int = 7
+    seed: int = 3
+
+
+class Seeded(Sizes):
+    seeds: int = 3
+
+
+def quiet(*words: object) -> None:
+    """Say nothing."""
+
+
+def claims(sizes: Sizes) -> list[Claim]:
+    return [claim(f"the seed is {sizes.seed}", sizes.seed, sizes.seed < 5)]
+
+
+def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
+    table = Table("Twos", ["name", "two"], [["a", 2.0], ["b", float("nan")]])
+    return MeasuringLab(
+        question="Is two two?",
+        name="toy",
+        settings=settings,
+        takes=Takes(10, "one core", grows=("draws",), steps=("steps",), more="seeds=9: a minute"),
+        measure=lambda settings, say, show: settings,
+        figures=lambda measured: [Section("S", tables=[table])],
+        claims=claims,
+        answer=lambda measured: f"Two is 2, over {measured.draws} draws.",
+        next="regard lab",
+    )
+
+
+def test_flags_and_pairs_become_settings() -> None:
+    request = LabRequest(seeds=5, overrides=["width=2"])
+    assert toy(Seeded).settings_for(request) == Seeded(seeds=5, width=2)
+    assert toy(Seeded).all_settings(request) == [Seeded(seeds=5, width=2)]
+
+
+def test_without_a_setting_for_it_seeds_measure_again() -> None:
+    several = toy().all_settings(LabRequest(seeds=2, overrides=["width=2"]))
+    assert several == [Sizes(width=2, seed=3), Sizes(width=2, seed=4)]
+    with pytest.raises(RegardError, match="--seeds 2 and seed=1: give one of them"):
+        toy().all_settings(LabRequest(seeds=2, overrides=["seed=1"]))
+
+
+@pytest.mark.parametrize(
+    ("budget", "key", "value"),
+    [("20s", "draws", 200), ("1s", "draws", 10), ("10m", "draws", 400), ("9 steps", "steps", 9)],
+)
+def test_a_budget_sets_what_the_time_depends_on(budget: str, key: str, value: int) -> None:
+    settings = toy().settings_for(LabRequest(budget=budget))
+    assert settings == Sizes(**{key: value})
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (LabRequest(data="x.csv"), "no use for --data; it takes: draws, seed, steps, width"),
+        (LabRequest(workers=2), "no use for --workers"),
+        (LabRequest(overrides=["widht=2"]), "no setting is called 'widht'; did you mean width"),
+        (LabRequest(budget="9 epochs"), "this lab's budget is a time or in steps, as in 30s"),
+        (LabRequest(budget="9"), "9 of what"),
+        (LabRequest(budget="9s", overrides=["draws=2"]), "draws is set twice, by --budget and by"),
+    ],
+)
+def test_what_a_lab_has_no_use_for_is_refused(request_: LabRequest, says: str) -> None:
+    with pytest.raises(RegardError, match=says) as error:
+        toy().run(request_, quiet, quiet)
+    assert "\n" not in str(error.value)
+    with pytest.raises(RegardError, match=says):
+        toy().dry_run(request_, quiet)
+
+
+def test_the_end_of_a_lab(tmp_path: Path) -> None:
+    said: list[str] = []
+    request = LabRequest(out=tmp_path / "new", overrides=["width=2"])
+    record = toy().run(request, said.append, quiet)
+    assert json.loads((tmp_path / "new" / "results.json").read_text()) == record
+    assert record["claims"] == [{"says": "the seed is 3", "value": 3.0, "holds": True}]
+    assert record["tables"][0]["rows"] == [["a", 2.0], ["b", None]]
+    assert record["arms"] == record["verdicts"] == []
+    assert record["answer"] == "Two is 2, over 100 draws."
+    assert record["command"] == f"regard lab toy --out {tmp_path / 'new'} width=2"
+    assert "Is two two?" in Path(record["report"]).read_text()
+    assert said[0] == "Is two two?"
+    assert "  ✓ the seed is 3" in said
+    assert said[-1] == "next:   regard lab"
+
+
+def test_a_claim_holds_if_it_holds_for_every_seed(tmp_path: Path) -> None:
+    record = toy().run(LabRequest(out=tmp_path, seeds=3), quiet, quiet)
+    assert record["claims"] == [
+        {"says": "the seed is 3; over 3 seeds it holds in 2", "value": 3.0, "holds": False}
+    ]
+    assert record["tables"][-1]["rows"] == [["the seed is 3", 3.0, 5.0, "2 of 3"]]
+
+
+def test_a_dry_run_says_what_the_lab_took() -> None:
+    said: list[str] = []
+    found = toy().dry_run(LabRequest(), said.append)
+    assert (found["seconds"], found["forecast"]) == (10, [])
+    assert said == [found["says"]]
+    assert said[0].endswith("it took 10 s on one core; seeds=9: a minute.")
+    timed = toy().dry_run(LabRequest(budget="20s"), quiet)
+    assert timed["seconds"] == 20
+    assert "The budget of 20s sets draws=200." in timed["says"]
+    changed = toy().dry_run(LabRequest(seeds=2, overrides=["width=3"]), quiet)
+    assert changed["seconds"] is None
+    assert changed["says"].endswith("What is set here changes that, and it is done 2 times.")
+
+
+def test_where_a_lab_writes() -> None:
+    assert toy().place(LabRequest()) == Path("runs/lab-toy")
+    assert toy().place(LabRequest(data="my/points.csv")) == Path("runs/lab-toy-points")
+    assert toy().command(LabRequest(data="a b.csv")) == "regard lab toy --data 'a b.csv'"
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_every_lab_of_the_table_opens(name: str) -> None:
+    assert open_lab(name).name == name
