@@ -1,14 +1,13 @@
 """Taking one value out of a sum of two: assignment 5, part 1, (b.1)."""
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.labs.exploration.varying_key import orthonormal
-from regard.labs.finding import claim
+from regard.labs.lab import Part, claim
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section
 from regard.reports.maps import heat_map
@@ -17,7 +16,7 @@ EXACT = 1e-12  # what "exactly" may mean for sums of a thousand float64 numbers
 ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
-def extraction(most: int, bases: int, seed: int) -> tuple[Section, list[dict[str, Any]]]:
+def extraction(most: int, bases: int, seed: int) -> Part:
     """(b): M = Σ a aᵀ / (aᵀa) takes v_a out of s = v_a + v_b when the two bases are orthogonal."""
     generator = torch.Generator().manual_seed(seed + 1)
     widths, errors = [], []
@@ -90,7 +89,7 @@ def extraction(most: int, bases: int, seed: int) -> tuple[Section, list[dict[str
             ),
         ],
     )  # fmt: skip
-    return section, [
+    claims = [
         claim(
             f"(b) over {bases:,} draws of orthogonal bases in 2 to {most} "
             f"dimensions, ‖Ms − v_a‖ is at most {worst:.1e} (aim: {EXACT:g})",
@@ -105,6 +104,7 @@ def extraction(most: int, bases: int, seed: int) -> tuple[Section, list[dict[str
             far <= EXACT,
         ),
     ]
+    return Part(section, claims)
 
 
 def two_bases(

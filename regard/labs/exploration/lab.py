@@ -5,20 +5,21 @@ two; one head and a key of varying norm; two heads. The last two stand in `two_h
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.attention import SCORES, attend
 from regard.errors import RegardError
-from regard.labs import LabRequest, Say, Show
+from regard.labs import Say, Show
 from regard.labs.exploration import two_heads, varying_key
 from regard.labs.exploration.extraction import EXACT, extraction, mix, projector, two_bases
 from regard.labs.exploration.varying_key import expected, orthonormal
-from regard.labs.finding import Finding, claim, conclude, settings_for
+from regard.labs.lab import MeasuringLab, Part, Takes, claim
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
 from regard.settings import Settings
@@ -28,7 +29,6 @@ ALPHAS = (1e-6, 1e-4, 1e-2)
 BETAS = [0.5 * 60 ** (i / 29) for i in range(30)]  # 0.5 … 30
 DOT = SCORES["dot"]()
 
-Part = tuple[Section, list[dict[str, Any]]]
 Errors = Float[Tensor, "..."]
 
 
@@ -47,44 +47,63 @@ class ExplorationSettings(Settings):
     bases: int = Field(1_000, ge=1, le=100_000)
     seed: int = Field(0, ge=0, lt=2**62)
 
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.keys > self.d:
+            raise RegardError(
+                f"{self.keys} keys with orthogonal means need d={self.keys} or more, not "
+                f"d={self.d}: raise d or lower keys"
+            )
+        return self
 
-def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Do the four parts; the JSON object.
 
-    Errors: settings that do not fit; more keys than dimensions to hold their orthogonal means.
-    """
-    settings = settings_for(request, ExplorationSettings)
-    if settings.keys > settings.d:
-        raise RegardError(
-            f"{settings.keys} keys with orthogonal means need d={settings.keys} or more, not "
-            f"d={settings.d}: raise d or lower keys"
-        )
+@dataclass(frozen=True)
+class Explored:
+    """The parts of the lab, and the numbers of the last."""
+
+    settings: ExplorationSettings
+    parts: list[Part]
+    varying: varying_key.Measured
+
+
+def measure(settings: ExplorationSettings, say: Say, show: Show) -> Explored:
+    """Do the four parts."""
     show(0, 10, "copying")
-    found = [copying(settings)]
+    parts = [copying(settings)]
     show(1, 10, "taking a value out of a sum")
-    found.append(extraction(settings.d, settings.bases, settings.seed))
+    parts.append(extraction(settings.d, settings.bases, settings.seed))
     show(2, 10, "the average of two")
-    found.append(average(settings))
+    parts.append(average(settings))
     study = varying_key.Study(
         settings.d, settings.keys, settings.alpha, settings.beta, settings.draws, settings.seed
     )
     measured = varying_key.measure(study, lambda done: show(3 + 7 * done, 10, "one head and two"))
-    found.append(two_heads.tell(study, measured))
-    single, pair, ratio = measured.single.variance, measured.pair.variance, measured.ratio
-    finding = Finding(
-        answer=(
-            f"One head copies v_j when k_j·q leads the other scores by more than ln(n − 1) = "
-            f"{math.log(settings.keys - 1):.2f}; from there each further unit divides the error "
-            "by e. It averages two values only as well as their two scores agree, and they do not "
-            f"when the norm of one key varies: over {settings.draws:,} draws the share of v_a in "
-            f"the output has variance {single} with one head and {pair} with two, "
-            f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less."
-        ),
-        sections=[section for section, _ in found],
-        claims=[one for _, claims in found for one in claims],
-        follows="regard lab softmax-gradient",
+    return Explored(settings, [*parts, two_heads.part(study, measured)], measured)
+
+
+def answer(found: Explored) -> str:
+    """Return the result in two sentences."""
+    settings, varying = found.settings, found.varying
+    single, pair, ratio = varying.single.variance, varying.pair.variance, varying.ratio
+    return (
+        f"One head copies v_j when k_j·q leads the other scores by more than ln(n − 1) = "
+        f"{math.log(settings.keys - 1):.2f}; from there each further unit divides the error "
+        "by e. It averages two values only as well as their two scores agree, and they do not "
+        f"when the norm of one key varies: over {settings.draws:,} draws the share of v_a in "
+        f"the output has variance {single} with one head and {pair} with two, "
+        f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less."
     )
-    return conclude("exploration", request, finding, say)
+
+
+LAB = MeasuringLab(
+    settings=ExplorationSettings,
+    takes=Takes(5, "one core", grows=("draws", "bases")),
+    measure=measure,
+    figures=lambda found: [part.section for part in found.parts],
+    claims=lambda found: [one for part in found.parts for one in part.claims],
+    answer=answer,
+    next="regard lab softmax-gradient",
+)
 
 
 def copying(settings: ExplorationSettings) -> Part:
@@ -165,7 +184,7 @@ def copying(settings: ExplorationSettings) -> Part:
             )
         ],
     )
-    return section, [
+    claims = [
         claim(
             f"(a) every copying error is under its bound: the nearest is {tightest:.4f} of it",
             tightest,
@@ -183,6 +202,7 @@ def copying(settings: ExplorationSettings) -> Part:
             exact_from <= 1.2,
         ),
     ]
+    return Part(section, claims)
 
 
 def average(settings: ExplorationSettings) -> Part:
@@ -262,7 +282,7 @@ def average(settings: ExplorationSettings) -> Part:
             )
         ],
     )  # fmt: skip
-    return section, [
+    claims = [
         claim(
             f"(c) with orthonormal keys the average is {float(clean[0]):.2f} off at β = "
             f"{BETAS[0]:g} and {float(clean[-1]):.1e} at β = {BETAS[-1]:.0f}, by theory to "
@@ -285,6 +305,7 @@ def average(settings: ExplorationSettings) -> Part:
             read <= 3 * lost + EXACT,
         ),
     ]
+    return Part(section, claims)
 
 
 def copy_errors(

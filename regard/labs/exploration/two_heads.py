@@ -1,7 +1,6 @@
 """What one head and two make of a key of varying norm: the words, figures and claims of it."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from regard.labs.exploration.varying_key import (
     pair_share,
     single_share,
 )
-from regard.labs.finding import claim
+from regard.labs.lab import Claim, Part, claim
 from regard.reports.figures import Series, histogram, line_chart
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.markup import Html
@@ -22,7 +21,7 @@ from regard.reports.markup import Html
 EDGES = [(i - 0.5) / 20 for i in range(22)]  # a pile at 0, ½ or 1 stands in one bar
 
 
-def tell(study: Study, found: Measured) -> tuple[Section, list[dict[str, Any]]]:
+def part(study: Study, found: Measured) -> Part:
     """What the report says of it, and what is to be looked for."""
     arms = [found.even, found.single, found.pair, found.cosine]
     tall = max(float(bars(arm.shares[:, 0]).max()) for arm in arms[1:])
@@ -84,10 +83,10 @@ def tell(study: Study, found: Measured) -> tuple[Section, list[dict[str, Any]]]:
             curve_table(study, found),
         ],
     )  # fmt: skip
-    return section, claims_of(study, found)
+    return Part(section, claims_of(study, found))
 
 
-def claims_of(study: Study, found: Measured) -> list[dict[str, Any]]:
+def claims_of(study: Study, found: Measured) -> list[Claim]:
     """What is to be looked for."""
     ratio = found.ratio
     said = [
