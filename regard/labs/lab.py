@@ -188,18 +188,18 @@ class Takes:
 class MeasuringLab(Lab, Generic[S, M]):
     """A lab that measures by itself, without runs of ``regard train``.
 
-    `measure` makes the numbers; `figures`, `claims` and `answer` say what they show. `data` names
-    what was measured on. A lab without a setting `seeds` measures again with each further seed,
-    and its claims must hold for all.
+    `measure` makes the numbers; `figures`, `claims` and `answer` say what they show, the first two
+    by default from ``measured.parts``. A lab without a setting `seeds` measures again with each
+    further seed, and its claims must hold for all.
     """
 
     settings: type[S]
     takes: Takes
     measure: Callable[[S, Say, Show], M]
-    figures: Callable[[M], Sequence[Section]]
-    claims: Callable[[M], Sequence[Claim]]
     answer: Callable[[M], str]
     next: str | Callable[[M], str]
+    figures: Callable[[M], Sequence[Section]] = lambda measured: sections_of(measured)
+    claims: Callable[[M], Sequence[Claim]] = lambda measured: claims_of(measured)
     compared: Callable[[M], Compared] = lambda measured: Compared()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
@@ -293,6 +293,16 @@ class MeasuringLab(Lab, Generic[S, M]):
             value = field.annotation(factor * field.default) if field.annotation else 0
             values[key] = max(value, least) if most is None else min(max(value, least), most)
         return values
+
+
+def sections_of(measured: Any) -> list[Section]:
+    """Return the sections of ``measured.parts``."""
+    return [part.section for part in measured.parts]
+
+
+def claims_of(measured: Any) -> list[Claim]:
+    """Return the claims of ``measured.parts``."""
+    return [one for part in measured.parts for one in part.claims]
 
 
 def over_seeds(several: Sequence[Sequence[Claim]]) -> tuple[Table, list[Claim]]:

@@ -99,8 +99,6 @@ LAB = MeasuringLab(
     settings=ExplorationSettings,
     takes=Takes(5, "one core", grows=("draws", "bases")),
     measure=measure,
-    figures=lambda found: [part.section for part in found.parts],
-    claims=lambda found: [one for part in found.parts for one in part.claims],
     answer=answer,
     next="regard lab softmax-gradient",
 )

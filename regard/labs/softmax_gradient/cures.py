@@ -1,10 +1,9 @@
 """The words, figures and claims on which scores need scaling, and on the softmax of a loss."""
 
 import math
-from typing import Any
 
 from regard.labs import Show
-from regard.labs.finding import claim
+from regard.labs.lab import Part, claim
 from regard.labs.softmax_gradient.findings import AIM, dots, rooted
 from regard.labs.softmax_gradient.saturation import (
     MOST,
@@ -18,10 +17,8 @@ from regard.reports.findings import Cell, Figure, Section, Table
 
 GAPS = [0.5 * i for i in range(19)]
 
-Told = tuple[Section, list[dict[str, Any]]]
 
-
-def scores(found: Found) -> Told:
+def scores(found: Found) -> Part:
     """Which scores need the scaling?"""
     cure = {
         "dot": "divide by √d",
@@ -85,7 +82,7 @@ def scores(found: Found) -> Told:
             )
         ],
     )  # fmt: skip
-    return section, [
+    claims = [
         claim(
             f"additive scores keep their variance: {wide.value:.4f} at the widest, by theory "
             f"{expected:.4f}; slope {slopes['additive']}",
@@ -100,9 +97,10 @@ def scores(found: Found) -> Told:
             and abs(slopes["cosine-temperature"].value) <= AIM,
         ),
     ]
+    return Part(section, claims)
 
 
-def losses(found: Found, show: Show) -> Told:
+def losses(found: Found, show: Show) -> Part:
     """Seed 001, exercise 1: why the softmax inside dies and that of the loss does not."""
     n = found.keys
     spreads = [0.1 * (found.theory.high / 0.1) ** (i / 50) for i in range(51)]
@@ -170,7 +168,7 @@ def losses(found: Found, show: Show) -> Told:
         ],
     )  # fmt: skip
     sure = labels[-1].value
-    return section, [
+    claims = [
         claim(
             f"as the scores' deviation grows to {sizes[-1]:.0f}, the gradient of −ln w_y grows "
             f"to {sure:.2f} (√2 = 1.41) while the median ‖J‖ goes to {medians[-1]:.1e}",
@@ -185,3 +183,4 @@ def losses(found: Found, show: Show) -> Told:
             abs(rate - 1) <= 0.1,
         ),
     ]
+    return Part(section, claims)

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from regard.analysis.gaussian_softmax import Saturation
 from regard.labs import Show
-from regard.labs.finding import claim
+from regard.labs.lab import Part, claim
 from regard.labs.softmax_gradient.saturation import DEAD, Found, Mean, Slope, fit, sorted_weights
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Cell, Figure, Section, Table, film
@@ -16,8 +15,6 @@ NAMES = {"dot": "q·k", "scaled-dot": "q·k/√d"}
 POWERS = [i / 2 for i in range(-8, 9)]  # temperatures are √d · 2^power
 RANKS = 16
 AIM = 0.02  # how far the slope of the variance may be from 1
-
-Told = tuple[Section, list[dict[str, Any]]]
 
 
 CAPTIONS = {
@@ -29,7 +26,7 @@ CAPTIONS = {
 }
 
 
-def variance(found: Found) -> Told:
+def variance(found: Found) -> Part:
     """S3: the variance of q·k over d."""
     widths, means = found.widths, [found.products[d] for d in found.widths]
     logs, straight = slope_of_logs(found), fit(widths, means)
@@ -83,7 +80,7 @@ def variance(found: Found) -> Told:
                   rows),
         ],
     )  # fmt: skip
-    return section, [
+    claims = [
         *(
             claim(
                 f"the slope of {what} is {slope} (aim: 1.00 ± {AIM})",
@@ -99,6 +96,7 @@ def variance(found: Found) -> Told:
             abs(worst.value - 1) <= 4 * worst.error,
         ),
     ]
+    return Part(section, claims)
 
 
 def slope_of_logs(found: Found) -> Slope:
@@ -106,7 +104,7 @@ def slope_of_logs(found: Found) -> Slope:
     return fit(found.widths, [found.products[d] for d in found.widths], logs=True)
 
 
-def saturation(found: Found) -> Told:
+def saturation(found: Found) -> Part:
     """What softmax makes of the two, beside the theory."""
     n, widths, last = found.keys, found.widths, found.widths[-1]
     fine = [widths[0] * (last / widths[0]) ** (i / 60) for i in range(61)]
@@ -227,10 +225,10 @@ def saturation(found: Found) -> Told:
                 falling.low - 0.05 <= wanted <= falling.high + 0.05,
             )
         )
-    return section, claims
+    return Part(section, claims)
 
 
-def temperature(found: Found, show: Show) -> Told:
+def temperature(found: Found, show: Show) -> Part:
     """A slider's worth of rows: softmax(q·k / T)."""
     d, n = found.width, found.keys
     curves, rows, frames, sights = {}, [], [], {}
@@ -294,7 +292,7 @@ def temperature(found: Found, show: Show) -> Told:
         ],
     )  # fmt: skip
     ends = [sights[kind[0]], sights[kind[-1]]]
-    return section, [
+    claims = [
         claim(
             f"a temperature does all that the division does: from T = √d/16 to 16√d (scores' "
             f"deviation {spreads[0]:.1f} to {spreads[-1]:.2f}) the entropy goes from "
@@ -305,6 +303,7 @@ def temperature(found: Found, show: Show) -> Told:
             and ends[1].entropy.value > 0.99 * math.log(n),
         )
     ]
+    return Part(section, claims)
 
 
 def scale(name: str, width: float) -> float:

@@ -5,15 +5,16 @@ stands in `saturation`, the theory in `analysis.gaussian_softmax`.
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.stats import chi2
 
 from regard.analysis.gaussian_softmax import Theory
 from regard.errors import RegardError
-from regard.labs import LabRequest, Say, Show
-from regard.labs.finding import Finding, conclude, settings_for
+from regard.labs import Say, Show
+from regard.labs.lab import MeasuringLab, Part, Takes
 from regard.labs.softmax_gradient.cures import losses, scores
 from regard.labs.softmax_gradient.findings import (
     NAMES,
@@ -42,42 +43,18 @@ class SoftmaxGradientSettings(Settings):
     blocks: int = Field(128, ge=16, le=1024)
     seed: int = Field(0, ge=0, lt=2**40)
 
-
-def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Draw, attend, fit, tell; the JSON object.
-
-    Errors: settings that do not fit; fewer than three widths.
-    """
-    settings = settings_for(request, SoftmaxGradientSettings)
-    if settings.high < 4 * settings.low:
-        raise RegardError(
-            f"low={settings.low} and high={settings.high} leave no three widths to fit a line "
-            f"through: set high to {4 * settings.low} or more"
-        )
-    found = measure(settings, show)
-    show(72, 100, "temperatures")
-    parts = [variance(found), saturation(found), temperature(found, show)]
-    parts += [scores(found), losses(found, show)]
-    last = found.widths[-1]
-    plain, scaled = (found.seen[name, last] for name in NAMES)
-    finding = Finding(
-        answer=(
-            f"The variance of q·k grows as d^{slope_of_logs(found)}. At d = {last} softmax then "
-            f"puts {plain.largest.value:.0%} of its weight on one of {settings.keys} keys and "
-            f"{plain.dead.value:.0%} of the queries pass no gradient (‖J‖ < {DEAD:g}). "
-            f"Divided by √d the variance is 1 at every width, the largest weight "
-            f"{scaled.largest.value:.0%}, and {scaled.dead.value:.0%} are dead. Only the "
-            f"variance matters: past 2 ln n = {2 * math.log(settings.keys):.1f} softmax freezes."
-        ),
-        sections=[section for section, _ in parts],
-        claims=[one for _, claims in parts for one in claims],
-        follows="regard lab exploration",
-    )
-    return conclude("softmax-gradient", request, finding, say)
+    @model_validator(mode="after")
+    def _three_widths(self) -> Self:
+        if self.high < 4 * self.low:
+            raise RegardError(
+                f"low={self.low} and high={self.high} leave no three widths to fit a line "
+                f"through: set high to {4 * self.low} or more"
+            )
+        return self
 
 
-def measure(settings: SoftmaxGradientSettings, show: Show) -> Found:
-    """Everything over d."""
+def over_widths(settings: SoftmaxGradientSettings, show: Show) -> Found:
+    """Measure everything over d."""
     widths = [settings.low]
     while widths[-1] * 2 <= settings.high:
         widths.append(widths[-1] * 2)
@@ -95,3 +72,42 @@ def measure(settings: SoftmaxGradientSettings, show: Show) -> Found:
     theory = Theory(settings.keys, 0.02, 1.1 * highest)
     rest = (settings.keys, settings.width, settings.blocks, settings.seed)
     return Found(widths, products, seen, theory, *rest)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found over d, and the parts that tell of it."""
+
+    found: Found
+    parts: list[Part]
+
+
+def measure(settings: SoftmaxGradientSettings, say: Say, show: Show) -> Measured:
+    """Draw, attend, fit."""
+    found = over_widths(settings, show)
+    show(72, 100, "temperatures")
+    parts = [variance(found), saturation(found), temperature(found, show)]
+    return Measured(found, [*parts, scores(found), losses(found, show)])
+
+
+def answer(measured: Measured) -> str:
+    """Return what the variance does to softmax, and what the division does to the variance."""
+    found, last = measured.found, measured.found.widths[-1]
+    plain, scaled = (found.seen[name, last] for name in NAMES)
+    return (
+        f"The variance of q·k grows as d^{slope_of_logs(found)}. At d = {last} softmax then "
+        f"puts {plain.largest.value:.0%} of its weight on one of {found.keys} keys and "
+        f"{plain.dead.value:.0%} of the queries pass no gradient (‖J‖ < {DEAD:g}). "
+        f"Divided by √d the variance is 1 at every width, the largest weight "
+        f"{scaled.largest.value:.0%}, and {scaled.dead.value:.0%} are dead. Only the "
+        f"variance matters: past 2 ln n = {2 * math.log(found.keys):.1f} softmax freezes."
+    )
+
+
+LAB = MeasuringLab(
+    settings=SoftmaxGradientSettings,
+    takes=Takes(18, "one core", grows=("blocks",)),
+    measure=measure,
+    answer=answer,
+    next="regard lab exploration",
+)
