@@ -5,52 +5,58 @@ the keys, their yᵢ the values. The settings of the built-in points are those o
 Learning, section 11.2.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from regard.labs import LabRequest, Say, Show
-from regard.labs.finding import Finding, claim, conclude, settings_for
+from regard.labs import Say, Show
 from regard.labs.kernel_regression import memory as kernel_memory
 from regard.labs.kernel_regression import pictures as kernel_pictures
 from regard.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab, compute
 from regard.labs.kernel_regression.points import KernelRegressionSettings, load
+from regard.labs.lab import Claim, Compared, MeasuringLab, Part, Takes, arm_row, claim
 from regard.models.kernel_regression import KERNELS
 from regard.reports.findings import Cell, Section, Table
 from regard.reports.scales import duration, number
 from regard.studies.statistics import Difference, arm_interval, judge
 
-NAME = "kernel-regression"
 LOOP = 40  # held-out points of the double loop
 
 
-def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Fit every arm, search, count a million keys, write the report; the JSON object."""
-    how = settings_for(request, KernelRegressionSettings)
+@dataclass(frozen=True)
+class Measured:
+    """What was fitted, the table of errors, and the parts that tell of it."""
+
+    lab: Lab
+    table: Table
+    parts: list[Part]
+
+
+def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
+    """Read the points, fit every arm, search, and count many keys."""
     points = load(how)
     rows, held = len(points.x), len(points.new_x)
     say(f"{rows:,} points to learn from, {held:,} held out; {', '.join(points.names)} → "
         f"{points.target}")  # fmt: skip
     for note in points.notes:
         say(f"note: {note}")
-    lab = compute(points, how, show)
-    table = judged(lab)
-    sections = [first_section(lab, table), learning_section(lab)]
-    claims = [parity(lab), *claims_of(lab)]
+    fitted = compute(points, how, show)
+    table = judged(fitted)
+    parts = [
+        Part(first_section(fitted, table), [parity(fitted), *claims_of(fitted)]),
+        Part(learning_section(fitted)),
+    ]
     if points.x.shape[1] > 1:
-        sections.append(columns_section(lab))
-    sections.append(kernels_section(lab))
+        parts.append(Part(columns_section(fitted)))
+    parts.append(Part(kernels_section(fitted)))
     if how.keys:
         show(1, 1, f"{how.keys:,} keys")
-        section, found = many_keys(how.keys)
-        sections.append(section)
-        claims.append(found)
-    return conclude(NAME, request, finding(lab, table, sections, claims), say)
+        parts.append(many_keys(how.keys))
+    return Measured(fitted, table, parts)
 
 
-def parity(lab: Lab) -> dict[str, Any]:
+def parity(lab: Lab) -> Claim:
     """Row K2: the Gaussian by attention beside a double loop in float64."""
     points, said = lab.points, lab.fitted[lab.fixed].said[:LOOP]
     worst = 0.0
@@ -66,7 +72,7 @@ def parity(lab: Lab) -> dict[str, Any]:
     return claim(f"attention with the Gaussian score {exact} {worst:.1e}", worst, relative <= 1e-6)
 
 
-def claims_of(lab: Lab) -> list[dict[str, Any]]:
+def claims_of(lab: Lab) -> list[Claim]:
     """Row K3, and what leaving one out is for."""
     (difference,) = compared(lab, [(LEARNED, lab.fixed)])
     found = [claim(
@@ -90,7 +96,7 @@ def claims_of(lab: Lab) -> list[dict[str, Any]]:
     return found
 
 
-def many_keys(keys: int) -> tuple[Section, dict[str, Any]]:
+def many_keys(keys: int) -> Part:
     """A million keys: seconds and memory, and a quarter of them beside it."""
     costs = [kernel_memory.measure(count) for count in (max(1, keys // 4), keys)]
     few, many = costs
@@ -115,7 +121,7 @@ def many_keys(keys: int) -> tuple[Section, dict[str, Any]]:
         f"beside the inputs, growing with the keys to the power {growth:.2f}",
         many.extra_mb, growth <= 1.1,
     )  # fmt: skip
-    return Section("Many keys", [says], tables=[table]), found
+    return Part(Section("Many keys", [says], tables=[table]), [found])
 
 
 def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
@@ -241,48 +247,51 @@ def kernels_section(lab: Lab) -> Section:
     return Section("Kernels", [says], kernel_pictures.shapes(), [table])
 
 
-def finding(
-    lab: Lab, table: Table, sections: Sequence[Section], claims: Sequence[Mapping[str, Any]]
-) -> Finding:
-    """The answer, and the records of arms and verdicts."""
+def answer(measured: Measured) -> str:
+    """Return what w is learned, and what each arm leaves of the variance."""
+    lab, best = measured.lab, measured.table.rows[0]
     w = ", ".join(
         f"{value:.3g}" + (f" for {name}" if len(lab.w) > 1 else "")
         for name, value in zip(lab.points.names, lab.w, strict=True)
     )
     steps = lab.learned.history_[-1].number
-    answer = (
+    says = (
         f"By gradient, {steps} steps in {duration(lab.fitted[LEARNED].seconds)}, w becomes {w}; "
         f"{percent(lab, LEARNED)} % of the variance of {lab.points.target} is left at "
         f"{len(lab.points.new_y):,} held-out points; w = {lab.how.w:g} leaves "
         f"{percent(lab, lab.fixed)} %, the average {percent(lab, AVERAGE)} %. Least of all leaves "
-        f"{table.rows[0][0]}: {float(table.rows[0][1]):.1f} %."
+        f"{best[0]}: {float(best[1]):.1f} %."
     )
-    if lab.without:
-        answer += f" {matters(lab)}"
+    return f"{says} {matters(lab)}" if lab.without else says
+
+
+def rows_of(measured: Measured) -> Compared:
+    """Return the arms and how the learned w stands to each, for ``--json``."""
+    lab = measured.lab
+    arms = [
+        arm_row(name, 1, arm_interval(lab.errors(name)[None]), seconds=fitted.seconds,
+                parameters=fitted.arm.parameters)
+        for name, fitted in lab.fitted.items()
+    ]  # fmt: skip
     verdicts = compared(lab, [(LEARNED, name) for name in lab.fitted if name != LEARNED])
-    follows = "regard lab kernel-regression --data FILE.csv --x a,b --y c"
-    if not lab.points.built_in:
-        follows = f"regard lab kernel-regression --data {lab.how.data} seed=1"
-    return Finding(
-        answer,
-        sections,
-        claims,
-        follows,
-        metric="held-out mean square error over the variance of y",
-        arms=[record(lab, name) for name in lab.fitted],
-        verdicts=[
-            {"a": v.a, "b": v.b, "difference": v.mean, "low": v.low, "high": v.high, "p": v.p,
-             "says": v.says}
-            for v in verdicts
-        ],
-    )  # fmt: skip
+    return Compared.of("held-out mean square error over the variance of y", arms, verdicts)
 
 
-def record(lab: Lab, name: str) -> dict[str, Any]:
-    """An arm for ``--json``."""
-    mean, low, high = arm_interval(lab.errors(name)[None])
-    fitted = lab.fitted[name]
-    return {
-        "name": name, "seeds": 1, "mean": mean, "low": low, "high": high,
-        "seconds": fitted.seconds, "peak_mb": None, "parameters": fitted.arm.parameters,
-    }  # fmt: skip
+def following(measured: Measured) -> str:
+    """Return the command for a table of one's own, or for another seed."""
+    if measured.lab.points.built_in:
+        return "regard lab kernel-regression --data FILE.csv --x a,b --y c"
+    return f"regard lab kernel-regression --data {measured.lab.how.data} seed=1"
+
+
+LAB = MeasuringLab(
+    settings=KernelRegressionSettings,
+    takes=Takes(
+        15, "two cores", grows=("steps",), steps=("steps",),
+        more="with a table of 100,000 rows of your own, a minute",
+    ),
+    measure=measure,
+    answer=answer,
+    next=following,
+    compared=rows_of,
+)  # fmt: skip
