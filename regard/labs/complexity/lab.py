@@ -5,12 +5,12 @@ are measured; what must wait for what is read off the graph of the gradients.
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
 from regard.analysis.growth import shares
-from regard.labs import LabRequest, Say, Show
+from regard.labs import Say, Show
 from regard.labs.complexity.fits import Crossing, Fit, cross, fit, rounded
 from regard.labs.complexity.layers import LAYERS
 from regard.labs.complexity.measures import (
@@ -21,40 +21,37 @@ from regard.labs.complexity.measures import (
     measure,
 )
 from regard.labs.complexity.report import sections
-from regard.labs.finding import Finding, claim, conclude, settings_for
+from regard.labs.lab import Claim, MeasuringLab, Takes, claim
+from regard.settings import build
 
-Claims = list[dict[str, Any]]
 TOLERANCE = 0.05
 #: Who is asked to undercut whom.
 PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
 
 
-def run(order: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Count, measure, compare; the JSON object.
+@dataclass(frozen=True)
+class Compared:
+    """What was measured, the exponents that follow, and who undercuts self-attention from where."""
 
-    Errors: settings that do not fit; a width that does not divide into the heads.
-    """
-    settings = settings_for(order, ComplexitySettings)
-    settings.check()
+    measured: Measured
+    fits: dict[str, Fit]
+    crossings: list[Crossing]
+
+
+def compare(settings: ComplexitySettings, say: Say, show: Show) -> Compared:
+    """Count, measure, fit."""
     measured = measure(settings, lambda done, what: show(round(100 * done), 100, what))
     fits = {name: fit(measured, name) for name in LAYERS}
-    crossings = [cross(measured, *pair) for pair in PAIRS]
-    follows = "regard lab complexity d=256 lengths=128,512,2048 batch=4"
-    finding = Finding(
-        answer(measured, fits, crossings),
-        sections(measured, fits, crossings),
-        claims(measured, fits),
-        follows if not order.overrides else "regard bench attention --quick",
-    )
-    return conclude("complexity", order, finding, say)
+    return Compared(measured, fits, [cross(measured, *pair) for pair in PAIRS])
 
 
-def claims(measured: Measured, fits: dict[str, Fit]) -> Claims:
-    """What to look for; all of it counted, so that it is the same on every machine."""
-    return [*orders(fits), *whole_layer(measured), *chains(measured), *paths(measured)]
+def claims(found: Compared) -> list[Claim]:
+    """Return what to look for; all of it counted, so that it is the same on every machine."""
+    counted = found.measured
+    return [*orders(found.fits), *whole_layer(counted), *chains(counted), *paths(counted)]
 
 
-def orders(fits: dict[str, Fit]) -> Claims:
+def orders(fits: dict[str, Fit]) -> list[Claim]:
     """Each layer's exponents beside the table's."""
     found = []
     for name, fitted in fits.items():
@@ -68,7 +65,7 @@ def orders(fits: dict[str, Fit]) -> Claims:
     return found
 
 
-def whole_layer(measured: Measured) -> Claims:
+def whole_layer(measured: Measured) -> list[Claim]:
     """The layer with its projections is 4nd² + 2n²d: its coefficients, fitted."""
     settings, (over_n, over_d) = measured.settings, measured.counted.whole
     sizes = [(n, settings.d) for n in settings.lengths]
@@ -82,7 +79,7 @@ def whole_layer(measured: Measured) -> Claims:
     return [claim(says, a, off <= TOLERANCE)]
 
 
-def chains(measured: Measured) -> Claims:
+def chains(measured: Measured) -> list[Claim]:
     """What must wait: the RNN's chain grows with n, the others' do not."""
     found, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
     per_step = {name: (chain[-1] - chain[0]) / span for name, chain in found.items()}
@@ -104,7 +101,7 @@ def chains(measured: Measured) -> Claims:
     ]
 
 
-def paths(measured: Measured) -> Claims:
+def paths(measured: Measured) -> list[Claim]:
     """Layers or steps between the two ends."""
     found, settings = measured.waiting.paths, measured.settings
     n, far, kernel = PATHS[-1], PATHS[-1] - 1, settings.kernel
@@ -144,11 +141,12 @@ def layers_of(kernel: int, n: int) -> int:
     return count
 
 
-def answer(measured: Measured, fits: dict[str, Fit], crossings: list[Crossing]) -> str:
-    """The result in a few sentences."""
+def answer(found: Compared) -> str:
+    """Return the result in a few sentences."""
+    measured = found.measured
     settings, how = measured.settings, measured.last
-    said = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in crossings)
-    off = max(fitted.off for fitted in fits.values())
+    said = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in found.crossings)
+    off = max(fitted.off for fitted in found.fits.values())
     threads = torch.get_num_threads()
     top = settings.lengths[-1]
     faster = ", ".join(
@@ -163,3 +161,21 @@ def answer(measured: Measured, fits: dict[str, Fit], crossings: list[Crossing]) 
         f"How many times as fast at n = {top:,}: {faster}. Counted operations grow as the "
         f"table says, exponents at most {off:.3f} apart."
     )
+
+
+def following(found: Compared) -> str:
+    """Return a wider layer to try, or the benchmark after that."""
+    usual = found.measured.settings == build(ComplexitySettings, {})
+    wider = "regard lab complexity d=256 lengths=128,512,2048 batch=4"
+    return wider if usual else "regard bench attention --quick"
+
+
+LAB = MeasuringLab(
+    settings=ComplexitySettings,
+    takes=Takes(45, "two cores, 20 s of them its --budget", more="with lengths to 16,384, 90 s"),
+    measure=compare,
+    figures=lambda found: sections(found.measured, found.fits, found.crossings),
+    claims=claims,
+    answer=answer,
+    next=following,
+)

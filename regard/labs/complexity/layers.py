@@ -124,10 +124,10 @@ def skips_blocks(size: Size) -> bool:
 
 
 def work(
-    name: str, size: Size, *, projections: bool = True, backward: bool = False
+    name: str, size: Size, *, projections: bool = True, backward: bool = False, seed: int = 0
 ) -> Callable[[], Sequence[Tensor]]:
     """A call of a layer on random vectors: its output; ``backward``: and all gradients."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     layer = make(name, size, projections=projections)
     x = torch.randn(size.batch, size.n, size.d, requires_grad=backward)
     if not backward:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from torch import nn
 
 from regard.analysis.cost import operations
@@ -68,7 +68,7 @@ class ComplexitySettings(Settings):
     the convolution; `window`: how far the window sees on each side; `rank`: rows that Linformer
     leaves of keys and values; `projections`: attention with its four projections, as a layer of a
     model has it, is timed, else the attention alone; `backward`: gradients are timed too;
-    `budget`: of the timing alone, six rounds at least.
+    `budget`: of the timing alone, six rounds at least; `seed`: of the inputs and weights.
     """
 
     d: int = Field(64, ge=NARROWEST)
@@ -84,6 +84,7 @@ class ComplexitySettings(Settings):
     backward: bool = True
     memory: bool = True
     budget: str = "20s"
+    seed: int = Field(0, ge=0, lt=2**40)
 
     @property
     def seconds(self) -> float:
@@ -111,14 +112,15 @@ class ComplexitySettings(Settings):
             n, d or self.d, kernel or self.kernel, self.window, self.rank, self.heads, self.batch
         )
 
-    def check(self) -> None:
-        """Errors: a budget that is no time, a width that does not divide into the heads."""
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
         odd = [d for d in (self.d, *self.widths) if d % self.heads]
         if odd:
             raise RegardError(
                 f"heads={self.heads} does not divide a width of {odd[0]}: change heads, d or widths"
             )
-        assert self.seconds
+        assert self.seconds  # a budget that is no time is an error
+        return self
 
 
 @dataclass(frozen=True)
@@ -324,7 +326,11 @@ def time_all(settings: ComplexitySettings, hear: Hear) -> dict[Call, list[float]
     calls += [(passes[-1], name, middle, d) for name in LAYERS for d in settings.widths]
     works = {
         (how, name, n, d): work(
-            name, settings.size(n, d), projections=settings.projections, backward=how == BOTH
+            name,
+            settings.size(n, d),
+            projections=settings.projections,
+            backward=how == BOTH,
+            seed=settings.seed,
         )
         for how, name, n, d in calls
     }

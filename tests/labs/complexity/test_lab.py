@@ -8,8 +8,7 @@ import pytest
 
 from regard.analysis.growth import exponent
 from regard.errors import RegardError
-from regard.labs import LABS, LabRequest
-from regard.labs.complexity import lab as complexity
+from regard.labs import LABS, LabRequest, open_lab
 from regard.labs.complexity.fits import between, briefly, cross, fit
 from regard.labs.complexity.layers import LAYERS
 from regard.labs.complexity.measures import (
@@ -158,14 +157,14 @@ def test_paths_by_hand(waiting: Waiting) -> None:
 )
 def test_bad_settings_say_what_to_do(setting: str, says: str) -> None:
     with pytest.raises(RegardError, match=says):
-        complexity.run(LabRequest(overrides=[setting]), lambda _: None, lambda *_: None)
+        open_lab("complexity").run(LabRequest(overrides=[setting]), lambda _: None, lambda *_: None)
 
 
 def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     said: list[str] = []
     shown: list[float] = []
     order = LabRequest(out=tmp_path / "lab", overrides=SMALL)
-    result = complexity.run(order, said.append, lambda done, *_: shown.append(done))
+    result = open_lab("complexity").run(order, said.append, lambda done, *_: shown.append(done))
     assert LABS["complexity"].question == result["question"]
     claims = {claim["says"].split(":")[0]: claim for claim in result["claims"]}
     assert all(claim["holds"] for claim in claims.values())
@@ -191,7 +190,7 @@ def test_a_small_lab_with_memory_and_no_gradients(tmp_path: Path) -> None:
     order = LabRequest(
         out=tmp_path, overrides=[*SMALL[:-2], "memory=1", "backward=0", "budget=0.1s"]
     )
-    result = complexity.run(order, lambda _: None, lambda *_: None)
+    result = open_lab("complexity").run(order, lambda _: None, lambda *_: None)
     titles = [table["title"] for table in result["tables"]]
     assert "Megabytes at the peak beside inputs and weights, forward" in titles
     assert f"Milliseconds, {FORWARD}" in titles
