@@ -1,14 +1,12 @@
 """What the networks of the positions lab say, as sections, claims and an answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.attention import POSITIONS, Score
-from regard.labs.finding import claim
+from regard.labs.lab import Part, claim
 from regard.labs.positions.tasks import NEAR, Experiment, Found, most_frequent
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
@@ -21,15 +19,6 @@ QUESTIONS = ("moved", "begin", "begin, causal", "distance", "further on")
 RELATIVE = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
 OF_TEXT = [name for name in POSITIONS if not name.startswith("tree")]
 FREE = [name for name in RELATIVE if name in OF_TEXT]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the lab: what it shows, what it claims, its share of the answer."""
-
-    section: Section
-    claims: list[dict[str, Any]]
-    answer: str
 
 
 def of(found: All, task: str, position: str) -> list[Found]:

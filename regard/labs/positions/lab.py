@@ -1,18 +1,24 @@
 """What does a position tell a model: its place, its neighbours, beyond the trained length?
 
-The sine positions looked at (`sine_positions`), then every row of `regard.attention.POSITIONS` by
-small networks (`position_tasks`): what can be read from it, and how far it goes
-(`position_findings`).
+The sine positions looked at (`sines`), then every row of `regard.attention.POSITIONS` by small
+networks (`tasks`): what can be read from it (`findings`), and how far it goes (`reach`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
 from pydantic import Field, model_validator
 
+from regard.attention import POSITIONS
 from regard.errors import RegardError
-from regard.labs import LABS, LabRequest, Say, Show
-from regard.labs.finding import Finding, conclude, settings_for
+from regard.labs import Say, Show
+from regard.labs.lab import Compared, MeasuringLab, Part, Takes
+from regard.labs.positions.findings import probes, trees
+from regard.labs.positions.reach import compared, copies
+from regard.labs.positions.sines import sines
+from regard.labs.positions.tasks import Experiment, Found, experiment, work
 from regard.settings import Settings
 
 LONGEST = 1024  # words of a text: the lab looks at whole tables of weights
@@ -95,46 +101,28 @@ def numbers(key: str, text: str) -> list[int]:
         ) from None
 
 
-def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Look at the sines, train every network, write the report; the JSON object.
+@dataclass(frozen=True)
+class Measured:
+    """What came of every network, and the parts that tell of it."""
 
-    Errors: settings that do not fit; a network that could not be trained.
-    """
-    settings = settings_for(request, PositionsSettings)
-    from regard.labs.positions.findings import probes, trees
-    from regard.labs.positions.reach import copies, numbers_of
-    from regard.labs.positions.sines import sines
+    settings: PositionsSettings
+    found: Mapping[Experiment, Found]
+    parts: list[Part]
 
-    say(LABS["positions"].question)
+
+def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
+    """Look at the sines and train every network. Errors: a network that could not be trained."""
     experiments = plan(settings)
     say(f"{len(experiments)} small networks, {settings.workers} at a time")
     drawn = next((width for width in settings.all_widths if width >= 16), settings.all_widths[-1])
-    looked, claims, error = sines(
-        drawn, settings.all_widths, settings.all_shifts, settings.farthest
-    )
+    looked = sines(drawn, settings.all_widths, settings.all_shifts, settings.farthest)
     found = train_all(experiments, settings.workers, show)
-    told, far = probes(found, settings.length), copies(found, settings.trained, settings.back)
-    grown = trees(found)
-    parts = (told, grown, far)
-    finding = Finding(
-        answer=f"M_δ p_i is p_(i+δ) to {error:.0e}. " + " ".join(part.answer for part in parts),
-        sections=[*looked, *(part.section for part in parts)],
-        claims=[*claims, *(one for part in parts for one in part.claims)],
-        follows=(
-            "regard compare classification --data reviews --arms "
-            "transformer:position=rotary,transformer:position=relative-keys"
-        ),
-        metric=f"accuracy at the last word of {settings.reach} times the trained length",
-        **numbers_of(found),
-    )
-    return conclude("positions", request, finding, say)
+    far = copies(found, settings.trained, settings.back)
+    return Measured(settings, found, [*looked, probes(found, settings.length), trees(found), far])
 
 
-def plan(settings: PositionsSettings) -> list[Any]:
-    """Every network that is trained."""
-    from regard.attention import POSITIONS
-    from regard.labs.positions.tasks import Experiment
-
+def plan(settings: PositionsSettings) -> list[Experiment]:
+    """Return every network that is trained."""
     of_text = [name for name in POSITIONS if not name.startswith("tree")]
     beside = ["sinusoidal", "relative-keys", "tree-depth", "tree-keys"]
     asked = {
@@ -166,14 +154,13 @@ def plan(settings: PositionsSettings) -> list[Any]:
     ]
 
 
-def train_all(experiments: Sequence[Any], workers: int, show: Show) -> dict[Any, Any]:
-    """What came of each experiment; the same whatever the number of workers.
+def train_all(
+    experiments: Sequence[Experiment], workers: int, show: Show
+) -> dict[Experiment, Found]:
+    """Return what came of each experiment; the same whatever the number of workers.
 
     One worker is this process.
     """
-    import torch
-
-    from regard.labs.positions.tasks import experiment, work
     from regard.studies.launch import Job, launch
 
     total = len(experiments)
@@ -200,7 +187,7 @@ def train_all(experiments: Sequence[Any], workers: int, show: Show) -> dict[Any,
 
 
 def counting(total: int, show: Show) -> Callable[[Any], None]:
-    """Events of jobs as how many are finished."""
+    """Return a listener that shows how many jobs are finished."""
     done = 0
 
     def hear(event: Any) -> None:
@@ -209,3 +196,23 @@ def counting(total: int, show: Show) -> Callable[[Any], None]:
         show(done, total, event.arm)
 
     return hear
+
+
+def rows_of(measured: Measured) -> Compared:
+    """Return the arms of the copy task at its longest, for ``--json``."""
+    metric = f"accuracy at the last word of {measured.settings.reach} times the trained length"
+    return compared(metric, measured.found)
+
+
+LAB = MeasuringLab(
+    settings=PositionsSettings,
+    takes=Takes(
+        44, "two cores, with three seeds", grows=("steps", "copy_steps"),
+        steps=("steps", "copy_steps"),
+    ),
+    measure=measure,
+    answer=lambda measured: " ".join(part.answer for part in measured.parts if part.answer),
+    next="regard compare classification --data reviews --arms "
+    "transformer:position=rotary,transformer:position=relative-keys",
+    compared=rows_of,
+)  # fmt: skip

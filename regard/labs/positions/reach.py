@@ -1,13 +1,12 @@
 """The copy task of the positions lab: how far each kind of position goes, as a section."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.labs.finding import claim
-from regard.labs.positions.findings import FREE, OF_TEXT, All, Part, of, rights
+from regard.labs.lab import Compared, Part, arm_row, claim
+from regard.labs.positions.findings import FREE, OF_TEXT, All, of, rights
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
 from regard.studies.statistics import arm_interval, judge
@@ -195,22 +194,14 @@ def looked(found: All, longest: int) -> Figure:
     )  # fmt: skip
 
 
-def numbers_of(found: All) -> dict[str, Sequence[Mapping[str, Any]]]:
-    """Arms and verdicts of the copy task at its longest, as `regard compare --json` has them."""
+def compared(metric: str, found: All) -> Compared:
+    """Return arms and verdicts of the copy task at its longest."""
     tables = {name: rights(found, "copy", name)[:, :, -1] for name in OF_TEXT}
-    arms = []
-    for name, table in tables.items():
-        mean, low, high = arm_interval(table)
-        runs = of(found, "copy", name)
-        arms.append(
-            {"name": name, "seeds": len(runs), "mean": mean, "low": low, "high": high,
-             "seconds": float(np.mean([x.seconds for x in runs])), "peak_mb": None,
-             "parameters": runs[0].parameters}
-        )  # fmt: skip
-    pairs = [(name, REFERENCE) for name in OF_TEXT if name != REFERENCE]
-    verdicts = [
-        {"a": d.a, "b": d.b, "difference": d.mean, "low": d.low, "high": d.high, "p": d.p,
-         "says": d.says}
-        for d in judge(tables, pairs)
+    runs = {name: of(found, "copy", name) for name in OF_TEXT}
+    arms = [
+        arm_row(name, len(runs[name]), arm_interval(table), parameters=runs[name][0].parameters,
+                seconds=float(np.mean([x.seconds for x in runs[name]])))
+        for name, table in tables.items()
     ]  # fmt: skip
-    return {"arms": arms, "verdicts": verdicts}
+    against = [(name, REFERENCE) for name in OF_TEXT if name != REFERENCE]
+    return Compared.of(metric, arms, judge(tables, against))

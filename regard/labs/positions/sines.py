@@ -6,14 +6,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.sines import rotation, sinusoidal
-from regard.labs.finding import claim
+from regard.labs.lab import Part, claim
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table, film
 from regard.reports.maps import heat_map
@@ -48,10 +47,8 @@ def turned(width: int, shift: int, farthest: int) -> Turned:
     return Turned(width, shift, float(by_place.max()), by_place, alone)
 
 
-def sines(
-    width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int
-) -> tuple[list[Section], list[dict[str, Any]], float]:
-    """Two sections, their claims, and the rotation's largest error."""
+def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> list[Part]:
+    """Return what the sine positions are, and how far the rotation that moves them is exact."""
     table = sinusoidal(torch.arange(DRAWN), width, torch.float64)
     found = [turned(w, s, farthest) for w in widths for s in shifts]
     most = max(one.most for one in found)
@@ -72,7 +69,8 @@ def sines(
             uneven <= 1e-10,
         ),
     ]
-    return [_formula(table, products), _rotation(found, farthest)], claims, most
+    answer = f"M_δ p_i is p_(i+δ) to {most:.0e}."
+    return [Part(_formula(table, products), claims, answer), Part(_rotation(found, farthest))]
 
 
 def _formula(table: Tensor, products: Tensor) -> Section:

@@ -11,12 +11,10 @@ import torch
 
 from regard.attention import POSITIONS
 from regard.errors import RegardError
-from regard.labs import LABS, LabRequest
-from regard.labs.finding import settings_for
-from regard.labs.positions import lab as positions
+from regard.labs import LABS, LabRequest, open_lab
 from regard.labs.positions import tasks as position_tasks
 from regard.labs.positions.findings import FREE, RELATIVE, of_alibi
-from regard.labs.positions.lab import PositionsSettings, plan, train_all
+from regard.labs.positions.lab import LAB, PositionsSettings, plan, train_all
 from regard.labs.positions.reach import reached
 from regard.labs.positions.tasks import CLASSES, Experiment
 from regard.studies.launch import Job, Outcome
@@ -44,7 +42,7 @@ TINY = (
 def test_settings_that_do_not_fit(pair: str, says: str) -> None:
     more = ["reach=16"] if pair.startswith("trained") else []
     with pytest.raises(RegardError, match=says):
-        settings_for(LabRequest(overrides=[pair, *more]), PositionsSettings)
+        LAB.settings_for(LabRequest(overrides=[pair, *more]))
 
 
 def test_every_position_is_asked_about() -> None:
@@ -95,11 +93,11 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     shares: list[tuple[float, float]] = []
     request = LabRequest(out=tmp_path / "lab", overrides=TINY)
     threads = torch.get_num_threads()
-    result = positions.run(
+    result = open_lab("positions").run(
         request, said.append, lambda done, total, *_: shares.append((done, total))
     )
     assert torch.get_num_threads() == threads
-    assert shares[-1] == (len(plan(settings_for(request, PositionsSettings))),) * 2
+    assert shares[-1] == (len(plan(LAB.settings_for(request))),) * 2
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert [arm["name"] for arm in result["arms"]] == [n for n in POSITIONS if "tree" not in n]
     assert len(result["verdicts"]) == len(result["arms"]) - 1
