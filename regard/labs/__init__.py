@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from regard.errors import RegardError, look_up
 
@@ -107,10 +107,7 @@ def open_lab(name: str) -> "Lab":
     if not is_part(name):
         entry = look_up(LABS, name, "lab")
         module, _, attribute = entry.lab.partition(":")
-        found = importlib.import_module(module)
-        if not hasattr(found, attribute):
-            return _Module(name, found)  # type: ignore[return-value]
-        lab: Lab = getattr(found, attribute)
+        lab: Lab = getattr(importlib.import_module(module), attribute)
         return replace(lab, name=name, question=entry.question)
     trust_named([name])
     named = load_object(name)
@@ -120,17 +117,3 @@ def open_lab(name: str) -> "Lab":
             f"{name.rpartition(':')[2]} = ComparisonLab(question=…, task=…, arms=…)"
         )
     return replace(named, name=name)
-
-
-class _Module:
-    """A lab that is a module with functions of its own."""
-
-    def __init__(self, name: str, module: Any) -> None:
-        self.name, self.run = name, module.run
-        self.dry_run = getattr(module, "dry_run", self.unknown)
-
-    def unknown(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Say that nothing is measured beforehand."""
-        says = f"regard lab {self.name} measures nothing beforehand and forecasts no time."
-        say(says)
-        return {"task": self.name, "forecast": [], "seconds": None, "says": says}

@@ -5,22 +5,23 @@ unit is the seed; every arm is compared with scaled-dot × softmax, a family of 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from regard.attention import NORMALIZERS, SCORES, make_score
 from regard.errors import RegardError, look_up
-from regard.labs import LabRequest, Say, Show
-from regard.labs.finding import Finding, conclude, settings_for
+from regard.labs import Say, Show
+from regard.labs.lab import Compared, MeasuringLab, Takes
 from regard.labs.scores.figures import sections
 from regard.labs.scores.report import MADE_FOR, Study, arm_rows, claims, in_short
 from regard.labs.scores.tasks import TASKS, Arm, Budget, Trained, Work, task_of, train
 from regard.parts import is_part
 from regard.settings import Settings
 from regard.studies.launch import Event, Job, launch
-from regard.studies.statistics import Difference, as_family, compare_runs
+from regard.studies.statistics import as_family, compare_runs
 
 REFERENCE = ("scaled-dot", "softmax")
 #: What a step takes, beside a dot product's; only for which arm to begin with.
@@ -82,13 +83,19 @@ class ScoresSettings(Settings):
     workers: int = Field(0, ge=0)
 
 
-def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-    """Train every arm of every task, compare, draw; the JSON object.
+@dataclass(frozen=True)
+class Measured:
+    """The tasks with their arms and verdicts, and the settings."""
 
-    Errors: settings that do not fit; a score of one's own that cannot be made; a reference arm
-    that fails.
+    studies: list[Study]
+    settings: ScoresSettings
+
+
+def measure(settings: ScoresSettings, say: Say, show: Show) -> Measured:
+    """Train every arm of every task, and compare.
+
+    Errors: a score of one's own that cannot be made; a reference arm that fails.
     """
-    settings = settings_for(request, ScoresSettings)
     pairs = pairs_of(settings)
     for score in filter(is_part, settings.scores):
         make_score(score, "none", 4, 4, heads=2, length=4)  # its mistakes before any training
@@ -99,17 +106,7 @@ def run(request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
     trained, failed = train_all(settings, pairs, show)
     for arm, why in failed.items():
         say(f"{arm.name} has no result: {why}")
-    studies = [study(task, trained, failed) for task in settings.tasks]
-    finding = Finding(
-        in_short(studies),
-        sections(studies, settings.model_dump()),
-        claims(studies),
-        follows="regard lab scores pairs=all --out runs/lab-scores-all",
-        metric="share of examples answered without a mistake",
-        arms=[row for found in studies for row in arm_rows(found)],
-        verdicts=[verdict(found) for one in studies for found in one.verdicts],
-    )
-    return conclude("scores", request, finding, say)
+    return Measured([study(task, trained, failed) for task in settings.tasks], settings)
 
 
 def pairs_of(settings: ScoresSettings) -> list[tuple[str, str]]:
@@ -176,14 +173,22 @@ def study(task: str, trained: Mapping[Arm, Trained], failed: Mapping[Arm, str]) 
     return Study(task_of(task), against, tuple(arms), tuple(verdicts), lost)
 
 
-def verdict(found: Difference) -> dict[str, Any]:
-    """A difference as ``--json`` prints it."""
-    return {
-        "a": found.a,
-        "b": found.b,
-        "difference": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "p": found.p,
-        "says": found.says,
-    }
+def rows_of(measured: Measured) -> Compared:
+    """Return the arms of all tasks and their verdicts, for ``--json``."""
+    return Compared.of(
+        "share of examples answered without a mistake",
+        [row for found in measured.studies for row in arm_rows(found)],
+        [verdict for found in measured.studies for verdict in found.verdicts],
+    )
+
+
+LAB = MeasuringLab(
+    settings=ScoresSettings,
+    takes=Takes(50, "two cores", grows=("effort",), more="with pairs=all, 16 minutes on one"),
+    measure=measure,
+    figures=lambda measured: sections(measured.studies, measured.settings.model_dump()),
+    claims=lambda measured: claims(measured.studies),
+    answer=lambda measured: in_short(measured.studies),
+    next="regard lab scores pairs=all --out runs/lab-scores-all",
+    compared=rows_of,
+)

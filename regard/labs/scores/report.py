@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.labs.finding import claim
+from regard.labs.lab import Claim, arm_row, claim
 from regard.labs.scores.tasks import Arm, Task, Trained
 from regard.reports.answer import percent
 from regard.studies.statistics import Difference, arm_interval, compare_runs
@@ -128,7 +128,7 @@ def named(study: Study, arms: Sequence[Trained]) -> str:
     return "; ".join(says)
 
 
-def claims(studies: Sequence[Study]) -> list[dict[str, Any]]:
+def claims(studies: Sequence[Study]) -> list[Claim]:
     """What to look for, task by task, of the arms that were run."""
     by_name = {study.task.name: study for study in studies}
     found = []
@@ -150,7 +150,7 @@ def _synthesizers(study: Study) -> list[Trained]:
     return [arm for arm in study.arms if arm.arm.score.startswith(SYNTHESIZERS)]
 
 
-def _no_match(study: Study) -> dict[str, Any] | None:
+def _no_match(study: Study) -> Claim | None:
     best, guess = _best(_synthesizers(study)), 1 / 8
     if best is None:
         return None
@@ -163,7 +163,7 @@ def _no_match(study: Study) -> dict[str, Any] | None:
     return claim(says, mean(best), arm_interval(best.right)[1] <= guess)
 
 
-def _no_gradient(study: Study) -> dict[str, Any] | None:
+def _no_gradient(study: Study) -> Claim | None:
     flat = [arm for arm in study.arms if arm.arm.score == "boxcar"]
     best = _best(flat)
     if best is None:
@@ -178,7 +178,7 @@ def _no_gradient(study: Study) -> dict[str, Any] | None:
     return claim(says, mean(best), known is not None and side(known) == "worse")
 
 
-def _together(study: Study) -> dict[str, Any] | None:
+def _together(study: Study) -> Claim | None:
     wide, bounded = (study.found(score, "sparsemax") for score in ("scaled-dot", "cosine"))
     if wide is None or bounded is None:
         return None
@@ -192,7 +192,7 @@ def _together(study: Study) -> dict[str, Any] | None:
     return claim(says, known.mean, known.low > 0)
 
 
-def _no_need(study: Study) -> dict[str, Any] | None:
+def _no_need(study: Study) -> Claim | None:
     best = _best(_synthesizers(study))
     if best is None:
         return None
@@ -205,7 +205,7 @@ def _no_need(study: Study) -> dict[str, Any] | None:
     return claim(says, mean(best), known is not None and side(known) != "worse")
 
 
-def _even(study: Study) -> dict[str, Any] | None:
+def _even(study: Study) -> Claim | None:
     found = [study.found("scaled-dot", name) for name in SPARSE]
     arms = [arm for arm in found if arm is not None]
     if not arms:
@@ -223,7 +223,7 @@ def _even(study: Study) -> dict[str, Any] | None:
     return claim(says, len(worse), 2 * len(worse) > len(arms))
 
 
-def _order(study: Study) -> dict[str, Any]:
+def _order(study: Study) -> Claim:
     middle, low, high = arm_interval(study.reference.right)
     says = (
         f"word order is read: no bag of words passes {percent(BAG_OF_WORDS)} % of the reviews but "
@@ -233,7 +233,7 @@ def _order(study: Study) -> dict[str, Any]:
     return claim(says, middle, low > BAG_OF_WORDS)
 
 
-def _normalizers(study: Study) -> dict[str, Any] | None:
+def _normalizers(study: Study) -> Claim | None:
     arms = [(arm, found) for arm, found in study.sided() if arm.arm.score == "scaled-dot"]
     if not arms:
         return None
@@ -246,21 +246,9 @@ def _normalizers(study: Study) -> dict[str, Any] | None:
 
 
 def arm_rows(study: Study) -> list[dict[str, Any]]:
-    """The arms as ``--json`` prints them; seconds and megabytes are one network's share."""
-    rows = []
-    for arm in study.arms:
-        middle, low, high = arm_interval(arm.right)
-        rows.append(
-            {
-                "name": arm.arm.name,
-                "seeds": len(arm.right),
-                "mean": middle,
-                "low": low,
-                "high": high,
-                "seconds": arm.seconds,
-                "peak_mb": arm.megabytes,
-                "parameters": arm.parameters,
-                "rate": arm.rate,
-            }
-        )
-    return rows
+    """Return the arms as ``--json`` prints them; seconds and megabytes are one network's share."""
+    return [
+        arm_row(arm.arm.name, len(arm.right), arm_interval(arm.right), seconds=arm.seconds,
+                peak_mb=arm.megabytes, parameters=arm.parameters) | {"rate": arm.rate}
+        for arm in study.arms
+    ]  # fmt: skip

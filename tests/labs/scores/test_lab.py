@@ -10,9 +10,8 @@ import torch
 
 from regard.attention import NORMALIZERS, SCORES
 from regard.errors import RegardError
-from regard.labs import LabRequest, open_lab
-from regard.labs.finding import settings_for
-from regard.labs.scores.lab import ScoresSettings, pairs_of, study
+from regard.labs import LABS, LabRequest, open_lab
+from regard.labs.scores.lab import LAB, ScoresSettings, pairs_of, study
 from regard.labs.scores.report import Study, claims, in_short, label
 from regard.labs.scores.tasks import (
     HELD,
@@ -30,7 +29,7 @@ from regard.labs.scores.tasks import (
 
 
 def chosen(*pairs: str) -> ScoresSettings:
-    return settings_for(LabRequest(overrides=pairs), ScoresSettings)
+    return LAB.settings_for(LabRequest(overrides=pairs))
 
 
 def result(task: str, score: str, normalizer: str, share: float) -> Trained:
@@ -99,7 +98,7 @@ def test_a_score_of_ones_own_that_cannot_be_made_stops_the_lab_before_it_trains(
         open_lab("scores").run(
             request, shown.append, lambda done, total, says, left=None: shown.append(says)
         )
-    assert shown == []
+    assert shown == [LABS["scores"].question], "nothing was begun"
 
 
 SMALL = Budget(seeds=2, rates=(0.03, 1e-9), effort=0.1, held=40)
