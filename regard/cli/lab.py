@@ -26,9 +26,9 @@ def lab(
             help="Settings of the lab and its arms; one that does not exist lists those that do.",
         ),
     ] = None,
-    data: Annotated[str, typer.Option(help="Named data or a file, instead of built-in data.")] = "",
-    seeds: Annotated[int, typer.Option(min=0, help="Runs of each arm.", show_default=False)] = 0,
-    budget: Annotated[str, typer.Option(help="Of each run: 10m, 500 steps, 3 epochs.")] = "",
+    data: Annotated[str, typer.Option(help="Named data set or file; default: built-in data.")] = "",
+    seeds: Annotated[int, typer.Option(min=0, help="Number of seeds.", show_default=False)] = 0,
+    budget: Annotated[str, typer.Option(help="Budget of each run: 10m, 500 steps, 3 epochs.")] = "",
     x: Annotated[str, typer.Option(help="Columns to predict from: a,b (kernel-regression).")] = "",
     y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
@@ -37,7 +37,7 @@ def lab(
     ] = None,
     as_json: Json = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
+        bool, typer.Option("--dry-run", help="Forecast time and memory; train nothing.")
     ] = False,
 ) -> None:
     """Answer a question by an experiment: a minute on built-in data."""

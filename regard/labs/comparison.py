@@ -16,8 +16,9 @@ from regard.reports.evidence import arms_of
 from regard.reports.findings import Cell, Section
 from regard.reports.scales import duration
 from regard.settings import Settings, build
-from regard.studies.arms import Arm
+from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
+from regard.studies.compare import Study, compare, models_of
 from regard.studies.job import RunTask
 from regard.studies.launch import Job
 
@@ -190,18 +191,19 @@ class _Flags(Settings):
 class ComparisonLab(Lab):
     """A lab that trains arms of one task on each of its seeds, and compares them.
 
+    An arm is an `Arm`, or a text as for ``regard compare``: ``transformer:heads=2``.
     `presets` by data: the first is the lab's own choice, `OWN` is for all data without one; where
     there is none `elsewhere` says what to do instead. `options` are the lab's own settings; every
     other ``key=value`` is one of the runs. `adapt` makes of the plan what the presets do not say.
     `measure` looks at the trained runs; `figures`, `claims` and `answer` say what was found.
 
-    >>> lab = ComparisonLab(question="Which?", task="classification", arms=[Arm("mean", "mean")])
+    >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
     ('data=reviews', 'steps=9')
     """
 
     task: str
-    arms: Sequence[Arm]
+    arms: Sequence[Arm | str]
     presets: Mapping[str, Preset] = field(default_factory=lambda: {"reviews": Preset()})
     reference: str = ""
     options: type[Settings] = Settings
@@ -215,8 +217,6 @@ class ComparisonLab(Lab):
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Pretrain, train and compare the arms; write and say what was found."""
-        from regard.studies.compare import Study, compare
-
         request, plan, out = self._open(request, say)
         Study.plan(plan.task, plan.arms, **_declared(plan, out / DRY_RUN))  # before any training
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
@@ -244,8 +244,6 @@ class ComparisonLab(Lab):
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Make one step of each arm, and forecast the time and memory of all."""
-        from regard.studies.compare import Study
-
         request, plan, out = self._open(request, say)
         planned = [
             Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
@@ -276,15 +274,18 @@ class ComparisonLab(Lab):
         if preset is None:
             known = " and ".join(self.presets)
             raise RegardError(f"--data {data}: this lab knows {known}; {self.elsewhere}")
+        task = preset.task or self.task
+        models = models_of(task)
+        arms = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in self.arms]
         plan = Plan(
-            preset.task or self.task, data, (), (), request.seeds or preset.seeds,
-            self.reference or (self.arms[0].name if self.arms else ""), request.budget, preset,
+            task, data, arms, (), request.seeds or preset.seeds,
+            self.reference or (arms[0].name if arms else ""), request.budget, preset,
             mine, build(self.options, own), stem=Path(data).stem,
         )  # fmt: skip
         arms = [
             replace(arm, overrides=(*pairs(plan.left(preset.arms.get(arm.name, {}))),
                                     *arm.overrides))
-            for arm in self.arms
+            for arm in arms
         ]  # fmt: skip
         overrides = pairs({"data": data, **plan.left(preset.settings), **mine})
         plan = self.adapt(replace(plan, arms=arms, overrides=overrides))

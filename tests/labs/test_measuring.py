@@ -9,6 +9,7 @@ from pydantic import Field
 
 from regard.errors import RegardError
 from regard.labs import LABS, LabRequest, open_lab
+from regard.labs.comparison import ComparisonLab
 from regard.labs.lab import Claim, MeasuringLab, Takes, claim
 from regard.reports.findings import Section, Table
 from regard.settings import Settings
@@ -134,5 +135,18 @@ def test_where_a_lab_writes() -> None:
 
 
 @pytest.mark.parametrize("name", LABS)
-def test_every_lab_of_the_table_opens(name: str) -> None:
-    assert open_lab(name).name == name
+def test_every_lab_takes_seeds_and_a_budget(name: str) -> None:
+    lab, request = open_lab(name), LabRequest(seeds=2, budget="90s")
+    assert (lab.name, lab.question) == (name, LABS[name].question)
+    if isinstance(lab, MeasuringLab):
+        usual, several = lab.all_settings(LabRequest()), lab.all_settings(request)
+        seeds = getattr(several[0], "seeds", 0) or len({one.seed for one in several})
+        assert seeds == 2
+        assert several[0].model_copy(update={"seeds": 0}) != usual[0].model_copy(
+            update={"seeds": 0}
+        ), "the budget changes what is measured"
+        return
+    assert isinstance(lab, ComparisonLab)
+    plan = lab.plan(request)
+    assert plan.seeds == 2
+    assert plan.budget == "90s" or all("minutes=1.5" in f.settings for f in plan.pretrain_first)

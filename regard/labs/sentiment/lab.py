@@ -25,7 +25,6 @@ from regard.models import MODELS
 from regard.reports.answer import percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.findings import Section
-from regard.studies.arms import Arm
 
 NEXT = {
     "reviews": "regard lab sentiment --data imdb",
@@ -138,7 +137,7 @@ def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) 
 
 LAB = ComparisonLab(
     task="classification",
-    arms=[Arm(name, name) for name in ARMS],
+    arms=ARMS,
     presets=PRESETS,
     reference=REFERENCE,
     options=SentimentOptions,

@@ -16,7 +16,6 @@ from regard.reports.answer import percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import read_lines
 from regard.reports.findings import Cell, Section, Table
-from regard.studies.arms import Arm
 from regard.tasks import unit_of
 
 METRICS = "metrics.jsonl"
@@ -98,7 +97,7 @@ def claims_of(record: Mapping[str, Any]) -> list[Claim]:
 
 LAB = ComparisonLab(
     task="translation",
-    arms=[Arm(name, name) for name in ARMS],
+    arms=ARMS,
     presets=PRESETS,
     reference=REFERENCE,
     figures=figures,
