@@ -10,11 +10,11 @@ from pydantic import Field
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
 from regard.labs.lab import FLAGS, Claim, Lab, LabReport
+from regard.labs.running import Planned, follow, forecast, pretrain
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import arms_of
 from regard.reports.findings import Cell, Section
-from regard.reports.scales import duration
 from regard.settings import Settings, build
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
@@ -23,7 +23,6 @@ from regard.studies.job import RunTask
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
-    from regard.studies.launch import Event
     from regard.studies.result import Comparison
 
 BUDGETS = {"epochs", "steps", "tokens", "minutes"}
@@ -264,8 +263,8 @@ class ComparisonLab(Lab):
     def plan(self, request: LabRequest) -> Plan:
         """Return the preset of the request's data under the user's settings.
 
-        Errors: a pair that is not ``key=value``; an option that does not fit; data that the lab
-        does not know. What names no setting of a run is refused by the comparison.
+        Errors: a pair that is not ``key=value``; an option or budget that does not fit; data that
+        the lab does not know. What names no setting of a run is refused by the comparison.
         """
         request, mine = self._asked(request)
         own = {key: mine.pop(key) for key in [*mine] if key in self.options.model_fields}
@@ -274,6 +273,8 @@ class ComparisonLab(Lab):
         if preset is None:
             known = " and ".join(self.presets)
             raise RegardError(f"--data {data}: this lab knows {known}; {self.elsewhere}")
+        if request.budget:
+            parse_budget(request.budget)
         task = preset.task or self.task
         models = models_of(task)
         arms = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in self.arms]
@@ -336,70 +337,6 @@ def pairs(settings: Values) -> tuple[str, ...]:
     ('width=8',)
     """
     return tuple(f"{key}={value}" for key, value in settings.items())
-
-
-def follow(show: Show) -> Callable[["Event"], None]:
-    """Return a listener that shows the events of single runs as the share of all."""
-    done: dict[tuple[str, int], float] = {}
-
-    def hear(event: "Event") -> None:
-        done[event.arm, event.seed] = event.done
-        words = f"{event.arm}, seed {event.seed} {event.says}"
-        show(sum(done.values()), event.total, words, event.left)
-
-    return hear
-
-
-def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
-    """Do the jobs that go before a comparison. Errors: one of them failed."""
-    from regard.studies.job import train_and_judge
-    from regard.studies.launch import launch
-
-    hear = follow(show)
-    outcomes = launch(
-        jobs,
-        train_and_judge,
-        workers=workers,
-        on_event=lambda event: hear(replace(event, total=len(jobs))),
-    )
-    if failed := [outcome for outcome in outcomes if outcome.error]:
-        raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run whose cost is to be forecast, and how many like it the lab makes."""
-
-    name: str
-    task: RunTask
-    times: int = 1
-
-
-def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> dict[str, Any]:
-    """Make one step of each planned run and forecast the time and memory of all of them.
-
-    A run that begins from another is measured from random weights, which cost the same. Returns
-    the object that ``--json`` prints: task, forecast, seconds, workers.
-    """
-    import torch
-
-    from regard import runs
-
-    threads, rows, total = torch.get_num_threads(), [], 0.0
-    wide = max(len(one.name) for one in planned)
-    torch.set_num_threads(1)  # as the workers of a comparison have it
-    try:
-        for one in planned:
-            seen = runs.forecast(one.task.task, one.task.model, one.task.overrides)
-            rows.append({"name": one.name, "seconds": seen.seconds, "memory_mb": seen.memory_mb})
-            total += seen.seconds * one.times
-            times = f" × {one.times}" if one.times > 1 else ""
-            say(f"  {one.name:<{wide}} {duration(seen.seconds):>8}{times}, "
-                f"{seen.memory_mb:,.0f} MB")  # fmt: skip
-    finally:
-        torch.set_num_threads(threads)
-    say(f"in all about {duration(total / workers)} with {workers} workers")
-    return {"task": lab, "forecast": rows, "seconds": total / workers, "workers": workers}
 
 
 def points_of(verdict: Mapping[str, Any]) -> list[Cell]:

@@ -220,24 +220,33 @@ class MeasuringLab(Lab, Generic[S, M]):
         return self.finish(request, report, self.place(request), data, say)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Check the settings, and say what the lab took with its defaults."""
-        several = self.all_settings(request)
-        takes = f"{duration(self.takes.seconds)} on {self.takes.where}"
-        takes += f"; {self.takes.more}" if self.takes.more else ""
+        """Check the settings, and say what the lab took with its defaults, and what that makes."""
+        several, takes = self.all_settings(request), self.takes
         says = f"regard lab {self.name} measures nothing beforehand. With its defaults it took "
-        says += takes
-        asked = request.data or request.overrides or request.seeds
-        seconds = None if asked else self.takes.seconds
-        if request.budget and not asked:
-            changed = [f"{k}={getattr(several[0], k)}" for k in self._budget(request.budget)]
-            says += f". The budget of {request.budget} sets {', '.join(changed)}"
-            minutes = float(parse_budget(request.budget).get("minutes", "nan"))
-            seconds = 60 * minutes if minutes == minutes else None
-        elif asked:
-            says += ". What is set here changes that"
-        says += f", and it is done {len(several)} times." if len(several) > 1 else "."
+        says += f"{duration(takes.seconds)} on {takes.where}"
+        says += f"; {takes.more}." if takes.more else "."
+        keys = {pair.partition("=")[0].strip().replace("-", "_") for pair in request.overrides}
+        seconds: float | None = None
+        if request.data or keys - {*takes.grows, "seed", "seeds", "budget"}:
+            says += " What is set here changes that."
+        else:
+            seconds = sum(map(self.estimate, several))
+            if seconds != takes.seconds:
+                says += f" What is set here makes that about {duration(seconds)}."
         say(says)
         return {"task": self.name, "forecast": [], "seconds": seconds, "says": says}
+
+    def estimate(self, settings: S) -> float:
+        """Return the seconds that the lab would take where its defaults took `takes`."""
+        usual: dict[str, Any] = {k: one.default for k, one in self.settings.model_fields.items()}
+        if "budget" in usual:
+            more = [60 * float(parse_budget(text)["minutes"])
+                    for text in (settings.model_dump()["budget"], usual["budget"])]  # fmt: skip
+            return self.takes.seconds + more[0] - more[1]
+        ratios = [float(getattr(settings, key)) / usual[key] for key in self.takes.grows]
+        seeds = float(getattr(settings, "seeds", 1)) / usual.get("seeds", 1)
+        times: float = seeds * (sum(ratios) / len(ratios) if ratios else 1.0)
+        return self.takes.seconds * times
 
     def all_settings(self, request: LabRequest) -> list[S]:
         """Return the settings of each measurement: one, or one a seed."""

@@ -120,12 +120,18 @@ def test_a_dry_run_says_what_the_lab_took() -> None:
     assert (found["seconds"], found["forecast"]) == (10, [])
     assert said == [found["says"]]
     assert said[0].endswith("it took 10 s on one core; seeds=9: a minute.")
-    timed = toy().dry_run(LabRequest(budget="20s"), quiet)
-    assert timed["seconds"] == 20
-    assert "The budget of 20s sets draws=200." in timed["says"]
+    timed = toy().dry_run(LabRequest(budget="20s", seeds=2), quiet)
+    assert timed["seconds"] == 40
+    assert timed["says"].endswith("What is set here makes that about 40 s.")
+    assert toy().dry_run(LabRequest(overrides=["draws=50"]), quiet)["seconds"] == 5
+    bounded = toy().dry_run(LabRequest(budget="10m"), quiet)
+    assert bounded["seconds"] == 40, "draws=400 is the most: the budget is not used up"
+    assert toy(Seeded).dry_run(LabRequest(seeds=6), quiet)["seconds"] == 20
     changed = toy().dry_run(LabRequest(seeds=2, overrides=["width=3"]), quiet)
     assert changed["seconds"] is None
-    assert changed["says"].endswith("What is set here changes that, and it is done 2 times.")
+    assert changed["says"].endswith("What is set here changes that.")
+    longer = open_lab("complexity").dry_run(LabRequest(budget="1m"), quiet)
+    assert longer["seconds"] == 45 - 20 + 60
 
 
 def test_where_a_lab_writes() -> None:

@@ -1,0 +1,78 @@
+"""How a comparison lab's runs are made: pretrained, followed, forecast."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import RegardError
+from regard.labs import Say, Show
+from regard.reports.scales import duration
+from regard.studies.job import RunTask
+from regard.studies.launch import Job
+
+if TYPE_CHECKING:
+    from regard.studies.launch import Event
+
+
+def follow(show: Show) -> Callable[["Event"], None]:
+    """Return a listener that shows the events of single runs as the share of all."""
+    done: dict[tuple[str, int], float] = {}
+
+    def hear(event: "Event") -> None:
+        done[event.arm, event.seed] = event.done
+        words = f"{event.arm}, seed {event.seed} {event.says}"
+        show(sum(done.values()), event.total, words, event.left)
+
+    return hear
+
+
+def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
+    """Do the jobs that go before a comparison. Errors: one of them failed."""
+    from regard.studies.job import train_and_judge
+    from regard.studies.launch import launch
+
+    hear = follow(show)
+    outcomes = launch(
+        jobs,
+        train_and_judge,
+        workers=workers,
+        on_event=lambda event: hear(replace(event, total=len(jobs))),
+    )
+    if failed := [outcome for outcome in outcomes if outcome.error]:
+        raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run whose cost is to be forecast, and how many like it the lab makes."""
+
+    name: str
+    task: RunTask
+    times: int = 1
+
+
+def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> dict[str, Any]:
+    """Make one step of each planned run and forecast the time and memory of all of them.
+
+    A run that begins from another is measured from random weights, which cost the same. Returns
+    the object that ``--json`` prints: task, forecast, seconds, workers.
+    """
+    import torch
+
+    from regard import runs
+
+    threads, rows, total = torch.get_num_threads(), [], 0.0
+    wide = max(len(one.name) for one in planned)
+    torch.set_num_threads(1)  # as the workers of a comparison have it
+    try:
+        for one in planned:
+            seen = runs.forecast(one.task.task, one.task.model, one.task.overrides)
+            rows.append({"name": one.name, "seconds": seen.seconds, "memory_mb": seen.memory_mb})
+            total += seen.seconds * one.times
+            times = f" × {one.times}" if one.times > 1 else ""
+            say(f"  {one.name:<{wide}} {duration(seen.seconds):>8}{times}, "
+                f"{seen.memory_mb:,.0f} MB")  # fmt: skip
+    finally:
+        torch.set_num_threads(threads)
+    say(f"in all about {duration(total / workers)} with {workers} workers")
+    return {"task": lab, "forecast": rows, "seconds": total / workers, "workers": workers}
