@@ -1,6 +1,6 @@
 """The lab that compares: arms of one task, trained as runs, compared seed by seed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -337,6 +337,18 @@ def pairs(settings: Values) -> tuple[str, ...]:
     ('width=8',)
     """
     return tuple(f"{key}={value}" for key, value in settings.items())
+
+
+def chosen(key: str, text: str, known: Collection[str]) -> list[str]:
+    """Return names between commas. Errors: none, or one that is not known.
+
+    >>> chosen("models", "gpt, t5", ["bert", "gpt", "t5"])
+    ['gpt', 't5']
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in known] or ([] if names else ["none"]):
+        raise RegardError(f"{key}={text}: {unknown[0]!r} is none of {', '.join(known)}")
+    return names
 
 
 def points_of(verdict: Mapping[str, Any]) -> list[Cell]:

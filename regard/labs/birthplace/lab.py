@@ -14,7 +14,6 @@ import numpy as np
 
 from regard.data.biographies import others
 from regard.data.birthplaces import ASKS
-from regard.errors import RegardError
 from regard.labs.birthplace.knowing import Known, section, strangers
 from regard.labs.comparison import (
     BUDGETS,
@@ -24,6 +23,7 @@ from regard.labs.comparison import (
     PretrainFirst,
     Pretraining,
     Result,
+    chosen,
     pairs,
 )
 from regard.labs.lab import Claim, claim
@@ -92,9 +92,7 @@ def adapt(plan: Plan) -> Plan:
     Errors: an arm that the lab does not know.
     """
     options, preset = plan.options, plan.preset.pretraining
-    names = [name.strip() for name in options.arms.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in ARMS] or ([] if names else ["none"]):
-        raise RegardError(f"arms={options.arms}: {unknown[0]!r} is none of {', '.join(ARMS)}")
+    names = chosen("arms", options.arms, ARMS)
     assert preset is not None
     first = [
         PretrainFirst(

@@ -2,11 +2,8 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple, Self
@@ -22,6 +19,7 @@ from regard.analysis.memory import PROMPT
 from regard.analysis.timing import Interval, in_rounds, interval
 from regard.attention import use
 from regard.errors import RegardError
+from regard.labs.aside import Aside
 from regard.labs.complexity.layers import (
     ATTENTIONS,
     LAYERS,
@@ -39,7 +37,6 @@ FORWARD, BOTH = "forward", "forward + backward"
 CHAINS, PATHS, NARROW = (8, 16, 32, 64), (64, 128, 256, 512), 4
 #: torch's attention fills up with zeros to this width, which would blur the order in d.
 NARROWEST = 16
-PATIENCE = 600.0  # seconds after which measuring memory is an error
 Hear = Callable[[float, str], None]
 #: What is timed: forward or with gradients, which layer, n, d.
 Call = tuple[str, str, int, int]
@@ -207,12 +204,14 @@ def measure(settings: ComplexitySettings, hear: Hear) -> Measured:
 
     `hear` gets the share that is done.
     """
-    with measuring_memory(settings) as memory:
+    megabytes = {name: [math.nan] * len(settings.lengths) for name in LAYERS}
+    with memory_aside(settings) if settings.memory else nullcontext() as aside:
         counted = count(settings)
         hear(0.1, "operations counted")
         waiting = wait_for(settings)
         hear(0.15, "chains and paths measured")
-        megabytes = memory()
+        if aside:
+            megabytes = aside.answer("memory", "memory=0 leaves it out")
     hear(0.2, "memory measured")
     samples = time_all(settings, lambda done, what: hear(0.2 + 0.8 * done, what))
     return Measured(settings, counted, waiting, megabytes, samples)
@@ -278,43 +277,15 @@ def wait_for(settings: ComplexitySettings) -> Waiting:
         return Waiting(chains, {name: [path(name, n) for n in PATHS] for name in names})
 
 
-@contextmanager
-def measuring_memory(
-    settings: ComplexitySettings,
-) -> Iterator[Callable[[], dict[str, list[float]]]]:
-    """Begin to measure memory in a fresh process; what is given waits for its answer."""
-    if not settings.memory:
-        yield lambda: {name: [math.nan] * len(settings.lengths) for name in LAYERS}
-        return
+def memory_aside(settings: ComplexitySettings) -> Aside:
+    """Begin to measure memory in a fresh process."""
     asked = settings.size(0)._asdict() | {
         "lengths": settings.lengths,
         "projections": settings.projections,
         "backward": settings.backward,
     }
     del asked["n"]
-    command = [sys.executable, "-m", "regard.labs.complexity.layers", json.dumps(asked)]
-    process = subprocess.Popen(  # noqa: S603
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **PROMPT},
-    )
-
-    def answer() -> dict[str, list[float]]:
-        out, err = process.communicate(timeout=PATIENCE)
-        if process.returncode:
-            last = (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-            raise RegardError(f"memory could not be measured ({last}); memory=0 leaves it out")
-        found: dict[str, list[float]] = json.loads(out.splitlines()[-1])
-        return found
-
-    try:
-        yield answer
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return Aside("regard.labs.complexity.layers", json.dumps(asked), PROMPT)
 
 
 def time_all(settings: ComplexitySettings, hear: Hear) -> dict[Call, list[float]]:

@@ -6,16 +6,14 @@ prints JSON: the number of keys, the seconds, and the megabytes beyond the input
 """
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from regard.errors import RegardError
+from regard.labs.aside import Aside
 
 QUERIES = 1000
-PATIENCE = 600.0
 
 
 class Cost(NamedTuple):
@@ -27,17 +25,13 @@ class Cost(NamedTuple):
 
 
 def measure(keys: int) -> Cost:
-    """`QUERIES` points of the noisy sine ask so many keys, in a fresh process."""
-    words = [sys.executable, "-m", "regard.labs.kernel_regression.memory", str(keys)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RegardError(f"{keys:,} keys could not be asked: {last}; take fewer, or keys=0")
-    return Cost(*json.loads(done.stdout.splitlines()[-1]))
+    """Ask so many keys about `QUERIES` points of the noisy sine, in a fresh process."""
+    with Aside("regard.labs.kernel_regression.memory", str(keys)) as aside:
+        return Cost(*aside.answer(f"{keys:,} keys", "take fewer, or keys=0"))
 
 
 def ask(keys: int) -> Cost:
-    """Ask so many keys in this process."""
+    """Ask so many keys in this process, and return the cost."""
     import torch
 
     from regard.analysis.memory import probe

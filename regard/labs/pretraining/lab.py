@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from regard.errors import RegardError
 from regard.labs.comparison import (
     BUDGETS,
     ComparisonLab,
@@ -23,6 +22,7 @@ from regard.labs.comparison import (
     PretrainFirst,
     Pretraining,
     Result,
+    chosen,
     pairs,
     points_of,
 )
@@ -90,9 +90,7 @@ PRESETS = {
 def adapt(plan: Plan) -> Plan:
     """Put each model beside itself pretrained. Errors: a model that the lab does not know."""
     options, preset = plan.options, plan.preset.pretraining
-    models = [name.strip() for name in options.models.split(",") if name.strip()]
-    if unknown := [name for name in models if name not in WAYS] or ([] if models else ["none"]):
-        raise RegardError(f"models={options.models}: {unknown[0]!r} is none of {', '.join(WAYS)}")
+    models = chosen("models", options.models, WAYS)
     assert preset is not None
     labels = {"examples": options.labels} if options.labels else {}
     mine = {key: value for key, value in plan.mine.items() if key not in BUDGETS}
