@@ -4,6 +4,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,8 +29,12 @@ FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": 
 
 
 def claim(says: str, value: float, holds: bool) -> Claim:
-    """Return one thing to look for: a sentence with the number, the number, whether it holds."""
-    return {"says": says, "value": float(value), "holds": bool(holds)}
+    """Return one thing to look for: a sentence with the number, the number, whether it holds.
+
+    >>> claim("there was nothing to measure", float("nan"), False)["value"] is None
+    True
+    """
+    return {"says": says, "value": float(value) if isfinite(value) else None, "holds": bool(holds)}
 
 
 @dataclass(frozen=True)
@@ -324,10 +329,10 @@ def over_seeds(several: Sequence[Sequence[Claim]]) -> tuple[Table, list[Claim]]:
     """
     rows, claims = [], []
     for same in zip(*several, strict=False):
-        holds, values = sum(one["holds"] for one in same), [one["value"] for one in same]
-        first = same[0]
+        first, holds = same[0], sum(one["holds"] for one in same)
+        values = [one["value"] for one in same if one["value"] is not None] or [nan]
         rows.append([first["says"], min(values), max(values), f"{holds} of {len(same)}"])
         says = f"{first['says']}; over {len(same)} seeds it holds in {holds}"
-        claims.append(claim(says, first["value"], holds == len(same)))
+        claims.append({**first, "says": says, "holds": holds == len(same)})
     columns = ["claim, in the numbers of the first seed", "least", "most", "holds in"]
     return Table(f"The claims over {len(several)} seeds", columns, rows), claims

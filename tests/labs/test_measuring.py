@@ -1,6 +1,7 @@
 """What every lab shares: its settings, its budget and seeds, its end, its files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_the_end_of_a_lab(tmp_path: Path) -> None:
     assert said[0] == "Is two two?"
     assert "  ✓ the seed is 3" in said
     assert said[-1] == "next:   regard lab"
+
+
+def test_a_claim_about_nothing_has_no_value(tmp_path: Path) -> None:
+    def nothing(sizes: Sizes) -> list[Claim]:
+        return [claim("nothing was measured", float("nan"), False)]
+
+    lab = replace(toy(), claims=nothing)
+    record = lab.run(LabRequest(out=tmp_path, seeds=2), quiet, quiet)
+    assert record["claims"][0]["value"] is None
+    assert json.loads((tmp_path / "results.json").read_text()) == record
 
 
 def test_a_claim_holds_if_it_holds_for_every_seed(tmp_path: Path) -> None:
