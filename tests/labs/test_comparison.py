@@ -69,8 +69,9 @@ def test_data_without_a_preset() -> None:
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_trained(
-    pairs: list[str], says: str, tmp_path: Path
+    pairs: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("regard.labs.comparison.pretrain", None)
     request = LabRequest(out=tmp_path / "lab", overrides=pairs)
     with pytest.raises(RegardError, match=says) as error:
         lab({"reviews": REVIEWS}).run(request, lambda _: None, lambda *_: None)
