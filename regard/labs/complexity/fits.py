@@ -66,7 +66,7 @@ class Crossing:
 
 
 def between(at: float, early: float, late: float, lengths: Sequence[int]) -> str:
-    """A length and its interval in words.
+    """Return a length and its interval in words.
 
     >>> between(1234, 1100, 1390, [128, 2048])
     'from n ≈ 1,200 on (1,100 to 1,400)'
@@ -89,7 +89,7 @@ def between(at: float, early: float, late: float, lengths: Sequence[int]) -> str
 def briefly(
     at: float, lengths: Sequence[int], ends: tuple[float, float] = (math.nan, math.nan)
 ) -> str:
-    """The same for a table.
+    """Return the same for a table.
 
     >>> briefly(1234, [128, 2048], (0, 1390)), briefly(math.inf, [128, 2048])
     ('1,200 [≤ 128, 1,400]', '> 2,048')
@@ -115,7 +115,7 @@ def rounded(value: float) -> str:
 
 
 def fit(measured: Measured, name: str) -> Fit:
-    """The exponents of a layer's counted operations, and those of the table.
+    """Return the exponents of a layer's counted operations, and those of the table.
 
     A window's are fitted where the order has a meaning: at lengths of `MANY` windows and more (the
     ends of a sequence see less, which is w/2n of the whole) at which blocks out of its sight are
@@ -144,7 +144,7 @@ def fit(measured: Measured, name: str) -> Fit:
 
 
 def is_linear(size: Size) -> bool:
-    """Whether a window's cost is in proportion to the length."""
+    """Return whether a window's cost is in proportion to the length."""
     return size.n >= MANY * size.window and skips_blocks(size)
 
 

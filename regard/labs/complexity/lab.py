@@ -52,7 +52,7 @@ def claims(found: Compared) -> list[Claim]:
 
 
 def orders(fits: dict[str, Fit]) -> list[Claim]:
-    """Each layer's exponents beside the table's."""
+    """Return each layer's exponents beside the table's."""
     found = []
     for name, fitted in fits.items():
         if not math.isfinite(fitted.counted[0]):
@@ -66,7 +66,7 @@ def orders(fits: dict[str, Fit]) -> list[Claim]:
 
 
 def whole_layer(measured: Measured) -> list[Claim]:
-    """The layer with its projections is 4nd² + 2n²d: its coefficients, fitted."""
+    """Fit the coefficients of the layer with its projections: 4nd² + 2n²d."""
     settings, (over_n, over_d) = measured.settings, measured.counted.whole
     sizes = [(n, settings.d) for n in settings.lengths]
     sizes += [(settings.middle, d) for d in settings.widths]
@@ -80,7 +80,7 @@ def whole_layer(measured: Measured) -> list[Claim]:
 
 
 def chains(measured: Measured) -> list[Claim]:
-    """What must wait: the RNN's chain grows with n, the others' do not."""
+    """Return what must wait: the RNN's chain grows with n, the others' do not."""
     found, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
     per_step = {name: (chain[-1] - chain[0]) / span for name, chain in found.items()}
     others = max(value for name, value in per_step.items() if name != "rnn")
@@ -102,7 +102,7 @@ def chains(measured: Measured) -> list[Claim]:
 
 
 def paths(measured: Measured) -> list[Claim]:
-    """Layers or steps between the two ends."""
+    """Return layers or steps between the two ends."""
     found, settings = measured.waiting.paths, measured.settings
     n, far, kernel = PATHS[-1], PATHS[-1] - 1, settings.kernel
     reach = kernel // 2
@@ -134,7 +134,7 @@ def paths(measured: Measured) -> list[Claim]:
 
 
 def layers_of(kernel: int, n: int) -> int:
-    """Causal layers whose dilation grows ``kernel``-fold until they reach n places."""
+    """Return causal layers whose dilation grows ``kernel``-fold until they reach n places."""
     count = 0
     while kernel**count < n:
         count += 1

@@ -65,7 +65,7 @@ class Recurrence(nn.Module):
         self.rnn = nn.RNN(d, d, batch_first=True)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The states."""
+        """Return the states."""
         states: Tensor = self.rnn(x)[0]
         return states
 
@@ -79,7 +79,7 @@ class SelfAttention(nn.Module):
         self.attention = Attention(make_score("scaled-dot"), heads=heads, compress=compress)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """Each vector's average of all."""
+        """Return each vector's average of all."""
         x = x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         output: Tensor = self.attention(x, x, x, self.mask).output
         return output.transpose(-3, -2).flatten(-2)
@@ -100,7 +100,7 @@ class Projected(nn.Module):
 
 
 def make(name: str, size: Size, *, projections: bool = True) -> nn.Module:
-    """A layer by name, from (batch, n, d) to the same shape.
+    """Return a layer by name, from (batch, n, d) to the same shape.
 
     >>> make("window", Size(9, 4, window=2))(torch.ones(1, 9, 4)).shape
     torch.Size([1, 9, 4])
@@ -126,7 +126,7 @@ def skips_blocks(size: Size) -> bool:
 def work(
     name: str, size: Size, *, projections: bool = True, backward: bool = False, seed: int = 0
 ) -> Callable[[], Sequence[Tensor]]:
-    """A call of a layer on random vectors: its output; ``backward``: and all gradients."""
+    """Return a call of a layer on random vectors: its output; ``backward``: and all gradients."""
     torch.manual_seed(seed)
     layer = make(name, size, projections=projections)
     x = torch.randn(size.batch, size.n, size.d, requires_grad=backward)

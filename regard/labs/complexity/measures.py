@@ -164,7 +164,7 @@ class Measured:
         return min(counts), max(counts)
 
     def times(self, how: str, name: str) -> list[Interval]:
-        """Seconds of a layer at each length."""
+        """Return seconds of a layer at each length."""
         d = self.settings.d
         return [interval(self.samples[how, name, n, d]) for n in self.settings.lengths]
 
@@ -174,7 +174,7 @@ class Measured:
         return slice(-max(3, len(self.settings.lengths) // 2), None)
 
     def grows(self, amounts: Sequence[float]) -> float:
-        """The exponent of an amount in n, over the longest lengths."""
+        """Return the exponent of an amount in n, over the longest lengths."""
         return exponent(self.settings.lengths[self.longest], amounts[self.longest])
 
     def memory_grows(self, name: str) -> float:
@@ -182,7 +182,7 @@ class Measured:
         return self.grows([max(megabytes, 0.1) for megabytes in self.memory[name]])
 
     def times_over_width(self, name: str) -> list[Interval]:
-        """Seconds of a layer at each width, at the middle length."""
+        """Return seconds of a layer at each width, at the middle length."""
         settings = self.settings
         return [
             interval(self.samples[self.last, name, settings.middle, d]) for d in settings.widths
@@ -246,7 +246,7 @@ def count(settings: ComplexitySettings) -> Counted:
 
 
 def wait_for(settings: ComplexitySettings) -> Waiting:
-    """What must come one after the other, and how many layers or steps lie between the ends.
+    """Return what must come one after the other, and how many layers or steps lie between the ends.
 
     By the exact path, whose graph shows every operation.
     """
@@ -289,7 +289,7 @@ def memory_aside(settings: ComplexitySettings) -> Aside:
 
 
 def time_all(settings: ComplexitySettings, hear: Hear) -> dict[Call, list[float]]:
-    """Seconds of each layer over lengths and over widths, all in one set of rounds."""
+    """Return seconds of each layer over lengths and over widths, all in one set of rounds."""
     passes, middle = settings.passes, settings.middle
     calls = [
         (how, name, n, settings.d) for how in passes for name in LAYERS for n in settings.lengths

@@ -26,7 +26,7 @@ TABLE = {
 def sections(
     measured: Measured, fits: Mapping[str, Fit], crossings: Sequence[Crossing]
 ) -> list[Section]:
-    """The report."""
+    """Return the report."""
     return [
         pays(measured, crossings),
         operations(measured, fits),
@@ -82,7 +82,7 @@ def pays(measured: Measured, crossings: Sequence[Crossing]) -> Section:
 
 
 def ratios(measured: Measured) -> Html:
-    """Each layer's time over that of self-attention."""
+    """Return each layer's time over that of self-attention."""
     lengths, how = measured.settings.lengths, measured.last
     series = [Series("", lengths, [1.0] * len(lengths), faint=True)]
     for name in LAYERS:
@@ -101,7 +101,7 @@ def ratios(measured: Measured) -> Html:
 
 
 def operations(measured: Measured, fits: Mapping[str, Fit]) -> Section:
-    """The table of the seed, fitted."""
+    """Return the table of the seed, fitted."""
     settings, counted = measured.settings, measured.counted
     over_n = _chart(
         f"Operations over length (d = {settings.d})",
@@ -257,7 +257,7 @@ def _by_length(
     exponents: Mapping[str, Cell],
     note: str,
 ) -> Table:
-    """A row for each length and one of the exponents, a column for each layer."""
+    """Return a row for each length and one of the exponents, a column for each layer."""
     rows: list[list[Cell]] = [
         [f"n = {n:,}", *(cells[name][i] for name in LAYERS)]
         for i, n in enumerate(measured.settings.lengths)
@@ -371,6 +371,6 @@ def _three(seconds: float) -> str:
 
 
 def _named(fit: Fit, place: int) -> str:
-    """A layer with its exponent in n (0), d (1) or k (2), where there is one."""
+    """Return a layer with its exponent in n (0), d (1) or k (2), where there is one."""
     power = fit.counted[place]
     return fit.name if power is None or power != power else f"{fit.name} {'ndk'[place]}^{power:.2f}"

@@ -110,7 +110,7 @@ def extraction(most: int, bases: int, seed: int) -> Part:
 def two_bases(
     generator: torch.Generator, d: int, m: int, p: int
 ) -> tuple[Float[Tensor, "m d"], Float[Tensor, "p d"]]:
-    """Rows that are all orthogonal to each other, of lengths from 0.1 to 10."""
+    """Return rows that are all orthogonal to each other, of lengths from 0.1 to 10."""
     rows = orthonormal(generator, d, m + p)
     lengths = torch.rand(m + p, 1, generator=generator, dtype=torch.float64)
     rows = rows * 10 ** (2 * lengths - 1)
@@ -118,7 +118,7 @@ def two_bases(
 
 
 def mix(generator: torch.Generator, basis: Float[Tensor, "m d"]) -> Float[Tensor, " d"]:
-    """A vector of the span, its coefficients normal."""
+    """Return a vector of the span, its coefficients normal."""
     return torch.randn(len(basis), generator=generator, dtype=torch.float64) @ basis
 
 

@@ -320,7 +320,7 @@ def copy_errors(
 
 
 def others(lead: Errors, n: int) -> Errors:
-    """The most weight that n − 1 keys can have when another leads them by so much.
+    """Return the most weight that n − 1 keys can have when another leads them by so much.
 
     >>> round(float(others(torch.tensor(0.0), 4)), 12)
     0.75
@@ -334,7 +334,7 @@ def uneven_share(spread: float) -> float:
 
 
 def unit_rows(generator: torch.Generator, *shape: int) -> Float[Tensor, "..."]:
-    """Random vectors of length 1."""
+    """Return random vectors of length 1."""
     drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
     rows: Tensor = drawn / drawn.norm(dim=-1, keepdim=True)
     return rows

@@ -22,7 +22,7 @@ EDGES = [(i - 0.5) / 20 for i in range(22)]  # a pile at 0, ½ or 1 stands in on
 
 
 def part(study: Study, found: Measured) -> Part:
-    """What the report says of it, and what is to be looked for."""
+    """Return what the report says of it, and what is to be looked for."""
     arms = [found.even, found.single, found.pair, found.cosine]
     tall = max(float(bars(arm.shares[:, 0]).max()) for arm in arms[1:])
     rows: list[list[Cell]] = [
@@ -87,7 +87,7 @@ def part(study: Study, found: Measured) -> Part:
 
 
 def claims_of(study: Study, found: Measured) -> list[Claim]:
-    """What is to be looked for."""
+    """Return what is to be looked for."""
     ratio = found.ratio
     said = [
         claim(
@@ -143,7 +143,7 @@ def plane(found: Measured) -> Html:
 
 
 def over_beta(study: Study, found: Measured) -> Html:
-    """The variance of both over β, and the theory's."""
+    """Return the variance of both over β, and the theory's."""
     betas, fine = sorted({*GRID, study.beta}), [1 + 0.5 * i for i in range(119)]
     fine = [beta for beta in fine if beta <= betas[-1]]
     theory = [
@@ -163,7 +163,7 @@ def over_beta(study: Study, found: Measured) -> Html:
 
 
 def curve_table(study: Study, found: Measured) -> Table:
-    """Both variances over β."""
+    """Return both variances over β."""
     betas = sorted({*GRID, study.beta})
     rows = [
         [beta, one.value, moments(single_share(study.n, study.alpha, beta))[1],
@@ -176,6 +176,6 @@ def curve_table(study: Study, found: Measured) -> Table:
 
 
 def bars(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much of the draws lies between each two edges."""
+    """Return how much of the draws lies between each two edges."""
     counts, _ = np.histogram(shares, EDGES)
     return counts / len(shares)

@@ -156,7 +156,7 @@ def measure(study: Study, show: Callable[[float], None]) -> Measured:
 def draw(
     generator: torch.Generator, means: Float[Tensor, "n d"], alpha: float, count: int
 ) -> tuple[Float[Tensor, "count n d"], Float[Tensor, "count n d"]]:
-    """Keys about their means, without and with the wobble of the first."""
+    """Return keys about their means, without and with the wobble of the first."""
     noise = torch.randn(count, *means.shape, generator=generator, dtype=torch.float64)
     even = noise.mul_(math.sqrt(alpha)).add_(means)
     wobble = torch.randn(count, 1, generator=generator, dtype=torch.float64)
@@ -171,7 +171,7 @@ def one_head(
     beta: float,
     score: Score | None = None,
 ) -> Float[Tensor, "count 2"]:
-    """The shares of v_a and v_b in c, for q = β(μ_a + μ_b)."""
+    """Return the shares of v_a and v_b in c, for q = β(μ_a + μ_b)."""
     query = beta * (means[:1] + means[1:2])
     output = attend(query, keys, means, score or SCORES["dot"]()).output
     return (output @ means[:2].mT).squeeze(-2)
@@ -180,14 +180,14 @@ def one_head(
 def head_shares(
     keys: Float[Tensor, "count n d"], means: Float[Tensor, "n d"], beta: float
 ) -> Float[Tensor, "count 2 n"]:
-    """The shares of all values in c₁ and c₂, for q₁ = βμ_a and q₂ = βμ_b."""
+    """Return the shares of all values in c₁ and c₂, for q₁ = βμ_a and q₂ = βμ_b."""
     queries = beta * means[:2, None]
     output = attend(queries, keys[:, None], means[None], SCORES["dot"](), heads=2).output
     return (output @ means.mT).squeeze(-2)
 
 
 def cosine_of(beta: float) -> Score:
-    """The cosine score at the temperature at which a key of length 1 has its usual score."""
+    """Return the cosine score at the temperature at which a key of length 1 has its usual score."""
     score = SCORES["cosine-temperature"]().double().requires_grad_(False)
     score.get_parameter("temperature").fill_(math.log(beta * math.sqrt(2)))
     return score
@@ -201,24 +201,24 @@ def orthonormal(generator: torch.Generator, d: int, n: int) -> Float[Tensor, "n 
 
 
 def single_share(n: int, alpha: float, beta: float, wobble: float = 0.5) -> Function:
-    """The share of v_a under one head as a function of a standard normal number."""
+    """Return the share of v_a under one head as a function of a standard normal number."""
     spread = beta * math.sqrt(wobble + 4 * alpha)
     return lambda z: 1 / (1 + torch.exp(-spread * z) * (1 + (n - 2) * math.exp(-beta)))
 
 
 def even_share(n: int, alpha: float, beta: float) -> Function:
-    """The same where the norm of k_a does not vary."""
+    """Return the same where the norm of k_a does not vary."""
     return single_share(n, alpha, beta, wobble=0.0)
 
 
 def pair_share(n: int, alpha: float, beta: float) -> Function:
-    """The share of v_a under two heads."""
+    """Return the share of v_a under two heads."""
     spread, rest = math.sqrt(0.5 + alpha), 0.5 / (math.exp(min(beta, 700)) + n - 1)
     return lambda z: 0.5 * torch.sigmoid(beta * (1 + spread * z) - math.log(n - 1)) + rest
 
 
 def cosine_share(n: int, d: int, alpha: float, beta: float) -> Function:
-    """The share of v_a under one head when only the direction of k_a counts.
+    """Return the share of v_a under one head when only the direction of k_a counts.
 
     That is the sign of g = k_a·μ_a, but for the shortest keys: the other d − 1 numbers of k_a are
     noise of squared length α(d − 1), and its cosine with μ_a is g / √(g² + α(d − 1)).
@@ -262,7 +262,7 @@ def moments(function: Function) -> tuple[float, float]:
 def resample(
     values: NDArray[np.float64], seed: int, show: Callable[[float], None]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means and variances (resamples, columns) of rows drawn again with replacement."""
+    """Return means and variances (resamples, columns) of rows drawn again with replacement."""
     draws, random = len(values), np.random.default_rng(seed)
     count = max(200, min(RESAMPLES, 20_000_000 // draws))
     centre = values.mean(0)
@@ -279,6 +279,6 @@ def resample(
 
 
 def interval(value: float, again: Sequence[float] | NDArray[np.float64]) -> Interval:
-    """The 95 % interval by percentiles of the resamples."""
+    """Return the 95 % interval by percentiles of the resamples."""
     low, high = np.quantile(np.asarray(again), [0.025, 0.975])
     return Interval(value, float(low), float(high))

@@ -38,7 +38,7 @@ class Arm:
 
 
 def fixed_name(how: KernelRegressionSettings) -> str:
-    """The arm of the Gaussian whose w is given."""
+    """Return the arm of the Gaussian whose w is given."""
     return f"Gaussian, w = {how.w:g}"
 
 
@@ -102,7 +102,7 @@ class Lab:
 
 
 def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
-    """All that are compared but the Gaussian of the grid, which the search itself finds."""
+    """Return all that are compared but the Gaussian of the grid, which the search itself finds."""
     from regard.interop.sklearn import KernelRegression
 
     unit, dimensions = list(points.unit), points.x.shape[1]
@@ -141,7 +141,7 @@ def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
 
 
 def best_neighbors(points: Points, seed: int) -> int:
-    """The k with the least leave-one-out error of some points, of all k up to a hundred."""
+    """Return the k with the least leave-one-out error of some points, of all k up to a hundred."""
     from sklearn.neighbors import NearestNeighbors
 
     count = len(points.x)
@@ -241,7 +241,7 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
 
 
 def made(kernel: str, widths: Sequence[float], points: Points) -> "KernelRegression":
-    """A kernel of given widths over all the points."""
+    """Return a kernel of given widths over all the points."""
     from regard.interop.sklearn import KernelRegression
 
     return KernelRegression(kernel, list(widths)).fit(points.x, points.y)
@@ -250,7 +250,7 @@ def made(kernel: str, widths: Sequence[float], points: Points) -> "KernelRegress
 def given(
     name: str, kernel: str, widths: Sequence[float], points: Points, tried: int, searched: float
 ) -> Arm:
-    """The arm of a search."""
+    """Return the arm of a search."""
     chosen = f"least leave-one-out error of {tried}"
     return Arm(name, chosen, lambda: made(kernel, widths, points), searched=searched)
 
@@ -258,7 +258,7 @@ def given(
 def criterion(
     kernel: str, points: Points, rows: Numbers, tell: Callable[[], None]
 ) -> Callable[[Sequence[float]], float]:
-    """The mean square leave-one-out error of these rows, as a function of w."""
+    """Return the mean square leave-one-out error of these rows, as a function of w."""
 
     def error(w: Sequence[float]) -> float:
         tell()

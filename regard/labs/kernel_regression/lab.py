@@ -97,7 +97,7 @@ def claims_of(lab: Lab) -> list[Claim]:
 
 
 def many_keys(keys: int) -> Part:
-    """A million keys: seconds and memory, and a quarter of them beside it."""
+    """Measure seconds and memory of many keys, and of a quarter of them."""
     costs = [kernel_memory.measure(count) for count in (max(1, keys // 4), keys)]
     few, many = costs
     growth = float(np.log(max(many.extra_mb, 1e-9) / max(few.extra_mb, 1e-9)))
@@ -132,12 +132,12 @@ def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
 
 
 def percent(lab: Lab, name: str) -> str:
-    """What an arm leaves of y's variance, in percent."""
+    """Return what an arm leaves of y's variance, in percent."""
     return f"{100 * lab.errors(name).mean():.1f}"
 
 
 def judged(lab: Lab) -> Table:
-    """Every arm with its error and interval, the least first."""
+    """Return every arm with its error and interval, the least first."""
     rows: list[list[Cell]] = []
     several = lab.points.x.shape[1] > 1
     for name, fitted in lab.fitted.items():
@@ -167,7 +167,7 @@ def judged(lab: Lab) -> Table:
 
 
 def first_section(lab: Lab, table: Table) -> Section:
-    """The fits, the errors."""
+    """Return the fits and the errors of all arms."""
     says = [
         "A kernel regression answers with a mean of the y that were seen, each weighed by how near "
         "its x is: f(x) = Σ K(x, xᵢ) yᵢ / Σ K(x, xᵢ) (Nadaraya 1964; Watson 1964). It is "
@@ -190,7 +190,7 @@ def first_section(lab: Lab, table: Table) -> Section:
 
 
 def learning_section(lab: Lab) -> Section:
-    """How w was learned, and why one is left out."""
+    """Return how w was learned, and why one is left out."""
     says = [
         "w is learned by gradient on the squared error of each point as all the others predict it. "
         "A point that may ask itself is its own nearest neighbour: the error then falls to 0 as w "
@@ -200,7 +200,7 @@ def learning_section(lab: Lab) -> Section:
 
 
 def columns_section(lab: Lab) -> Section:
-    """Which column matters."""
+    """Return which column matters."""
     base = float(lab.errors(LEARNED).mean())
     rows = [
         [name, w, float(h), w * s, 100 * base, 100 * without]
@@ -222,7 +222,7 @@ def columns_section(lab: Lab) -> Section:
 
 
 def matters(lab: Lab) -> str:
-    """The sentence about the column that the prediction rests on."""
+    """Return the sentence about the column that the prediction rests on."""
     base = 100 * float(lab.errors(LEARNED).mean())
     place = int(np.argmax(lab.without))
     least = int(np.argmin(lab.without))
@@ -234,7 +234,7 @@ def matters(lab: Lab) -> str:
 
 
 def kernels_section(lab: Lab) -> Section:
-    """The kernels by formula and by shape."""
+    """Return the kernels by formula and by shape."""
     rows = [[name, kernel.formula] for name, kernel in KERNELS.items()]
     table = Table("Kernels", ["kernel", "weights"], rows)
     says = (

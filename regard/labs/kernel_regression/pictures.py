@@ -26,7 +26,7 @@ PEERS = ("KNeighborsRegressor", "KernelRidge")
 
 
 def fits(lab: "Lab", table: Table) -> list[Figure]:
-    """The errors of all; the fits, or what was said beside what was true."""
+    """Return the errors of all; the fits, or what was said beside what was true."""
     rows = [_row(cells) for cells in table.rows]
     errors = interval_chart(
         f"What each arm leaves of the variance of {lab.points.target}",
@@ -99,7 +99,7 @@ def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
 
 
 def _residuals(lab: "Lab", place: int) -> list[Figure]:
-    """What was true less what was said, over one column, for the fixed and the learned w."""
+    """Return what was true less what was said, over one column, for the fixed and the learned w."""
     x = lab.points.new_x[:, place]
     some = np.argsort(x, kind="stable")
     some = some[np.linspace(0, len(some) - 1, min(SHOWN, len(some))).astype(int)]

@@ -75,7 +75,7 @@ class Points:
 
 
 def load(how: KernelRegressionSettings) -> Points:
-    """The points that are asked for, divided by the seed.
+    """Return the points that are asked for, divided by the seed.
 
     Errors: columns of built-in data; too few rows; a y that never changes; those of `read_columns`.
     """

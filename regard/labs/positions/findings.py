@@ -22,7 +22,7 @@ FREE = [name for name in RELATIVE if name in OF_TEXT]
 
 
 def of(found: All, task: str, position: str) -> list[Found]:
-    """What came of a task with these positions, seed by seed."""
+    """Return what came of a task with these positions, seed by seed."""
     return [x for key, x in found.items() if (key.task, key.position) == (task, position)]
 
 
@@ -34,12 +34,12 @@ def rights(found: All, task: str, position: str) -> NDArray[np.bool_]:
 
 
 def share(found: All, task: str, position: str) -> float:
-    """The accuracy."""
+    """Return the accuracy."""
     return float(rights(found, task, position).mean())
 
 
 def counts(found: All, task: str, position: str) -> NDArray[np.int64]:
-    """What was said of what was true, over all seeds."""
+    """Return what was said of what was true, over all seeds."""
     total: NDArray[np.int64] = np.stack([x.said for x in of(found, task, position)]).sum(0)
     return total
 
@@ -51,7 +51,7 @@ def cell(table: NDArray[np.bool_]) -> str:
 
 
 def probes(found: All, length: int) -> Part:
-    """What can be read from each kind of position."""
+    """Return what can be read from each kind of position."""
     asked = {(key.task, key.position) for key in found} | {
         ("further on", key.position) for key in found if key.task == "distance"
     }
@@ -196,7 +196,7 @@ def by_place(found: All, length: int) -> Figure:
 
 
 def said_of(found: All, name: str) -> Figure:
-    """Which distance was said of which."""
+    """Return which distance was said of which."""
     said = counts(found, "distance", name)
     chart = heat_map(
         f"{name}: said of each distance, %", 100 * said / said.sum(1, keepdims=True),
@@ -211,7 +211,7 @@ def said_of(found: All, name: str) -> Figure:
 
 
 def trees(found: All) -> Part:
-    """What tree positions tell of the tree, beside those of the text."""
+    """Return what tree positions tell of the tree, beside those of the text."""
     names = list(dict.fromkeys(key.position for key in found if key.task == "depth"))
     base = {
         task: most_frequent([x.said for key, x in found.items() if key.task == task])

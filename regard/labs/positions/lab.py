@@ -88,7 +88,7 @@ class PositionsSettings(Settings):
 
 
 def numbers(key: str, text: str) -> list[int]:
-    """Whole numbers between commas.
+    """Return whole numbers between commas.
 
     >>> numbers("shifts", "1, -8")
     [1, -8]

@@ -15,7 +15,7 @@ REFERENCE = "sinusoidal"
 
 
 def copies(found: All, trained: int, back: int) -> Part:
-    """How far each goes beyond the length it was trained on."""
+    """Return how far each goes beyond the length it was trained on."""
     tables = {name: rights(found, "copy", name) for name in OF_TEXT}  # seeds × texts × places
     longest = next(iter(tables.values())).shape[2] + back
     words = "the word before" if back == 1 else f"the word {back} places before"
@@ -112,7 +112,7 @@ def copies(found: All, trained: int, back: int) -> Part:
 
 
 def reached(table: NDArray[np.bool_], back: int, least: float = 0.9) -> int:
-    """The longest text up to which every length has this share of right last words.
+    """Return the longest text up to which every length has this share of right last words.
 
     >>> reached(np.array([[[True, True, False, True]]]), 1)
     3
@@ -157,7 +157,7 @@ def drawn(
 
 
 def massed(found: All, trained: int, back: int, longest: int) -> Figure:
-    """The weight of the word that is asked for, over the length."""
+    """Return the weight of the word that is asked for, over the length."""
     lengths = list(range(back + 1, longest + 1))
     series = [
         Series(name, lengths,
@@ -177,7 +177,7 @@ def massed(found: All, trained: int, back: int, longest: int) -> Figure:
 
 
 def looked(found: All, longest: int) -> Figure:
-    """Where the last word of the longest text looks."""
+    """Return where the last word of the longest text looks."""
     series = [
         Series(name, list(range(longest)),
                (100 * np.mean([x.looks for x in of(found, "copy", name)], 0)).tolist(), look=look)

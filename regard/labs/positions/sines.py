@@ -180,7 +180,7 @@ def _rotation(found: Sequence[Turned], farthest: int) -> Section:
 
 
 def clock(place: int, width: int) -> Html:
-    """The first pairs of columns of a position as hands: (sin, cos) of each."""
+    """Return the first pairs of columns of a position as hands: (sin, cos) of each."""
     hands = sinusoidal(torch.tensor(place), width, torch.float64)[: 2 * HANDS].tolist()
     round_ = [2 * math.pi * i / 72 for i in range(73)]
     rim = Series("", [math.cos(a) for a in round_], [math.sin(a) for a in round_], faint=True)

@@ -158,7 +158,7 @@ class Comparer(nn.Module):
 
 
 def answers(width: int, classes: int) -> nn.Sequential:
-    """A network of one hidden layer that reads a vector."""
+    """Return a network of one hidden layer that reads a vector."""
     return nn.Sequential(
         nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, classes)
     )
@@ -199,7 +199,7 @@ def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool 
 
 
 def further(texts: Texts, of: Experiment) -> Texts:
-    """The same texts as many places further on as they are long."""
+    """Return the same texts as many places further on as they are long."""
     where = texts.where + of.length
     parents = moved(texts.parents, where.expand_as(texts.tokens), of.longest)
     return Texts(texts.tokens, where, texts.mask, parents, texts.labels, texts.asked)
@@ -315,7 +315,7 @@ def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> A
 
 
 def work(of: Experiment, report: object) -> Found:
-    """An experiment, as a job of `regard.studies.launch`."""
+    """Do an experiment, as a job of `regard.studies.launch`."""
     return experiment(of)
 
 

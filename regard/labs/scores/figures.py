@@ -37,7 +37,7 @@ CURVES = (
 
 
 def sections(studies: Sequence[Study], settings: Mapping[str, Any]) -> list[Section]:
-    """The overview, then a section a task, then how it was done."""
+    """Return the overview, then a section a task, then how it was done."""
     return [_overview(studies), *(_section(study) for study in studies), _method(studies, settings)]
 
 
@@ -94,7 +94,7 @@ def once(study: Study) -> list[Trained]:
 
 
 def forest(study: Study) -> Html:
-    """Every arm's interval, the best on top."""
+    """Return every arm's interval, the best on top."""
     rows = []
     for arm in once(study):
         middle, low, high = (100 * x for x in arm_interval(arm.right))
@@ -118,7 +118,7 @@ def sentence(words: str) -> str:
 
 
 def crossed(study: Study) -> bool:
-    """Whether most scores were run with most normalisers."""
+    """Return whether most scores were run with most normalisers."""
     scores, names = (
         len({getattr(a.arm, key) for a in study.arms}) for key in ("score", "normalizer")
     )
@@ -156,7 +156,7 @@ def costs(study: Study) -> Html:
 
 
 def curves(study: Study) -> Html:
-    """Learning over steps, of a few."""
+    """Return learning over steps, of a few."""
     drawn = [arm for pair in DRAWN if (arm := study.found(*pair)) is not None]
     lines = [
         Series(label(arm.arm), [x for x, _ in arm.curve], [100 * y for _, y in arm.curve], look)
@@ -190,7 +190,7 @@ def _table(study: Study) -> Table:
 
 
 def within(middle: float, low: float, high: float) -> str:
-    """A share and its interval, in per cent.
+    """Return a share and its interval, in per cent.
 
     >>> within(0.5, 0.25, 0.751)
     '50.0 (25.0 to 75.1)'

@@ -110,7 +110,7 @@ def measure(settings: ScoresSettings, say: Say, show: Show) -> Measured:
 
 
 def pairs_of(settings: ScoresSettings) -> list[tuple[str, str]]:
-    """The arms of a task as (score, normaliser), the reference first."""
+    """Return the arms of a task as (score, normaliser), the reference first."""
     if settings.pairs == "all":
         pairs = [(score, name) for score in settings.scores for name in settings.normalizers]
     else:
@@ -123,7 +123,7 @@ def pairs_of(settings: ScoresSettings) -> list[tuple[str, str]]:
 def train_all(
     settings: ScoresSettings, pairs: Sequence[tuple[str, str]], show: Show
 ) -> tuple[dict[Arm, Trained], dict[Arm, str]]:
-    """What came of every arm, and the line that says why nothing came of it."""
+    """Return what came of every arm, and the line that says why nothing came of it."""
     budget = Budget(settings.seeds, settings.rates, settings.effort, settings.held, settings.keep)
     arms = [Arm(task, *pair) for task in settings.tasks for pair in pairs]
     jobs = [Job(arm.name, 0, Work(arm, budget), cost(arm)) for arm in arms]

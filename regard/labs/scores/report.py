@@ -32,39 +32,39 @@ class Study:
     lost: Mapping[Arm, str]
 
     def verdict(self, arm: Arm) -> Difference | None:
-        """The arm against the reference; None for the reference itself."""
+        """Return the arm against the reference; None for the reference itself."""
         return next((found for found in self.verdicts if found.a == arm.name), None)
 
     def found(self, score: str, normalizer: str) -> Trained | None:
-        """An arm by its parts, if it was run."""
+        """Return an arm by its parts, if it was run."""
         wanted = Arm(self.task.name, score, normalizer)
         return next((found for found in self.arms if found.arm == wanted), None)
 
     def sided(self) -> Iterator[tuple[Trained, str]]:
-        """Every arm but the reference, and "better", "worse" or "open"."""
+        """Return every arm but the reference, and "better", "worse" or "open"."""
         for arm in self.arms:
             known = self.verdict(arm.arm)
             if known is not None:
                 yield arm, side(known)
 
     def on(self, which: str) -> list[Trained]:
-        """The arms of one side, the best first."""
+        """Return the arms of one side, the best first."""
         chosen = [arm for arm, found in self.sided() if found == which]
         return sorted(chosen, key=mean, reverse=True)
 
 
 def side(known: Difference) -> str:
-    """What there is evidence for."""
+    """Return what there is evidence for."""
     return "open" if not known.found else "better" if known.mean > 0 else "worse"
 
 
 def mean(arm: Trained) -> float:
-    """The share of examples without a mistake."""
+    """Return the share of examples without a mistake."""
     return float(arm.right.mean())
 
 
 def told(arm: Arm) -> str:
-    """An arm's name in a sentence: the part in which it differs from scaled-dot × softmax.
+    """Return an arm's name in a sentence: the part in which it differs from scaled-dot × softmax.
 
     >>> [told(Arm("recall", *parts)) for parts in (("dot", "softmax"), ("scaled-dot", "sum"))]
     ['dot', '× sum']
@@ -75,7 +75,7 @@ def told(arm: Arm) -> str:
 
 
 def label(arm: Arm) -> str:
-    """The same where there is little room."""
+    """Return the same where there is little room."""
     return shorter(told(arm))
 
 
@@ -87,7 +87,7 @@ def shorter(name: str) -> str:
 
 
 def in_short(studies: Sequence[Study]) -> str:
-    """Which matter where, a sentence or two a task."""
+    """Return which matter where, a sentence or two a task."""
     return " ".join(of_task(study) for study in studies)
 
 
@@ -129,7 +129,7 @@ def named(study: Study, arms: Sequence[Trained]) -> str:
 
 
 def claims(studies: Sequence[Study]) -> list[Claim]:
-    """What to look for, task by task, of the arms that were run."""
+    """Return what to look for, task by task, of the arms that were run."""
     by_name = {study.task.name: study for study in studies}
     found = []
     if study := by_name.get("recall"):

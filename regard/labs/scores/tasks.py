@@ -169,7 +169,7 @@ def train(work: Work, report: Callable[[float, str], None]) -> Trained:
 
 
 def networks_of(task: Task, work: Work) -> tuple[StackedEncoder, list[float]]:
-    """Each seed's network once for each rate, and the rate of each."""
+    """Return each seed's network once for each rate, and the rate of each."""
     budget = work.budget
     network = StackedEncoder(
         list(range(budget.seeds)) * len(budget.rates),
@@ -207,7 +207,7 @@ def loss_of(network: StackedEncoder, batch: Examples) -> Tensor:
 
 @torch.no_grad()
 def answers(network: StackedEncoder, examples: Examples) -> Bool[Tensor, "networks n asked"]:
-    """Which answers are right; all networks are asked the same."""
+    """Return which answers are right; all networks are asked the same."""
     found = []
     for first in range(0, len(examples), AT_ONCE):
         some = examples[first : first + AT_ONCE]
@@ -219,7 +219,7 @@ def answers(network: StackedEncoder, examples: Examples) -> Bool[Tensor, "networ
 
 
 def stacked(parts: Sequence[Examples]) -> Examples:
-    """Examples of several seeds as (seeds, examples, …)."""
+    """Return examples of several seeds as (seeds, examples, …)."""
     lengths = [part.lengths for part in parts if part.lengths is not None]
     return Examples(
         torch.stack([part.tokens for part in parts]),
@@ -229,7 +229,7 @@ def stacked(parts: Sequence[Examples]) -> Examples:
 
 
 def alike(examples: Examples, batch: int) -> Examples:
-    """Texts of about one length in each batch, so that few columns are padding.
+    """Return texts of about one length in each batch, so that few columns are padding.
 
     Eight batches at a time are sorted by length, then done in an order that is the same for all
     seeds, whose networks are padded together.
@@ -277,7 +277,7 @@ class Kept:
 
 
 def held_out(make: Callable[..., Examples], count: int, part: str) -> Examples:
-    """Fresh examples of a stream of their own."""
+    """Return fresh examples of a stream of their own."""
     return make(count, HELD[part])
 
 
@@ -314,13 +314,13 @@ def drawn_reviews(count: int, seed: int) -> Examples:
 
 
 def held_reviews(count: int, part: str) -> Examples:
-    """The last so many of a part, or all there are."""
+    """Return the last so many of a part, or all there are."""
     return reviews()[0][part][-count:]
 
 
 @cache
 def task_of(name: str) -> Task:
-    """A task by name."""
+    """Return a task by name."""
     return TASKS[name]()
 
 

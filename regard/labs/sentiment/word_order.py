@@ -31,14 +31,14 @@ def pairs(known: Sequence[Example] = (), count: int = PAIRS) -> list[Pair]:
 
 
 def words(text: str) -> list[str]:
-    """The bag of words of a text: its words and signs in lower case, sorted."""
+    """Return the bag of words of a text: its words and signs in lower case, sorted."""
     return sorted(re.findall(r"\w+|[^\w\s]", text.lower()))
 
 
 def judge(
     found: Sequence[Pair], predict: Mapping[str, Callable[[list[str]], Sequence[str]]]
 ) -> dict[str, Any]:
-    """What each arm says about the pairs: how often both right, how often the same of both.
+    """Return what each arm says about the pairs: how often both right, how often the same of both.
 
     `predict` has a function from texts to labels for each arm. The result is the ``word_order``
     of a report: pairs, arms {name: {both, same}}, shown.

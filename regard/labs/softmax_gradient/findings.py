@@ -100,12 +100,12 @@ def variance(found: Found) -> Part:
 
 
 def slope_of_logs(found: Found) -> Slope:
-    """The exponent of d in the variance of q·k."""
+    """Return the exponent of d in the variance of q·k."""
     return fit(found.widths, [found.products[d] for d in found.widths], logs=True)
 
 
 def saturation(found: Found) -> Part:
-    """What softmax makes of the two, beside the theory."""
+    """Return what softmax makes of the two, beside the theory."""
     n, widths, last = found.keys, found.widths, found.widths[-1]
     fine = [widths[0] * (last / widths[0]) ** (i / 60) for i in range(61)]
     curves = [[found.theory.of_products(d, scale(name, d)) for d in fine] for name in NAMES]
@@ -229,7 +229,7 @@ def saturation(found: Found) -> Part:
 
 
 def temperature(found: Found, show: Show) -> Part:
-    """A slider's worth of rows: softmax(q·k / T)."""
+    """Return what a temperature does: softmax(q·k / T), step by step."""
     d, n = found.width, found.keys
     curves, rows, frames, sights = {}, [], [], {}
     ranks = [float(i + 1) for i in range(min(RANKS, n))]
@@ -307,17 +307,17 @@ def temperature(found: Found, show: Show) -> Part:
 
 
 def scale(name: str, width: float) -> float:
-    """The factor before q·k."""
+    """Return the factor before q·k."""
     return 1.0 if name == "dot" else float(width**-0.5)
 
 
 def power(value: float, root: bool) -> float:
-    """A value or its root."""
+    """Return a value or its root."""
     return math.sqrt(max(value, 0.0)) if root else value
 
 
 def rooted(mean: Mean) -> Mean:
-    """The root of a mean of squares, its interval too."""
+    """Return the root of a mean of squares, its interval too."""
     value = math.sqrt(max(mean.value, 0.0))
     error = mean.error / (2 * value) if value else 0.0
     return Mean(value, error, math.sqrt(max(mean.low, 0.0)), math.sqrt(max(mean.high, 0.0)))
@@ -326,13 +326,13 @@ def rooted(mean: Mean) -> Mean:
 def dots(
     name: str, x: Sequence[float], means: Sequence[Mean], look: int, least: float = -math.inf
 ) -> Series:
-    """Means with their intervals; no bar goes below what the quantity can be at `least`."""
+    """Return means with their intervals; no bar goes below what the quantity can be at `least`."""
     low, high = [max(m.low, least) for m in means], [m.high for m in means]
     return Series(name, x, [m.value for m in means], look, dots=True, low=low, high=high)
 
 
 def row(found: Found, name: str, width: int) -> list[Cell]:
-    """A score at a width, measured and by theory."""
+    """Return a score at a width, measured and by theory."""
     seen = found.seen[name, width]
     theory: Saturation = found.theory.of_products(width, scale(name, width))
     return [

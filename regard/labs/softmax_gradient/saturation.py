@@ -94,7 +94,7 @@ class Found:
 
 
 def made(name: str, width: int) -> Score:
-    """A score as it is at its start, in float64.
+    """Return a score as it is at its start, in float64.
 
     `gaussian` with w = 1 whatever the width; `additive` with 512 hidden units at most.
     """
@@ -106,7 +106,7 @@ def made(name: str, width: int) -> Score:
 
 
 def product_variance(width: int, keys: int, seed: int) -> Mean:
-    """The variance of q·k."""
+    """Return the variance of q·k."""
     count = min(1024, max(2 * LEAST, 2 * DRAWN // ((ROWS + keys) * width)))
     found = [(q @ k.mT).flatten(1).var(1) for q, k in draw(width, keys, count, seed)]
     return Mean.of(torch.cat(found))
@@ -132,7 +132,7 @@ def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
 
 
 def summed(found: Sequence[Sequence[Tensor]]) -> Seen:
-    """Means over blocks of what `one` gives."""
+    """Return means over blocks of what `one` gives."""
     columns = [torch.cat(parts) for parts in zip(*found, strict=True)]
     variance, spread, top, jacobian, gradient, label = columns
     dead = (jacobian < DEAD**2).double()
@@ -226,7 +226,7 @@ class Slope:
 
 
 def fit(x: Sequence[float], means: Sequence[Mean], *, logs: bool = False) -> Slope:
-    """The slope of a line through means, each weighed by its standard error.
+    """Return the slope of a line through means, each weighed by its standard error.
 
     `logs`: both in logarithms.
 

@@ -23,13 +23,13 @@ HEADS_TEXTS = 200  # whose alignment is compared, head by head
 
 
 def best_of(found: Sequence[Arm]) -> Arm | None:
-    """The arm of the highest mean whose first run is there."""
+    """Return the arm of the highest mean whose first run is there."""
     able = [arm for arm in found if arm.folders]
     return max(able, key=lambda arm: arm.mean, default=None)
 
 
 def load(folder: Path) -> "Run | None":
-    """A run that writes, if it can be loaded."""
+    """Return a run that writes, if it can be loaded."""
     import regard
 
     try:
