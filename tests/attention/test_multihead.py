@@ -84,7 +84,7 @@ def test_equals_torch(kind, masked):
     valid = torch.tensor([sizes[0], 4])
     padding = torch.arange(sizes[0]) >= valid[:, None] if masked else None
     mask = lengths(valid) if masked else None
-    mine = ours(*given[:2], mask, values=values if len(given) == 3 else None)
+    mine = ours(*given[:2], mask=mask, values=values if len(given) == 3 else None)
     other = theirs(*whole, key_padding_mask=padding, need_weights=False)[0]
     assert_close(mine, other, atol=1e-12, rtol=1e-12)
     upstream = torch.randn_like(mine)
