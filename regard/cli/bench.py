@@ -75,8 +75,8 @@ def constants(name: str, *, quick: bool, json: bool) -> None:
     """Measure the constants by which attention is planned, and say them."""
     if name != "attention":
         raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name}")
+    from regard.analysis.calibration import calibrate
     from regard.attention.kernels import choose
-    from regard.benchmarks.calibrate import calibrate
 
     found, path = calibrate(quick=quick), choose.constants_file()
     if json:

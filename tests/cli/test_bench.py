@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from regard.analysis import calibration
 from regard.attention.kernels import choose
-from regard.benchmarks import attention, calibrate, cells, text_training
+from regard.benchmarks import attention, cells, text_training
 from regard.cli.main import app
 from regard.errors import RegardError
 
@@ -121,7 +122,7 @@ def test_cells_are_counted_and_failures_end_with_one(monkeypatch: pytest.MonkeyP
 
 def test_calibrate_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "constants_file", lambda: tmp_path / "kernels.json")
-    monkeypatch.setattr(calibrate, "calibrate", lambda *, quick: {"exact_pairs": 4096})
+    monkeypatch.setattr(calibration, "calibrate", lambda *, quick: {"exact_pairs": 4096})
     found = CliRunner().invoke(app, ["bench", "attention", "--calibrate"])
     assert "4,096" in found.stdout
     assert "kernels.json" in found.stdout

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.analysis import calibration
 from regard.attention.kernels import choose
-from regard.benchmarks import calibrate
 
 
 @pytest.fixture
@@ -21,25 +21,25 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_constants_are_measured_written_and_read(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrate, "best_strip", lambda candidates, n: 2**18)
-    found = calibrate.calibrate(quick=True)
+    monkeypatch.setattr(calibration, "best_strip", lambda candidates, n: 2**18)
+    found = calibration.calibrate(quick=True)
     assert json.loads(file.read_text()) == found
     assert choose.constants() == choose.Constants(**found)
     assert found["strip_numbers"] == 2**18
     assert found["compile_hidden"] == choose.SHIPPED.compile_hidden
-    assert found["plain_bfloat16_keys"] in (0, *calibrate.KEYS[:2])
-    assert found["exact_pairs"] in (0, *calibrate.EXACT[:2])
+    assert found["plain_bfloat16_keys"] in (0, *calibration.KEYS[:2])
+    assert found["exact_pairs"] in (0, *calibration.EXACT[:2])
 
 
 def test_the_last_win_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     ratios = {1: 0.5, 2: 0.9, 4: 1.1, 8: 0.5}
-    monkeypatch.setattr(calibrate, "in_turns", lambda a, b, budget: (a, b))
-    assert calibrate.last_win(list(ratios), lambda n: (ratios[n], 1), 0) == 2
-    assert calibrate.last_win([4, 8], lambda n: (ratios[n], 1), 0) == 0
+    monkeypatch.setattr(calibration, "in_turns", lambda a, b, budget: (a, b))
+    assert calibration.last_win(list(ratios), lambda n: (ratios[n], 1), 0) == 2
+    assert calibration.last_win([4, 8], lambda n: (ratios[n], 1), 0) == 0
 
 
 def test_the_smallest_strip_that_is_close_to_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = {1: 2.0, 2: 1.02, 4: 1.0, 8: 1.5}
-    monkeypatch.setattr(calibrate, "trained", lambda *how, **more: None)
-    monkeypatch.setattr(calibrate, "seconds", lambda work: cost[choose.constants().strip_numbers])
-    assert calibrate.best_strip(list(cost), 16) == 2
+    monkeypatch.setattr(calibration, "trained", lambda *how, **more: None)
+    monkeypatch.setattr(calibration, "seconds", lambda work: cost[choose.constants().strip_numbers])
+    assert calibration.best_strip(list(cost), 16) == 2
