@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
     "usual errors reading ranges settings durable memory parts trusted tables shown attention "
     "layers models data decoding analysis tasks conformance training interop runs studies reports "
-    "labs web benchmarks cli"
+    "labs web cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models")}
 #: Modules of attention/ that kernels rest on: they import from each other and from no kernel.

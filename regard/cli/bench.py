@@ -1,21 +1,14 @@
 """``regard bench``: this machine, side by side with what is installed."""
 
 import importlib
-import os
-import platform
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from regard.benchmarks import BENCHMARKS
-from regard.cli.console import Json, emit_json, out, say
-from regard.durable import write_bytes, write_json
+import regard
+from regard.cli.console import Json, emit_json, say
 from regard.errors import RegardError, look_up
-
-PAPER = 220  # columns of a table in a file or a pipe
 
 
 def bench(
@@ -36,45 +29,56 @@ def bench(
 ) -> None:
     """Measure speed beside peers in one run, or how exact regard is.
 
-    Ratios above 1 are in our favour.
+    Ratios above 1 are in our favour. All but --calibrate needs a checkout of regard.
     """
-    if not name:
-        if json:
-            emit_json({key: row.says for key, row in BENCHMARKS.items()})
-            return
-        for key, row in BENCHMARKS.items():
-            say(f"{key:<14} {row.says}")
-        say("\nrun one: regard bench attention")
-        return
-    row = look_up(BENCHMARKS, name, "benchmark")
     if calibrate:
         constants(name, quick=quick, json=json)
         return
-    module = importlib.import_module(row.module)
+    table = from_checkout("benchmarks").BENCHMARKS
+    if not name:
+        if json:
+            emit_json({key: row.says for key, row in table.items()})
+            return
+        for key, row in table.items():
+            say(f"{key:<14} {row.says}")
+        say("\nrun one: regard bench attention")
+        return
+    row = look_up(table, name, "benchmark")
+    module, results = importlib.import_module(row.module), from_checkout("benchmarks.results")
     cases: list[dict[str, Any]] = []
-    result = {"machine": machine(), "cases": cases}
+    result = {"machine": results.machine(), "cases": cases}
     for case in module.cases(quick=quick, settings=settings or []):
         cases.append(case)
-        say(f"{len(cases)}. {case['name']}: {brief(case)}", quiet=True)
+        say(f"{len(cases)}. {case['name']}: {results.brief(case)}", quiet=True)
         if folder is not None:  # what was measured stays, whatever comes after
-            write(folder, name, result, figure=row.kind == "speed")
+            results.write(folder, name, result, figure=row.kind == "speed")
     if json:
         emit_json(result)
-    elif row.kind == "cells":
-        show_cells(result)
-    elif row.kind == "parity":
-        show_parity(result)
     else:
-        show(result)
+        results.SHOW[row.kind](result)
     wrong = row.kind == "parity" and not all(case["reached"] for case in cases)
     if wrong or any(case.get("failures") for case in cases):
         raise typer.Exit(1)
 
 
+def from_checkout(module: str) -> Any:
+    """Import a module of the folder `benchmarks` beside this package, as a checkout has it.
+
+    Errors: regard is installed without its checkout.
+    """
+    checkout = Path(regard.__file__).parents[1]
+    if not (checkout / "benchmarks").is_dir() or not (checkout / "pyproject.toml").is_file():
+        raise RegardError(
+            "regard bench needs a checkout of regard, which this installation has not "
+            f"({Path(regard.__file__).parent}): pip install -c constraints.txt -e '.[bench]' in one"
+        )
+    return importlib.import_module(module)
+
+
 def constants(name: str, *, quick: bool, json: bool) -> None:
     """Measure the constants by which attention is planned, and say them."""
     if name != "attention":
-        raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name}")
+        raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name!r}")
     from regard.analysis.calibration import calibrate
     from regard.attention.kernels import choose
 
@@ -85,171 +89,3 @@ def constants(name: str, *, quick: bool, json: bool) -> None:
     for key, value in found.items():
         say(f"{key:<20} {value:,}")
     say(f"written to {path}; delete it to plan by what regard ships")
-
-
-def machine() -> str:
-    """This machine in a line: processor, cores, vector instructions, torch."""
-    import torch
-
-    names = [platform.machine()]
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            names = [
-                line.split(":", 1)[1].strip() for line in info if "model name" in line
-            ] or names
-    except OSError:  # not Linux
-        pass
-    return (
-        f"{names[0]}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
-        f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
-    )
-
-
-def write(folder: Path, name: str, result: dict[str, Any], *, figure: bool) -> None:
-    """Put the result into a folder: as JSON, and times as a figure."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / f"{name}.json", result)
-    if figure:
-        from regard.benchmarks.figure import ratios
-
-        chart = ratios(f"regard bench {name}", result["cases"])
-        write_bytes(folder / f"{name}.svg", chart.encode())
-
-
-def brief(case: dict[str, Any]) -> str:
-    """One case in a few words, as it comes in.
-
-    >>> brief({"against": "KeOps", "time_ratio": 2.0}), brief({"cells": 9, "exact": 8})
-    ('2.00 × KeOps', '8 of 9 exact')
-    """
-    if "cells" in case:
-        return f"{case['exact']} of {case['cells']} exact"
-    if "difference" in case:
-        return f"{far(case['difference'])} apart"
-    ratio = case["time_ratio"]
-    return (case["against"] or "done") if ratio is None else f"{ratio:.2f} × {case['against']}"
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the cases as a table, and what they aim at where they have an aim."""
-    from rich.table import Table
-
-    cases = result["cases"]
-    aims, grow = (any(case.get(key) for case in cases) for key in ("aim", "time_exponent"))
-    table = Table("case", "against", box=None, pad_edge=False)
-    for heading in ("ours", "theirs", "theirs / ours", "ours MB", "theirs MB"):
-        table.add_column(heading, justify="right")
-    if grow:
-        table.add_column("exponents", justify="right")
-    for heading in ("aim", "reached") if aims else ():
-        table.add_column(heading)
-    for case in cases:
-        ratio = case["time_ratio"]
-        cells = [
-            escape(case["name"]),
-            escape(case["against"]),
-            seconds(case["ours_s"]),
-            seconds(case["theirs_s"]),
-            "" if ratio is None else f"{ratio:.2f}",
-            *(whole(case[key]) for key in ("ours_mb", "theirs_mb")),
-        ]
-        cells += [exponents(case)] if grow else []
-        cells += [case.get("aim", ""), yes_or_no(case.get("reached"))] if aims else []
-        table.add_row(*cells)
-    say(result["machine"])
-    page().print(table)
-    for case in cases:
-        if case.get("says"):
-            say(f"{case['name']}: {case['says']}")
-    judged = [case["reached"] for case in cases if case.get("reached") is not None]
-    if judged:
-        say(f"{sum(judged)} of {len(judged)} aims reached")
-
-
-def show_cells(result: dict[str, Any]) -> None:
-    """Print how many cells were exact, which were not, what was refused and why."""
-    from rich.table import Table
-
-    table, cases = Table("score × normaliser", box=None, pad_edge=False), result["cases"]
-    for heading in ("cells", "exact", "refused", "MB at n = 1k … 8k", "exponent", "reached"):
-        table.add_column(heading, justify="right")
-    for case in cases:
-        exponent = case["memory_exponent"]
-        table.add_row(
-            case["name"],
-            f"{case['cells']}",
-            f"{case['exact']}",
-            f"{sum(case['refused'].values())}",
-            " ".join(whole(x) for x in case["megabytes"]),
-            "" if exponent is None else f"{exponent:.2f}",
-            yes_or_no(case["reached"]),
-        )
-    say(result["machine"])
-    page().print(table)
-    for case in cases:
-        for failure in case["failures"]:
-            say(f"differs by {failure['difference']}: {failure['cell']}")
-    reasons: dict[str, int] = {}
-    for case in cases:
-        for reason, count in case["refused"].items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    for reason, count in reasons.items():
-        say(f"refused {count}: {reason}")
-    exact, cells = (sum(case[key] for case in cases) for key in ("exact", "cells"))
-    say(f"{exact:,} of {cells:,} cells exact, {sum(reasons.values()):,} refused")
-
-
-def show_parity(result: dict[str, Any]) -> None:
-    """Print how far apart each two are, and how far they may be."""
-    from rich.table import Table
-
-    table, cases = Table("case", "beside", box=None, pad_edge=False), result["cases"]
-    for heading in ("apart", "at most", "reached"):
-        table.add_column(heading, justify="right")
-    for case in cases:
-        numbers = far(case["difference"]), far(case["aim"])
-        table.add_row(case["name"], case["against"], *numbers, yes_or_no(case["reached"]))
-    say(result["machine"])
-    page().print(table)
-    say(f"{sum(case['reached'] for case in cases)} of {len(cases)} aims reached")
-
-
-def far(difference: float | None) -> str:
-    """How far apart two numbers are; None where they cannot be compared.
-
-    >>> far(3.14159e-7), far(0.0), far(None)
-    ('3.1e-07', '0', '∞')
-    """
-    return "∞" if difference is None else f"{difference:.2g}"
-
-
-def page() -> Console:
-    """Where tables go: the terminal as wide as it is, else a page on which no row is folded."""
-    return out if out.is_terminal else Console(highlight=False, soft_wrap=True, width=PAPER)
-
-
-def yes_or_no(reached: bool | None) -> str:
-    """Whether an aim is reached; nothing where that was not judged."""
-    return "" if reached is None else "yes" if reached else "NO"
-
-
-def exponents(case: dict[str, Any]) -> str:
-    """How time and memory grow with n."""
-    pair = [(key, case.get(f"{key}_exponent")) for key in ("time", "memory")]
-    return ", ".join(f"{key} {value:.2f}" for key, value in pair if value is not None)
-
-
-def whole(value: float | None) -> str:
-    """Megabytes without a fraction; nothing where they were not measured."""
-    return "" if value is None else f"{value:,.0f}"
-
-
-def seconds(value: float | None) -> str:
-    """A time in the unit that reads best; nothing where it was not measured.
-
-    >>> seconds(0.0123), seconds(2.5), seconds(None)
-    ('12.3 ms', '2.50 s', '')
-    """
-    if value is None:
-        return ""
-    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"

@@ -31,7 +31,7 @@ is not Student's: `regard.studies.null_distribution`. One seed leaves Student's 
 examples (or groups), and a verdict about two models instead of two methods. Two seeds give p
 values that hold, but wide intervals and little power.
 
-`regard.benchmarks.false_differences` measures families of comparisons through this code.
+`benchmarks.false_differences` measures families of comparisons through this code.
 """
 
 from collections.abc import Mapping, Sequence

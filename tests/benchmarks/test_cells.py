@@ -5,10 +5,10 @@ from itertools import combinations, product
 import pytest
 import torch
 
+from benchmarks import cells
+from benchmarks.cells import Cell, judge, pairwise, row_of
 from regard.attention import NORMALIZERS, SCORES
 from regard.attention.normalizers import Softmax
-from regard.benchmarks import cells
-from regard.benchmarks.cells import Cell, judge, pairwise, row_of
 from regard.errors import RegardError
 
 

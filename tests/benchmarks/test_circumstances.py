@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from regard.benchmarks.circumstances import BACK, Found, ask, few_files
+from benchmarks.circumstances import BACK, Found, ask, few_files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and clocks of Linux")
 

@@ -1,4 +1,4 @@
-"""The simulated comparisons in small; `python -m regard.benchmarks.false_differences` is all."""
+"""The simulated comparisons in small; `python -m benchmarks.false_differences` is all."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.benchmarks.false_differences import (
+from benchmarks.false_differences import (
     Case,
     cases,
     drawn,
@@ -17,7 +17,7 @@ from regard.benchmarks.false_differences import (
     simulate,
     table,
 )
-from regard.benchmarks.simulated_runs import (
+from benchmarks.simulated_runs import (
     LUCK,
     SHARES,
     WORLDS,

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from regard.benchmarks import families
+from benchmarks import families
 from regard.errors import RegardError
 from regard.interop import attention_interface
 

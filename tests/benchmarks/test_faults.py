@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import faults
+from benchmarks.faults import Disk, attack
 from regard import durable
-from regard.benchmarks import faults
-from regard.benchmarks.faults import Disk, attack
 from regard.errors import RegardError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.benchmarks import hostile_archives
-from regard.benchmarks.hostile_archives import KINDS, Reader, cases, opened, sound_of
+from benchmarks import hostile_archives
+from benchmarks.hostile_archives import KINDS, Reader, cases, opened, sound_of
 from regard.errors import RegardError
 
 QUICK = ["sound", "called in two lines", "said to be smaller", "twice the same review",

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from regard.benchmarks.killed_commands import Tally, ask, found, left
+from benchmarks.killed_commands import Tally, ask, found, left
 
 
 def test_a_comparison_is_the_same_but_for_its_costs(tmp_path):

@@ -13,7 +13,7 @@ def test_killed_trainings_end_in_the_same_bits(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "regard.benchmarks.kills",
+        "benchmarks.kills",
         "--kills",
         "5",
         "--inside-save",

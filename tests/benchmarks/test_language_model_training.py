@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.benchmarks import language_model_peers as peers
-from regard.benchmarks import language_model_training as bench
-from regard.benchmarks import nanogpt
+from benchmarks import language_model_peers as peers
+from benchmarks import language_model_training as bench
+from benchmarks import nanogpt
 from regard.errors import RegardError
 
 QUICK = ["rounds=1", "seconds=0.01", "batch=600"]

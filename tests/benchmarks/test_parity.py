@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from regard.benchmarks import parity
+from benchmarks import parity
 from regard.cli.main import app
 from regard.errors import RegardError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.benchmarks import memory
+from benchmarks import memory
 from regard.errors import RegardError
 
 CASE = "learned relative bias (t5-bias) n=96 heads=8 width=64 forward + backward"

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from benchmarks import plain_loop, random_calls
+from benchmarks.random_calls import WRAPPED, draw, judge, run
 from regard.attention import NORMALIZERS, SCORES
 from regard.attention.scores import ScaledDot
-from regard.benchmarks import plain_loop, random_calls
-from regard.benchmarks.random_calls import WRAPPED, draw, judge, run
 
 
 def test_random_calls_agree_with_the_plain_loop():

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from regard.benchmarks import robustness
-from regard.benchmarks.mutants import mutate
-from regard.benchmarks.opened import TARGETS
-from regard.benchmarks.opened_data import Target
-from regard.benchmarks.robustness import attack
+from benchmarks import robustness
+from benchmarks.mutants import mutate
+from benchmarks.opened import TARGETS
+from benchmarks.opened_data import Target
+from benchmarks.robustness import attack
 
 QUICK = {"tables", "pairs", "vectors", "imdb", "predictions", "tokenizers", "bert",
          "parquet", "saved-dataset", "run-transformer", "run-tfidf", "checkpoint"}  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.benchmarks import text_training
+from benchmarks import text_training
 from regard.errors import RegardError
 
 SMALL = ["data=reviews", "examples=400", "width=8", "layers=1", "heads=2", "feedforward=8"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.benchmarks import joey, joey_process, translation, translation_peers
+from benchmarks import joey, joey_process, translation, translation_peers
 from regard.errors import RegardError
 from regard.interop.marian import theirs
 from regard.models.settings import TransformerSettings

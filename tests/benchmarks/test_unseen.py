@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.benchmarks.unseen import find, main, split
+from benchmarks.unseen import find, main, split
 from regard.data.files import read_examples
 from regard.data.synthetic import reviews
 from regard.errors import RegardError

@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+import regard
+from benchmarks import attention, cells, text_training
 from regard.analysis import calibration
 from regard.attention.kernels import choose
-from regard.benchmarks import attention, cells, text_training
 from regard.cli.main import app
 from regard.errors import RegardError
 
@@ -30,6 +31,21 @@ def test_without_a_name_it_lists() -> None:
     assert found.exit_code == 0
     assert "text-training" in found.stdout
     assert "attention" in found.stdout
+
+
+def test_without_a_checkout_it_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard, "__file__", str(tmp_path / "regard" / "__init__.py"))
+    (tmp_path / "benchmarks").mkdir()  # another's: no checkout has it without a pyproject.toml
+    for words in (["bench"], ["bench", "attention"]):
+        error = CliRunner().invoke(app, words).exception
+        assert isinstance(error, RegardError)
+        assert "needs a checkout" in str(error)
+        assert "pip install" in str(error)
+    monkeypatch.setattr(choose, "constants_file", lambda: tmp_path / "kernels.json")
+    monkeypatch.setattr(calibration, "calibrate", lambda *, quick: {"exact_pairs": 4096})
+    assert CliRunner().invoke(app, ["bench", "attention", "--calibrate"]).exit_code == 0
 
 
 def test_json_has_machine_and_cases(monkeypatch: pytest.MonkeyPatch) -> None:

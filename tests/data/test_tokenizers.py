@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import tokenizers
 
-from regard.benchmarks.parity import strings
+from benchmarks.parity import strings
 from regard.data.tokenizers import (
     BYTES,
     PAD,

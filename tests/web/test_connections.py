@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from regard.benchmarks import hostile_clients
-from regard.benchmarks.hostile_clients import Hostile, Slow
-from regard.benchmarks.serving import Client
+from benchmarks import hostile_clients
+from benchmarks.hostile_clients import Hostile, Slow
+from benchmarks.serving import Client
 from regard.web import api, connections, guard
 from regard.web.api import Api
 from regard.web.connections import Connection, Connections

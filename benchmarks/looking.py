@@ -1,6 +1,6 @@
 """How quick the explorer is in a browser: from the pointer to the picture, with many heads.
 
-    python -m regard.benchmarks.looking --layers 12 --heads 12 --tokens 512 --out looking.json
+    python -m benchmarks.looking --layers 12 --heads 12 --tokens 512 --out looking.json
 
 A model of random weights (one step of training) looks at one text. Its report and the page of a
 server are opened in Chromium; words are pointed at and heads are chosen, and each is timed from the

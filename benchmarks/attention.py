@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from benchmarks import cold, memory
+from benchmarks.attention_cases import table
+from benchmarks.case import Case
 from regard.analysis import timing
 from regard.analysis.growth import exponent
-from regard.benchmarks import cold, memory
-from regard.benchmarks.attention_cases import table
-from regard.benchmarks.case import Case
 from regard.errors import RegardError
 from regard.settings import Settings, build, split
 

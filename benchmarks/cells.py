@@ -1,6 +1,6 @@
 """``regard bench cells``: each score × mask × position × normaliser × dropout, held to the formula.
 
-    python -m regard.benchmarks.cells additive softmax
+    python -m benchmarks.cells additive softmax
 
 A cell is a choice of all five. Each is computed in float64 by the exact path, which is the formula,
 and by strips (by torch's fused kernel too where that serves it): output and gradients of queries,
@@ -297,7 +297,7 @@ def whole(
     """The rows of all cells, each from a process of its own."""
 
     def fresh(pair: tuple[str, str]) -> dict[str, Any]:
-        words = [sys.executable, "-m", "regard.benchmarks.cells", *pair]
+        words = [sys.executable, "-m", "benchmarks.cells", *pair]
         words += [] if how.memory else ["--no-memory"]
         settings = {**os.environ, "OMP_NUM_THREADS": "1", **(memory.PROMPT if how.prompt else {})}
         done = subprocess.run(  # noqa: S603

@@ -1,6 +1,6 @@
 """Run commands where the system gives too little: they end well, or say in one line what lacks.
 
-    python -m regard.benchmarks.circumstances --out circumstances.json
+    python -m benchmarks.circumstances --out circumstances.json
 
 Few open files, a folder that may not be written, a file system that is full, a clock that goes
 back, no home folder, output that nobody reads. As root, for small file systems are mounted.

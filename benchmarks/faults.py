@@ -1,8 +1,8 @@
 """Let each write of a training fail in turn; resumed, it must end in the very same weights.
 
-    python -m regard.benchmarks.faults --out faults.json
+    python -m benchmarks.faults --out faults.json
 
-The training is that of `regard.benchmarks.kills`. Its writes are counted once: every opening of a
+The training is that of `benchmarks.kills`. Its writes are counted once: every opening of a
 file to write, every write, flush to the disk, rename and new folder. Then the training is begun so
 many times; in the n-th its n-th write is refused as a full disk (ENOSPC) or a broken one (EIO)
 refuses it. It must say so in one line, or have done without; and a training that is begun again in
@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
 from regard import durable
-from regard.benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
 from regard.errors import RegardError
 from regard.runs import Config
 from regard.tasks import TASKS

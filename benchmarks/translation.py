@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.benchmarks import translation_peers as peers
-from regard.benchmarks.case import Aim
-from regard.benchmarks.joey import Joey
+from benchmarks import translation_peers as peers
+from benchmarks.case import Aim
+from benchmarks.joey import Joey
 from regard.data.batches import pad
 from regard.decoding import Limits, beam, side_by_side
 from regard.errors import RegardError

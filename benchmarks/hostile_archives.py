@@ -1,10 +1,10 @@
 """Open archives that deceive; each must be read right or refused in one line.
 
-    python -m regard.benchmarks.hostile_archives --out archives.json
+    python -m benchmarks.hostile_archives --out archives.json
 
 The archives are `hostile_zips.ZIPS`, `hostile_streams.GZIPS` and `.TARS`, made on the spot; each is
 opened by every reader that takes such a file, in a process of its own with the limits of
-`regard.benchmarks.robustness`. It fails where anything but `RegardError` is raised, in more than
+`benchmarks.robustness`. It fails where anything but `RegardError` is raised, in more than
 one line; where what is read is not what a sound archive holds; where a file is written; where it
 takes more than 10 seconds of a processor or 1 GB, or the process dies. ``--only`` takes readers or
 archives by a part of their name.
@@ -24,11 +24,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.hostile_streams import GZIPS, TARS
+from benchmarks.hostile_zips import ZIPS, Make, member, zipped
+from benchmarks.opened_data import WORDS, sentences
+from benchmarks.robustness import Answer, answers, quick_place, used
 from regard import durable
-from regard.benchmarks.hostile_streams import GZIPS, TARS
-from regard.benchmarks.hostile_zips import ZIPS, Make, member, zipped
-from regard.benchmarks.opened_data import WORDS, sentences
-from regard.benchmarks.robustness import Answer, answers, quick_place, used
 
 LONGEST = 1_000  # letters of a line that refuses
 #: Reviews that archives hold beside those of a sound one.

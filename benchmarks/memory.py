@@ -1,6 +1,6 @@
 """Peak memory of one side of one case, in a fresh process that has done nothing else.
 
-    python -m regard.benchmarks.memory "additive n=1024 heads=8 width=64 forward + backward" ours
+    python -m benchmarks.memory "additive n=1024 heads=8 width=64 forward + backward" ours
 
 prints JSON: ``extra_mb``, the peak above what the process held once the inputs were there, and
 ``total_mb``, the peak above what it held before them, so inputs and outputs included. Before
@@ -32,7 +32,7 @@ def fresh(
     prompt: bool = False,
 ) -> Memory:
     """Run this module for a case in a process of its own."""
-    words = [sys.executable, "-m", "regard.benchmarks.memory", case, side, "--against", against]
+    words = [sys.executable, "-m", "benchmarks.memory", case, side, "--against", against]
     words += [] if n is None else ["--n", str(n)]
     words += ["--quick"] if quick else []
     done = subprocess.run(  # noqa: S603
@@ -50,7 +50,7 @@ def fresh(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    from regard.benchmarks.attention import find
+    from benchmarks.attention import find
 
     parser = argparse.ArgumentParser(description="Peak memory of one side of a case.")
     parser.add_argument("case", help="its name, as `regard bench attention` prints it")

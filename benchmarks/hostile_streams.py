@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from struct import pack
 
-from regard.benchmarks.hostile_zips import Make, deflated, member, repeated, zipped
+from benchmarks.hostile_zips import Make, deflated, member, repeated, zipped
 
 HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 REVIEW = "aclImdb/train/pos/7_7.txt"

@@ -1,11 +1,11 @@
 """Random calls of `attend` beside a plain loop in float64 that shares no code with it.
 
-    python -m regard.benchmarks.random_calls --calls 20000 --out calls.json
+    python -m benchmarks.random_calls --calls 20000 --out calls.json
 
 Each call draws its score, positions, mask, normaliser, shapes, heads and numbers; keys that no
 query may see hold NaN or infinity at times. It is computed by every path (``exact``, ``plain``,
 ``fused``, ``tiled``, and the one that regard chooses), in strips of a random size. Output, weights,
-summary and all gradients must agree with `regard.benchmarks.plain_loop`. ``--show NUMBER`` says
+summary and all gradients must agree with `benchmarks.plain_loop`. ``--show NUMBER`` says
 what one call was.
 """
 
@@ -25,6 +25,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from benchmarks import plain_loop
 from regard import durable
 from regard.attention import (
     NORMALIZERS,
@@ -48,7 +49,6 @@ from regard.attention import (
     window,
 )
 from regard.attention.kernels import choose
-from regard.benchmarks import plain_loop
 from regard.errors import RegardError
 
 KERNELS = ("", *get_args(choose.Kernel))

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.opened_data import DATA, WORDS, Target, each, sentences
 from regard import runs
-from regard.benchmarks.opened_data import DATA, WORDS, Target, each, sentences
 from regard.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 
 TEXT = "a good film, a bad plot"

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.benchmarks.language_model_peers import descend
+from benchmarks.language_model_peers import descend
 from regard.models import DECODERS
 from regard.settings import build
 from regard.tasks import TASKS

@@ -1,9 +1,9 @@
 """Open thousands of damaged files; each must be taken or refused in one line.
 
-    python -m regard.benchmarks.robustness --mutants 2000 --out robustness.json
+    python -m benchmarks.robustness --mutants 2000 --out robustness.json
 
 For every kind of file that regard reads, sound ones are made, and then mutants of them
-(`regard.benchmarks.mutants`). Each mutant is used as a user would use it, in a process of its own
+(`benchmarks.mutants`). Each mutant is used as a user would use it, in a process of its own
 kind. It fails where anything but `RegardError` is raised, where it takes more than 10 seconds of a
 processor, a minute on the clock or 1 GB, or where the process dies. ``--only NAME`` takes one kind,
 ``--show NAME:NUMBER`` one mutant with its traceback.
@@ -29,10 +29,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.mutants import mutate
+from benchmarks.opened import TARGETS
+from benchmarks.opened_data import Target
 from regard import durable
-from regard.benchmarks.mutants import mutate
-from regard.benchmarks.opened import TARGETS
-from regard.benchmarks.opened_data import Target
 from regard.errors import RegardError
 
 SECONDS = 10.0  # of a processor that a mutant may take, whatever else the machine does

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks import peers
+from benchmarks.case import Aim, Case, Problem, Side
 from regard.attention import (
     NORMALIZERS,
     SCORES,
@@ -22,8 +24,6 @@ from regard.attention import (
     window,
 )
 from regard.attention.positions import t5_bucket
-from regard.benchmarks import peers
-from regard.benchmarks.case import Aim, Case, Problem, Side
 from regard.interop.torch_layers import from_torch
 
 HEADS, WIDTH = 8, 64

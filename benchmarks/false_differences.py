@@ -1,12 +1,12 @@
 """How often a comparison finds what is not there: regard's statistics on simulated runs.
 
 Each simulation draws a new test set and new seeds of twelve equally good methods
-(`regard.benchmarks.simulated_runs`) and compares eleven of them with the first, through
+(`benchmarks.simulated_runs`) and compares eleven of them with the first, through
 `regard.studies.statistics`, the code that judges real comparisons. The families of 1 and 4
 comparisons are the first of the eleven, studies of 2, 3 and 5 seeds the first of the ten.
 A second simulation makes one method better by a point, and counts how often it is found.
 
-    python -m regard.benchmarks.false_differences --simulations 2000 --json FILE
+    python -m benchmarks.false_differences --simulations 2000 --json FILE
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from regard.benchmarks.simulated_runs import (
+from benchmarks.simulated_runs import (
     WORLDS,
     Design,
     World,

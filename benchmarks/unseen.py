@@ -4,7 +4,7 @@ Every model with its defaults, by ten-fold cross-validation or the official test
 sentences of subjectivity (Subj), customer reviews (CR), opinion phrases (MPQA) and questions
 (TREC). Published protocols keep texts that fall into train and test; so does this.
 
-    python -m regard.benchmarks.unseen --data FOLDER --out runs/unseen --json unseen.json
+    python -m benchmarks.unseen --data FOLDER --out runs/unseen --json unseen.json
 
 The folder holds subj.tsv, cr.tsv, mpqa.tsv, trec-train.tsv and trec-test.tsv, each plain or .gz,
 with columns text and label. The same command goes on where it was; --only takes some sets.

@@ -1,6 +1,6 @@
 """How long a cold process takes from torch's import to its first result.
 
-    python -m regard.benchmarks.cold ours --n 2048
+    python -m benchmarks.cold ours --n 2048
 
 prints seconds. Importing regard, or FlexAttention, making the inputs and the call all count;
 importing torch, which both need, does not.
@@ -34,7 +34,7 @@ def ours(n: int) -> torch.Tensor:
 @torch.no_grad()
 def theirs(n: int) -> torch.Tensor:
     """The same by FlexAttention."""
-    from regard.benchmarks.peers import flex_alibi
+    from benchmarks.peers import flex_alibi
 
     slopes = torch.tensor([2.0 ** -(h + 1) for h in range(HEADS)])
     q, k, v = (torch.randn(1, HEADS, n, WIDTH) for _ in range(3))
@@ -43,7 +43,7 @@ def theirs(n: int) -> torch.Tensor:
 
 def fresh(side: str, n: int) -> float:
     """Seconds of a side in a process of its own, whose compiler has an empty cache."""
-    words = [sys.executable, "-m", "regard.benchmarks.cold", side, "--n", str(n)]
+    words = [sys.executable, "-m", "benchmarks.cold", side, "--n", str(n)]
     with TemporaryDirectory() as room:
         settings = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": room}
         done = subprocess.run(  # noqa: S603

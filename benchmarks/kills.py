@@ -1,6 +1,6 @@
 """Kill a training again and again, at any moment; it must end in the very same weights.
 
-    python -m regard.benchmarks.kills --kills 200 --inside-save 50 --out kills.json
+    python -m benchmarks.kills --kills 200 --inside-save 50 --out kills.json
 
 A small training of the built-in reviews runs in a process of its own, through the code of every
 run. It is killed by SIGKILL at random moments, and at least so many times inside the writing of a

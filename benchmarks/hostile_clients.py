@@ -9,7 +9,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from regard.benchmarks.serving import Client
+    from benchmarks.serving import Client
 
 BUSY = (503, 504)
 BODY = 1_000_000  # bytes, the server's limit

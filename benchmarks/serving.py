@@ -1,6 +1,6 @@
 """Ask a server for more than it can do; nothing may break, and everyone must be told.
 
-    python -m regard.benchmarks.serving RUN --seconds 60 --out serving.json
+    python -m benchmarks.serving RUN --seconds 60 --out serving.json
 
 Its capacity is measured first, by few clients that wait for each answer. Then twice as many
 requests come as it can answer, whatever it answers, and hostile ones among them; then hundreds of
@@ -30,9 +30,9 @@ from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
-from regard.benchmarks import hostile_clients
-from regard.benchmarks.hostile_clients import Hostile, Slow
-from regard.benchmarks.schema_requests import made_of
+from benchmarks import hostile_clients
+from benchmarks.hostile_clients import Hostile, Slow
+from benchmarks.schema_requests import made_of
 from regard.errors import RegardError
 
 TEXT = "the plot was not bad at all , but the film was far too long and the actors were bored "

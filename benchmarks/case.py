@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from benchmarks.peers import missing
 from regard.attention.kernels import choose
-from regard.benchmarks.peers import missing
 from regard.errors import RegardError
 
 #: Largest difference of two answers, as a share of the largest number in them.

@@ -1,6 +1,6 @@
 """``attn_implementation="regard"`` beside eager, in every family of the transformers installed.
 
-    python -m regard.benchmarks.families --out families.json
+    python -m benchmarks.families --out families.json
 
 Each family is built tiny, with random weights, and asked by both: a batch padded on the left and on
 the right, forward and gradients, and three words written with a cache. Each has a process of its
@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks import family_models
 from regard import durable
-from regard.benchmarks import family_models
 from regard.errors import RegardError, look_up
 from regard.interop import attention_interface
 

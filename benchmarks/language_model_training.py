@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from regard.benchmarks import language_model_peers as peers
-from regard.benchmarks import nanogpt
-from regard.benchmarks.language_model_peers import BLOCK
+from benchmarks import language_model_peers as peers
+from benchmarks import nanogpt
+from benchmarks.language_model_peers import BLOCK
 from regard.data.fetch import present
 from regard.errors import RegardError
 from regard.memory import keep_freed_memory

@@ -1,6 +1,6 @@
 """Kill `regard compare` and `regard serve`, real processes, again and again at any moment.
 
-    python -m regard.benchmarks.killed_commands --kills 50 --out killed.json
+    python -m benchmarks.killed_commands --kills 50 --out killed.json
 
 A comparison is killed by SIGKILL and called again in the same folder until it comes to its end:
 it must find what an undisturbed one finds, to the last digit, and its workers must end with it. A

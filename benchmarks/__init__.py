@@ -17,28 +17,28 @@ class Benchmark(NamedTuple):
 BENCHMARKS: dict[str, Benchmark] = {
     "attention": Benchmark(
         "attend beside dense formulas, KeOps, SDPA, entmax and FlexAttention: time and memory",
-        "regard.benchmarks.attention",
+        "benchmarks.attention",
     ),
     "cells": Benchmark(
         "every score × mask × position × normaliser × dropout: exact, and in O(n) memory?",
-        "regard.benchmarks.cells",
+        "benchmarks.cells",
         "cells",
     ),
     "parity": Benchmark(
         "scores beside plain loops, layers beside torch's, caches beside full passes: equal?",
-        "regard.benchmarks.parity",
+        "benchmarks.parity",
         "parity",
     ),
     "language-model-training": Benchmark(
         "language models beside minGPT's way, nanoGPT, and Hugging Face's GPT-2, BERT, T5",
-        "regard.benchmarks.language_model_training",
+        "benchmarks.language_model_training",
     ),
     "translation": Benchmark(
         "training and beam search beside torch, Marian, JoeyNMT and CTranslate2, same weights",
-        "regard.benchmarks.translation",
+        "benchmarks.translation",
     ),
     "text-training": Benchmark(
         "training a text classifier beside torch.nn.TransformerEncoder as tutorials do it",
-        "regard.benchmarks.text_training",
+        "benchmarks.text_training",
     ),
 }
