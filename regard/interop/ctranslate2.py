@@ -113,7 +113,9 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError as error:
-        raise RegardError(f"CTranslate2 is not here ({error}): pip install ctranslate2") from None
+        raise RegardError(
+            f"CTranslate2 is not here ({error}): pip install -c constraints.txt '.[export]'"
+        ) from None
     base = settings.activation.removeprefix(GATED)
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),
