@@ -1,4 +1,4 @@
-"""What is imported is declared, what is declared is imported, and all of it has a pinned version."""
+"""What is imported is declared, what is declared is imported, and every version is pinned."""
 
 import ast
 import re

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 
 import regard
@@ -55,7 +56,8 @@ class Api:
 
     def __init__(self, shelf: Shelf, limits: Limits, places: Connections) -> None:
         self.shelf, self.limits, self.places = shelf, limits, places
-        self.queue, self.answers, self.metrics = Queue(limits), Answers(shelf, limits), Metrics()
+        self.queue, self.answers = Queue(limits), Answers(shelf, limits)
+        self.metrics = Metrics(self.gauges)
 
     async def ask(self, request: Request, job: Job) -> Any:
         """Take a place, wait for the answer; the place is free again when the asker leaves.
@@ -213,8 +215,7 @@ def _add_runs(app: FastAPI, api: Api) -> None:
 
     @app.get("/metrics", summary="Counts for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Any:
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(api.metrics.text(api.gauges()), media_type=kind)
+        return Response(api.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @app.get("/health", summary="Whether the server is well")
     async def health() -> Any:

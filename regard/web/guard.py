@@ -1,7 +1,8 @@
 """What stands before every request: whose host it names, how large it is, what its answer allows.
 
 Plain ASGI. A page of another site cannot read or ask anything here: names of hosts are compared
-(DNS rebinding), requests from other origins are refused, and nothing may frame a page.
+(DNS rebinding), requests from other origins are refused, and nothing may frame a page. Starlette's
+TrustedHostMiddleware is not enough: it takes the first of two Host headers.
 """
 
 import asyncio

@@ -1,4 +1,8 @@
-"""The page's files: known names out of the package, and nothing else."""
+"""The page's files: known names out of the package, and nothing else.
+
+They are read once, so that no request reaches the file system as it does through Starlette's
+StaticFiles, and their ETag is of their content: a new version is never taken for the old one.
+"""
 
 import hashlib
 from functools import cache

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import regard
@@ -27,6 +28,7 @@ from regard.tasks.writing.streaming import Drawing, Piece, Reread
 from regard.web import pretrained
 from regard.web.api import create_app
 from regard.web.limits import Limits
+from regard.web.metrics import Metrics
 from regard.web.shelf import Shelf, find
 from regard.web.subject import RunSubject, opened
 
@@ -44,7 +46,7 @@ def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
     assert (found["labels"]["layers"], found["labels"]["heads"]) == (2, 2)
     assert found["counts"]["attends"] is False
     assert found["writes"]["kind"] == "sequences"
-    assert "regard_models_loaded 0\n" in client("GET", "/metrics").text
+    assert "regard_models_loaded 0.0\n" in client("GET", "/metrics").text
 
 
 @pytest.mark.parametrize("data", [None, [], "reviews"])
@@ -351,12 +353,31 @@ def test_metrics_count_every_request(client: Ask) -> None:
     client("POST", "/predict", {"run": "labels", "text": "a"})
     client("POST", "/predict", {"run": "labels"})
     client("GET", "/nowhere")
-    text = client("GET", "/metrics").text
-    assert 'regard_requests_total{path="/predict",status="200"} 1\n' in text
-    assert 'regard_requests_total{path="/predict",status="422"} 1\n' in text
-    assert 'regard_requests_total{path="other",status="404"} 1\n' in text
-    assert 'regard_request_seconds_count{path="/predict"} 2\n' in text
-    assert "regard_queue_length 0\n" in text
+    answer = client("GET", "/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(answer.text))
+    value = {(s.name, *sorted(s.labels.values())): s.value for f in families for s in f.samples}
+    assert value["regard_requests_total", "/predict", "200"] == 1
+    assert value["regard_requests_total", "/predict", "422"] == 1
+    assert value["regard_requests_total", "404", "other"] == 1
+    assert value["regard_request_seconds_count", "/predict"] == 2
+    assert value["regard_request_seconds_bucket", "+Inf", "/predict"] == 2
+    assert value["regard_queue_length",] == 0
+    assert value["regard_answered_total",] == 1
+    kinds = {family.name: family.type for family in families}
+    assert kinds["regard_requests"] == kinds["regard_answered"] == "counter"
+    assert kinds["regard_request_seconds"] == "histogram"
+    assert kinds["regard_peak_memory_bytes"] == "gauge"
+    own = [s.name for f in families for s in f.samples if not s.name.startswith("regard_")]
+    assert own == []  # nothing of the process or of Python beside them
+    assert "_created" not in answer.text
+
+
+def test_two_servers_count_apart() -> None:
+    one, other = Metrics(), Metrics()
+    one.add("/predict", 200, 0.02)
+    assert b'regard_requests_total{path="/predict",status="200"} 1.0\n' in one.text()
+    assert b"/predict" not in other.text()
 
 
 def test_the_schema_is_there_and_its_pages_are_not(client: Ask) -> None:
