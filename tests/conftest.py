@@ -22,6 +22,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun with `&`, as CI m
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else children never hear Ctrl-C
 
 
+def missing() -> dict[str, str]:
+    """Markers of tests that cannot run on this machine, and why."""
+    import torch
+
+    found = {} if torch.cuda.is_available() else {"gpu": "no CUDA device"}
+    return found if CHROMIUM else found | {"browser": "no chromium on the path"}
+
+
+def pytest_report_header() -> list[str]:
+    """Say which tests are left out, as a skip says that a test should have run."""
+    return [f"left out: tests marked {mark}: {why}" for mark, why in missing().items()]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what cannot run on this machine."""
+    absent = missing()
+    left_out = [item for item in items if any(map(item.get_closest_marker, absent))]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 @pytest.fixture(autouse=True)
 def own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A configuration folder of the test's own, and no Python file trusted yet."""
@@ -53,9 +75,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real Chromium, where there is one."""
-    if not CHROMIUM:
-        pytest.skip("no chromium on the path")
+    """A real Chromium; tests that ask for it are marked `browser`."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(

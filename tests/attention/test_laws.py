@@ -31,6 +31,17 @@ from tests.attention.parts import (
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 every_score = pytest.mark.parametrize("score", EVERY_SCORE)
 every_pair = pytest.mark.parametrize(("score", "position"), EVERY_PAIR)
+scores_of_keys = pytest.mark.parametrize(  # a synthesizer scores places, not what stands there
+    "score", [score for score in EVERY_SCORE if score not in KEYLESS]
+)
+relative_pairs = pytest.mark.parametrize(  # turned sides leave j − i only in a product of q and k
+    ("score", "position"),
+    [
+        (score, position)
+        for score, position in EVERY_PAIR
+        if score not in KEYLESS and not (position == "rotary" and score in ("general", "additive"))
+    ],
+)
 every_mask = pytest.mark.parametrize("mask", MASKS)
 
 
@@ -141,10 +152,8 @@ def test_a_cache_equals_the_full_pass(score, position, key_value_heads):
         assert_close(torch.cat(steps, 1), full, atol=tolerance, rtol=tolerance)
 
 
-@every_score
+@scores_of_keys
 def test_the_order_of_keys_is_nothing_to_a_score_without_positions(score):
-    if score in KEYLESS:
-        pytest.skip("a synthesizer scores the places that keys and queries are put in")
     queries, keys, values = inputs(5, 7)
     made, order = score_of(score), torch.randperm(7)
     shuffled = attend(queries, keys[:, :, order], values[:, :, order], made)
@@ -157,12 +166,8 @@ def test_the_order_of_keys_is_nothing_to_a_score_without_positions(score):
     )
 
 
-@every_pair
+@relative_pairs
 def test_moving_all_positions_changes_nothing(score, position):
-    if position == "rotary" and score in ("general", "additive"):
-        pytest.skip("turning both sides leaves j − i only where the score is a product of q and k")
-    if score in KEYLESS:
-        pytest.skip("a synthesizer has learned something of its own for each place")
     made, given = score_of(score, position), inputs(5, 7)
     moved = attend(
         *given, made, query_positions=torch.arange(2, 7) + 90, key_positions=torch.arange(7) + 90

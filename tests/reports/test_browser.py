@@ -11,15 +11,11 @@ import pytest
 from regard.reports.comparison import write_report
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table, film, write_findings
-from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 
 Make = Callable[..., tuple[dict[str, Any], Path]]
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path"),
-]
+pytestmark = pytest.mark.browser
 
 
 def hostile_report(made: Make) -> Path:

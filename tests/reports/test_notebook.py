@@ -32,7 +32,6 @@ from regard.runs import Run
 from regard.studies.arms import Arm
 from regard.studies.result import ArmResult, Comparison
 from regard.tasks.classification.evaluation import Prediction
-from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import until
 
@@ -251,7 +250,6 @@ def fits(page: Any, place: Any, frame: Any) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path")
 @pytest.mark.parametrize("width", [390, 900])
 def test_a_frame_is_as_high_as_what_it_shows(browser: Any, tmp_path: Path, width: int) -> None:
     mask = lengths(range(1, 4))

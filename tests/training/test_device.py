@@ -33,7 +33,6 @@ KINDS = {
     "spans": ("span-corruption", "t5", [*STACK, "length=40"]),
     "answers": ("birthplace", "gpt", [*STACK, "length=80", "position=rotary"]),
 }
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ def test_a_batch_goes_where_the_model_is():
     assert device_of(nn.ReLU()).type == "cpu"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused_before_anything_is_learned(tmp_path):
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RegardError, match=r"device=cuda: this torch .* without it the processor"):
         choose_device("cuda")
     with pytest.raises(RegardError, match="device=cuda"):
@@ -63,7 +62,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_learned(tmp_path)
     assert not run.folder.checkpoints.steps()
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_learns_what_a_processor_learns(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # of convolutions and LSTMs
@@ -84,7 +83,7 @@ def test_a_gpu_learns_what_a_processor_learns(kind, tmp_path, monkeypatch):
         assert_close(there[name], value, atol=1e-3, rtol=1e-3, msg=name)
 
 
-@gpu
+@pytest.mark.gpu
 def test_a_training_on_a_gpu_goes_on_where_it_stopped(tmp_path):
     task, model, given = KINDS["writer"]
     whole, stopped = (

@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 import regard
-from tests.chromium import CHROMIUM
 from tests.web.conftest import Opened, answering, look_at, until
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path"),
-]
+pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]
 PHONE = {"viewport": {"width": 390, "height": 800}}
 LONG = [

@@ -24,7 +24,6 @@ from regard.reports.markup import escape
 from regard.reports.page import static
 from regard.reports.run import run_page, write_run_report
 from regard.web.shelf import Shelf, find
-from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, Server, until
 
@@ -167,7 +166,6 @@ def read(path: Path) -> list[list[str]]:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path")
 def test_the_page_shows_names_files_texts_and_labels(
     browser: Any, serving_hostile: str, tmp_path: Path
 ) -> None:
@@ -193,7 +191,6 @@ def test_the_page_shows_names_files_texts_and_labels(
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path")
 def test_a_report_of_hostile_things_runs_nothing(browser: Any, home: Path, tmp_path: Path) -> None:
     run = regard.load(home / NAMES[0])
     path = write_run_report(run, SOUND[::6], tmp_path / "report.html")

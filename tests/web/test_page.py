@@ -15,14 +15,10 @@ import pytest
 
 import regard
 from regard.web.shelf import Shelf
-from tests.chromium import CHROMIUM
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, answering, look_at, until, wait_for
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path"),
-]
+pytestmark = pytest.mark.browser
 TEXT = "the plot was not bad at all , and the plot was long"
 LESSONS = ("kernel", "scaling", "positions", "steps", "masks")
 SHADES = (

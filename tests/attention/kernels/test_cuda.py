@@ -3,13 +3,12 @@
 import copy
 
 import pytest
-import torch
 from torch.testing import assert_close
 
 from regard.attention import attend, causal, use, window
 from tests.attention.parts import EVERY_SCORE, gradients, inputs, score_of
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = pytest.mark.gpu
 NAMED = {"none": lambda: None, "causal": causal, "window": lambda: window(9) & causal()}
 
 
