@@ -1,16 +1,27 @@
 """Text into HTML and SVG. What a person or a file wrote is escaped unless it is `Html` already."""
 
-import html
 import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
+import markupsafe
 
-class Html(str):
-    """Markup that was built here and may go into a page as it is; every other text is escaped."""
+
+class Html(markupsafe.Markup):
+    """Markup that was built here and may go into a page as it is; every other text is escaped,
+    also where it is added to markup, joined or formatted by it.
+
+    >>> Html("<b>") + "<i>"
+    Html('<b>&lt;i&gt;')
+    """
 
     __slots__ = ()
+
+    @classmethod
+    def escape(cls, s: object, /) -> "Html":
+        """Escape any text as `escape` of this module does."""
+        return escape(s)
 
 
 # Signs that turn the direction of what follows: a text could make a page lie with them.
@@ -25,26 +36,26 @@ def escape(text: object) -> Html:
 
     Signs that turn the reading direction are shown by their number, unfit signs as U+FFFD.
 
-    >>> escape('<b title="x">&')
-    '&lt;b title=&quot;x&quot;&gt;&amp;'
-    >>> escape("safe\u202egnp.exe")
-    'safe‹U+202E›gnp.exe'
+    >>> print(escape('<b title="x">&'))
+    &lt;b title=&#34;x&#34;&gt;&amp;
+    >>> print(escape("safe\u202egnp.exe"))
+    safe‹U+202E›gnp.exe
     """
     if isinstance(text, Html):
         return text
     plain = _UNFIT.sub("\ufffd", _LINES.sub(" ", str(text)))
     plain = _TURNING.sub(lambda sign: f"‹U+{ord(sign[0]):04X}›", plain)
-    return Html(html.escape(plain, quote=True))
+    return Html(markupsafe.escape(plain))
 
 
 def tag(name: str, /, *content: object, **attributes: object) -> Html:
     """One element. Attributes that are None are left out; ``class_`` and ``fill_opacity`` read
     ``class`` and ``fill-opacity``; numbers are rounded to a hundredth.
 
-    >>> tag("p", "1 < 2", class_="note")
-    '<p class="note">1 &lt; 2</p>'
-    >>> tag("circle", cx=1 / 3, r=2.0)
-    '<circle cx="0.33" r="2"/>'
+    >>> print(tag("p", "1 < 2", class_="note"))
+    <p class="note">1 &lt; 2</p>
+    >>> print(tag("circle", cx=1 / 3, r=2.0))
+    <circle cx="0.33" r="2"/>
     """
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'

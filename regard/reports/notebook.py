@@ -72,8 +72,8 @@ def look(run: Run | Path | str, text: str) -> Seen:
 def html(thing: object) -> str:
     """A thing of regard's as a notebook shows it. Errors: nothing that regard can show.
 
-    >>> html(Mask(lambda rows, columns: columns[..., None, :] <= rows[..., :, None]))[:7]
-    '<iframe'
+    >>> print(html(Mask(lambda rows, columns: columns[..., None, :] <= rows[..., :, None]))[:7])
+    <iframe
     """
     several = thing if isinstance(thing, list) else [thing]
     layers = [one for one in several if isinstance(one, LayerAttention)]

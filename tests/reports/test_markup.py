@@ -24,12 +24,16 @@ def test_plain_text_comes_back() -> None:
 
 def test_content_is_escaped_unless_it_is_markup() -> None:
     assert tag("p", "<b>", Html("<i>")) == "<p>&lt;b&gt;<i></p>"
-    assert tag("a", title='"><script>') == '<a title="&quot;&gt;&lt;script&gt;"/>'
+    assert tag("a", title='"><script>') == '<a title="&#34;&gt;&lt;script&gt;"/>'
     assert join(["<", Html("<")]) == "&lt;<"
 
 
-def test_sums_of_markup_and_text_are_text_again() -> None:
-    assert escape(Html("<b>") + "<script>") == "&lt;b&gt;&lt;script&gt;"
+def test_text_that_is_added_to_markup_is_escaped() -> None:
+    plain, escaped = "<script>\u202e", "&lt;script&gt;‹U+202E›"
+    assert escape(Html("<b>") + plain) == "<b>" + escaped
+    assert escape(plain + Html("<b>")) == escaped + "<b>"
+    assert Html("<b>").join([plain, plain]) == f"{escaped}<b>{escaped}"
+    assert Html("<b>{}").format(plain) == "<b>" + escaped
 
 
 def test_shorten_marks_the_cut() -> None:
