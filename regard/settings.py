@@ -46,6 +46,25 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
         raise RegardError(f"{key}={first['input']!r}: {first['msg'].lower()}{hint}") from None
 
 
+def key_value(pair: str) -> tuple[str, str]:
+    """Return the two sides of ``key=value``; ``batch-tokens`` is ``batch_tokens``.
+
+    Errors: no ``=``.
+
+    >>> key_value("batch-tokens = 512")
+    ('batch_tokens', '512')
+    """
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise RegardError(f"settings are written key=value, not {pair!r}")
+    return key_of(key), value.strip()
+
+
+def key_of(pair: str) -> str:
+    """Return the key of ``key=value``, or of a key alone."""
+    return pair.partition("=")[0].strip().replace("-", "_")
+
+
 def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, str]]:
     """Hand each ``key=value`` to the one settings class that has such a field.
 
@@ -55,10 +74,7 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
     shares: list[dict[str, str]] = [{} for _ in classes]
     seen: set[str] = set()
     for pair in overrides:
-        key, equals, value = pair.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals:
-            raise RegardError(f"settings are written key=value, not {pair!r}")
+        key, value = key_value(pair)
         if key in seen:
             raise RegardError(f"{key} is set twice")
         seen.add(key)
@@ -66,7 +82,7 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
         if not owners:
             raise RegardError(unknown_key(key, [f for cls in classes for f in cls.model_fields]))
         for owner in owners:
-            shares[owner][key] = value.strip()
+            shares[owner][key] = value
     return shares
 
 

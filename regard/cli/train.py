@@ -208,11 +208,12 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     Errors: a run of another task.
     """
     from regard.errors import RegardError
+    from regard.settings import key_of
     from regard.training.settings import BUDGETS
 
     if there.task != task:
         raise RegardError(f"--config is of {there.task}, not of {task}")
-    mine = {pair.partition("=")[0].strip().replace("-", "_") for pair in given}
+    mine = set(map(key_of, given))
     mine |= set(BUDGETS) if mine & set(BUDGETS) else set()
     sections = there.sections()
     if model and model != there.model:

@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.runs.config import CUTTING, Config, shared
 from regard.runs.opening import open_or_start
 from regard.runs.run import Run
-from regard.settings import Settings, unknown_key
+from regard.settings import Settings, key_of, unknown_key
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
 
@@ -58,7 +58,7 @@ def way_of(
             f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
             f"{', '.join(WAYS)} and a task that puts labels on texts"
         )
-    if any(pair.partition("=")[0].strip() == "weights" for pair in overrides):
+    if any(key_of(pair) == "weights" for pair in overrides):
         raise RegardError("weights= are pretrained already: leave --pretrain-on out, or weights=")
     wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
@@ -69,7 +69,7 @@ def way_of(
     network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
-    for key in (pair.partition("=")[0].strip() for pair in budget):
+    for key in map(key_of, budget):
         if key not in known:
             raise RegardError(unknown_key(key, sorted(known)))
     given = [f"{k}={v}" for k, v in pairs.items() if v != ""]

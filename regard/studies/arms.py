@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
+from regard.settings import key_of
 from regard.tasks import TASKS
 from regard.trusted import trust_named
 
@@ -94,7 +95,7 @@ def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     >>> spelled(parse_arm("gpt"), 120, 256)
     'gpt:steps=120,batch_tokens=256'
     """
-    kept = [p for p in arm.overrides if not steps or p.partition("=")[0].strip() != "minutes"]
+    kept = [p for p in arm.overrides if not steps or key_of(p) != "minutes"]
     given = {"steps": steps, "batch_tokens": batch_tokens if steps else 0}
     settings = ",".join([*kept, *(f"{key}={value}" for key, value in given.items() if value)])
     return f"{arm.model}:{settings}" if settings else arm.model

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
-from regard.settings import unknown_key
+from regard.settings import key_of, unknown_key
 from regard.studies import worth
 from regard.studies.alike import (
     check_folder,
@@ -151,10 +151,10 @@ class Study:
         for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
             if "=" not in pair:
                 raise RegardError(f"settings are written key=value, not {pair!r}")
-            if _key(pair) == "seed":
+            if key_of(pair) == "seed":
                 raise RegardError(f"{pair}: a comparison numbers its seeds itself; give --seeds")
-            if _key(pair) not in known:
-                raise RegardError(unknown_key(_key(pair), sorted(known)))
+            if key_of(pair) not in known:
+                raise RegardError(unknown_key(key_of(pair), sorted(known)))
         configs = {}
         for arm in self.arms:
             with _named(arm):
@@ -264,7 +264,7 @@ class Study:
             return {}
         words = ["regard", "compare", self.task, "--arms", ";".join(names.values())]
         words += ["--seeds", str(self.seeds), "--reference", names[self.reference]]
-        shared = [pair for pair in self.overrides if _key(pair) != "minutes"]
+        shared = [pair for pair in self.overrides if key_of(pair) != "minutes"]
         return {"repeat": [*words, *shared, "--out", f"{self.out}-again"]}
 
     def result(
@@ -351,9 +351,9 @@ class Study:
         return {"data": data["name"], "notes": data["notes"], "fingerprint": data["fingerprint"]}
 
     def _run(self, arm: Arm, seed: int) -> RunTask:
-        own = {_key(pair) for pair in arm.overrides}
+        own = {key_of(pair) for pair in arm.overrides}
         known = self._keys(arm)
-        shared = [p for p in self.overrides if _key(p) not in own and _key(p) in known]
+        shared = [p for p in self.overrides if key_of(p) not in own and key_of(p) in known]
         folder = self.out / arm.folder / f"seed-{seed}"
         own_pairs = [pair.replace(SEED, str(seed)) for pair in arm.overrides]
         return RunTask(str(folder), self.task, arm.model, (*shared, *own_pairs, f"seed={seed}"))
@@ -402,10 +402,6 @@ def _named(arm: Arm) -> Iterator[None]:
         yield
     except RegardError as error:
         raise RegardError(f"arm {arm.name}: {error}") from None
-
-
-def _key(pair: str) -> str:
-    return pair.partition("=")[0].strip().replace("-", "_")
 
 
 def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> list[Judged]:

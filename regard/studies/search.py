@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from regard.errors import RegardError
 from regard.ranges import Choice, LogUniform, Range, parse_range
-from regard.settings import Settings, unknown_key
+from regard.settings import Settings, key_of, unknown_key
 from regard.studies.alike import CUTTING
 from regard.studies.arms import Arm
 from regard.training.settings import BUDGETS, TrainingSettings
@@ -92,14 +92,14 @@ class Search:
         given = dict(_pair(text) for text in self.space)
         if len(given) < len(self.space):
             raise RegardError("a range is given twice for one setting; leave one out")
-        shared = {_key(pair) for pair in overrides}
+        shared = {key_of(pair) for pair in overrides}
         for key in given:
             if key in shared:
                 raise RegardError(f"{key} is given and searched: leave out {key}= or its range")
             _must_be_searchable(key, task)
         spaces = {}
         for arm in arms:
-            fixed = {*shared, *(_key(pair) for pair in arm.overrides)}
+            fixed = {*shared, *(key_of(pair) for pair in arm.overrides)}
             own = _space(task, arm, given)
             spaces[arm.name] = {key: own[key] for key in sorted(own) if key not in fixed}
         known = {key for arm in arms for kind in _searched(task, arm) for key in kind.model_fields}
@@ -161,7 +161,7 @@ def _space(task: str, arm: Arm, given: Mapping[str, str]) -> dict[str, Range]:
     """
     kinds = _searched(task, arm)
     usual = {**_usual(kinds)}
-    if any(_key(pair) == "weights" for pair in arm.overrides):
+    if any(key_of(pair) == "weights" for pair in arm.overrides):
         usual = {**FINE_TUNED} if len(kinds) > 1 else {}
     for key, text in given.items():
         owners = [kind for kind in kinds if key in kind.model_fields]
@@ -211,8 +211,4 @@ def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not value.strip():
         raise RegardError(f"a range is written key=low..high or key=a,b,c, not {text!r}")
-    return _key(key), value.strip()
-
-
-def _key(pair: str) -> str:
-    return pair.partition("=")[0].strip().replace("-", "_")
+    return key_of(key), value.strip()
