@@ -490,7 +490,7 @@ for call in (
         "a score is a Score, as make_score('dot') makes one, not None",
         "query_positions are a tensor, not a list: give torch.as_tensor(query_positions)",
         "queries are a tensor, not a list: give torch.as_tensor(queries)",
-        "keys are a tensor, not a ndarray: give torch.as_tensor(keys)",
+        "memory is a tensor, not a ndarray: give torch.as_tensor(memory)",
         "queries are a tensor, not None",
     ]
 
