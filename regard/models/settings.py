@@ -9,43 +9,41 @@ from regard.errors import RegardError
 from regard.ranges import Choice, LogUniform, Range, Uniform
 from regard.settings import Settings
 
-#: Positions that are a number for each pair of words, and nothing done to a word itself.
+#: Positions given by a number for each pair of words, not by changing a word's vector.
 BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys", "tree-keys")
 
-# What several models are told: its bounds, and its meaning for `regard train TASK --settings`.
-Width = Annotated[int, Field(ge=1, description="numbers of a word's vector")]
-Layers = Annotated[int, Field(ge=1, description="blocks upon each other")]
-Heads = Annotated[int, Field(ge=1, description="of each attention, which divide the width")]
+# Settings shared by several models; `regard train TASK --settings` prints their descriptions.
+Width = Annotated[int, Field(ge=1, description="size of a word's vector")]
+Layers = Annotated[int, Field(ge=1, description="number of blocks")]
+Heads = Annotated[int, Field(ge=1, description="attention heads; must divide the width")]
 SharedHeads = Annotated[
-    int, Field(ge=0, description="heads of keys and values that the heads share; 0: each its own")
+    int, Field(ge=0, description="key-value heads shared by the heads; 0: as many as heads")
 ]
-Inner = Annotated[int, Field(ge=1, description="width of the hidden layer of feed-forward parts")]
+Inner = Annotated[int, Field(ge=1, description="hidden width of the feed-forward layers")]
 Activation = Annotated[
     str,
     Field(
-        description="bends the feed-forward parts: gelu, gelu-tanh, relu, silu, or gated by "
-        "another map: gated-gelu, …"
+        description="activation of the feed-forward layers: gelu, gelu-tanh, relu, silu, or gated "
+        "by a second linear map: gated-gelu, …"
     ),
 ]
 Score = Annotated[
     str,
     Field(
         description="how queries and keys are compared: scaled-dot, dot, general, additive, "
-        "cosine, gaussian, synthesizer, …, or a class of yours, FILE.py:Name"
+        "cosine, gaussian, synthesizer, …, or your own class, FILE.py:Name"
     ),
 ]
 Position = Annotated[
     str,
     Field(
-        description="where words stand: none, sinusoidal, learned, rotary, alibi, t5-bias, "
+        description="positional encoding: none, sinusoidal, learned, rotary, alibi, t5-bias, "
         "relative-keys, …"
     ),
 ]
 Normalize = Annotated[
     str,
-    Field(
-        description="what makes weights of scores: softmax, sparsemax, entmax15, top-k, sigmoid, …"
-    ),
+    Field(description="turns scores into weights: softmax, sparsemax, entmax15, top-k, sigmoid, …"),
 ]
 Attention = Annotated[
     str, Field(description="what a block looks by: multi-head, or a class of yours, FILE.py:Name")
@@ -53,59 +51,60 @@ Attention = Annotated[
 Pattern = Annotated[
     str,
     Field(
-        description="which words a word may look at: none (all), causal, window-64, dilated-64-2, "
-        "window-64+global-4, bigbird"
+        description="which words a word may attend to: none (all), causal, window-64, "
+        "dilated-64-2, window-64+global-4, bigbird"
     ),
 ]
 WriterPattern = Annotated[
     str,
     Field(
-        description="which words a word may look at, in what is read and, among those before it, "
-        "in what is written: none (all), window-64, dilated-64-2, window-64+global-4, bigbird; "
-        "what is written always sees all of what is read"
+        description="which words a word may attend to in the encoder and, among earlier words, in "
+        "the decoder: none (all), window-64, dilated-64-2, window-64+global-4, bigbird; "
+        "cross-attention always sees the whole source"
     ),
 ]
 Compress = Annotated[
     str,
-    Field(description="keys and values to fewer rows: linformer, or linformer-32 to say how many"),
+    Field(description="project keys and values to fewer rows: linformer, or linformer-32 for 32"),
 ]
 EncoderCompress = Annotated[
     str,
     Field(
-        description="keys and values of the encoder's self-attention to fewer rows: linformer, or "
-        "linformer-32 to say how many; the decoder's stay, as a mix of words tells of later ones"
+        description="project keys and values of the encoder's self-attention to fewer rows: "
+        "linformer, or linformer-32 for 32; not in the decoder, where mixing would reveal later "
+        "words"
     ),
 ]
-Dropout = Annotated[float, Field(ge=0, lt=1, description="share of numbers dropped in training")]
+Dropout = Annotated[float, Field(ge=0, lt=1, description="dropout probability in training")]
 AttentionDropout = Annotated[
-    float, Field(ge=0, lt=1, description="share of attention weights dropped")
+    float, Field(ge=0, lt=1, description="dropout probability of attention weights")
 ]
 WordDropout = Annotated[
     float,
     Field(
         ge=0,
         lt=1,
-        description="share of words dropped: helps with long texts and few examples, hurts where "
-        "every word decides (the built-in reviews: 0)",
+        description="fraction of words dropped: helps with long texts and few examples, hurts "
+        "where every word matters (the built-in reviews: 0)",
     ),
 ]
-Spread = Annotated[float, Field(gt=0, description="standard deviation of the first word vectors")]
+Spread = Annotated[float, Field(gt=0, description="standard deviation of initial word vectors")]
 Vectors = Annotated[
-    str, Field(description="pretrained word vectors, whose width holds: glove-100 or a file")
+    str, Field(description="pretrained word vectors, which set the width: glove-100 or a file")
 ]
 Norm = Annotated[
-    Literal["pre", "post"], Field(description="LayerNorm before each part, or behind each sum")
+    Literal["pre", "post"], Field(description="LayerNorm before each sublayer, or after each sum")
 ]
-Tie = Annotated[bool, Field(description="words are written by the vectors they are read by")]
-DecoderLayers = Annotated[int, Field(ge=0, description="0: as many as layers")]
-Epsilon = Annotated[float, Field(gt=0, description="what norms add to a variance")]
-Runs = Annotated[int, Field(ge=1, description="words of the longest run that is counted")]
-Texts = Annotated[int, Field(ge=1, description="texts that a run of words must stand in")]
+Tie = Annotated[bool, Field(description="share input and output word vectors")]
+DecoderLayers = Annotated[int, Field(ge=0, description="decoder blocks; 0: as many as layers")]
+Epsilon = Annotated[float, Field(gt=0, description="added to the variance in norms")]
+Runs = Annotated[int, Field(ge=1, description="longest n-gram that is counted, in words")]
+Texts = Annotated[int, Field(ge=1, description="minimum texts that contain an n-gram")]
 Penalty = Annotated[
-    float, Field(gt=0, description="C of the linear model: large fits the training texts closely")
+    float, Field(gt=0, description="C of the linear model: larger fits the training texts closer")
 ]
 
-#: What a search draws for networks that label texts, and for baselines.
+#: Default search ranges of networks that label texts, and of baselines.
 SEARCH_READERS: Mapping[str, Range] = {
     "dropout": Uniform(0.0, 0.6),
     "word_dropout": Uniform(0.0, 0.3),
@@ -118,9 +117,9 @@ SEARCH_RUNS: Mapping[str, Range] = {
 
 
 class TextClassifierSettings(Settings):
-    """Words → blocks of self-attention → one vector → labels.
+    """Settings of a text classifier: words → self-attention blocks → pooled vector → labels.
 
-    Without layers only ``pool_score`` compares anything. The task truncates to the same ``length``.
+    With ``layers=0`` only ``pool_score`` is used. The task truncates to the same ``length``.
     """
 
     search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
@@ -130,21 +129,21 @@ class TextClassifierSettings(Settings):
     heads: Heads = 1
     block: Literal["plain", "residual", "pre-norm"] = Field(
         "plain",
-        description="g(f(x)) of attention f and a layer g; g(x + f(LayerNorm x)); or a "
-        "Transformer's, x + f(LayerNorm x), then so its feed-forward part",
+        description="g(f(x)) with attention f and a layer g; g(x + f(LayerNorm x)); or a "
+        "Transformer's, x + f(LayerNorm x), then the same with a feed-forward layer",
     )
     pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
-        "mean", description="what makes one vector of all states"
+        "mean", description="how states are reduced to one vector"
     )
     attention: Attention = "multi-head"
     score: Score = "scaled-dot"
     position: Position = "none"
-    pool_score: str = Field("dot", description="how the pool compares, as score")
+    pool_score: str = Field("dot", description="attention score of the pool; see score")
     normalize: Normalize = "softmax"
     pattern: Pattern = "none"
     compress: Compress = "none"
     key_value_heads: SharedHeads = 0
-    feedforward: int = Field(256, ge=1, description="hidden width of it, where block=pre-norm")
+    feedforward: int = Field(256, ge=1, description="feed-forward width, with block=pre-norm")
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
     word_dropout: WordDropout = 0.1
@@ -152,62 +151,62 @@ class TextClassifierSettings(Settings):
     length: int = Field(
         400,
         ge=1,
-        description="tokens of the longest text, which learned positions, synthesizers, linformer "
-        "and bigbird ask for",
+        description="maximum tokens per text, for learned positions, synthesizers, linformer and "
+        "bigbird",
     )
     vectors: Vectors = ""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        """Refuse before any training what the network would refuse when it is built."""
+        """Reject combinations that the network would reject when it is built."""
         for key in ("pattern", "compress"):
             value = getattr(self, key)
             if value != "none" and not self.layers:
                 raise RegardError(
-                    f"{key}={value} acts between words that compare themselves; layers=0 has "
-                    "none: take layers=1 or more"
+                    f"{key}={value} needs self-attention, which layers=0 does not have; use "
+                    "layers=1 or more"
                 )
         if self.key_value_heads and self.heads % self.key_value_heads:
             raise RegardError(
-                f"key_value_heads={self.key_value_heads} cannot be shared by heads={self.heads}: "
-                "take a number that divides them"
+                f"key_value_heads={self.key_value_heads} does not divide heads={self.heads}; use "
+                "a divisor of heads"
             )
         must_have_no_places(self.compress, self.pattern, self.position, self.score)
         return self
 
 
 def must_have_no_places(compress: str, pattern: str, position: str, score: str) -> None:
-    """Refuse settings that go by the place of a word where ``compress`` mixes all words first.
+    """Reject settings that depend on word positions where ``compress`` mixes all words first.
 
-    Errors: a pattern; a position that is a number for each pair of words; a synthesizer.
+    Errors: a pattern; a position given by a number for each pair of words; a synthesizer.
     """
     if compress == "none":
         return
-    mixed = f"compress={compress} mixes all words before a word looks at any"
+    mixed = f"compress={compress} mixes all words before attention"
     if pattern != "none":
-        raise RegardError(f"{mixed}, so pattern={pattern} cannot hide some: take one")
+        raise RegardError(f"{mixed}, so pattern={pattern} cannot mask some; set only one of them")
     if position in BETWEEN_PAIRS:
         raise RegardError(
-            f"{mixed}, so there is no distance for position={position}: take rotary, sinusoidal, "
+            f"{mixed}, so there is no distance for position={position}; use rotary, sinusoidal, "
             "learned or none"
         )
     if score.startswith("synthesizer"):
         raise RegardError(
-            f"{mixed}, so score={score} has no word's place to go by: take a score of what words "
-            "hold"
+            f"{mixed}, so score={score} has no word positions to use; use a score that compares "
+            "content, such as scaled-dot"
         )
 
 
 class RecurrentSettings(Settings):
-    """Bidirectional LSTM, then a pool."""
+    """Settings of a bidirectional LSTM followed by a pool."""
 
     search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
 
     width: Width = 128
-    hidden: int = Field(96, ge=1, description="numbers of a state, in each direction")
-    layers: int = Field(1, ge=1, description="LSTMs upon each other")
+    hidden: int = Field(96, ge=1, description="size of a state, per direction")
+    layers: int = Field(1, ge=1, description="number of LSTM layers")
     pool: Literal["max", "mean", "attention"] = Field(
-        "max", description="what makes one vector of all states"
+        "max", description="how states are reduced to one vector"
     )
     dropout: Dropout = 0.3
     word_dropout: WordDropout = 0.1
@@ -216,14 +215,14 @@ class RecurrentSettings(Settings):
 
 
 class ConvolutionalSettings(Settings):
-    """Filters over a few words, the largest answer of each; sizes and dropout of Kim 2014."""
+    """Settings of a max-pooled convolutional network; sizes and dropout of Kim 2014."""
 
     search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
 
     width: Width = 300
-    filters: int = Field(100, ge=1, description="of each of the widths")
+    filters: int = Field(100, ge=1, description="filters per width")
     widths: str = Field(
-        "3,4,5", pattern=r"^[1-9]\d*(,[1-9]\d*)*$", description="words that a filter sees"
+        "3,4,5", pattern=r"^[1-9]\d*(,[1-9]\d*)*$", description="filter widths, in words"
     )
     dropout: Dropout = 0.5
     word_dropout: WordDropout = 0.0
@@ -232,22 +231,22 @@ class ConvolutionalSettings(Settings):
 
 
 class NoSettings(Settings):
-    """Nothing to set."""
+    """A model without settings."""
 
 
 class NeighbourSettings(Settings):
-    """The pair whose source is the likest, by the letters that they share."""
+    """Settings of nearest-neighbour lookup by shared character n-grams."""
 
     search: ClassVar[Mapping[str, Range]] = {"ngrams": Choice(("3", "4", "5"))}
 
-    ngrams: int = Field(4, ge=1, le=8, description="letters of the longest run that is counted")
+    ngrams: int = Field(4, ge=1, le=8, description="longest n-gram that is counted, in letters")
     examples: int = Field(
-        20_000, ge=1, description="pairs that are kept, an even share of more than these"
+        20_000, ge=1, description="maximum pairs kept; more are subsampled evenly"
     )
 
 
 class TfidfSettings(Settings):
-    """Logistic regression on how often runs of words stand in a text."""
+    """Settings of logistic regression on word n-gram counts."""
 
     search: ClassVar[Mapping[str, Range]] = {
         **SEARCH_RUNS,
@@ -260,7 +259,7 @@ class TfidfSettings(Settings):
 
 
 class NaiveBayesSVMSettings(Settings):
-    """A linear SVM on runs of words, each weighed by how it parts the labels."""
+    """Settings of a linear SVM on word n-grams with naive Bayes weights."""
 
     search: ClassVar[Mapping[str, Range]] = {
         **SEARCH_RUNS,
@@ -271,17 +270,17 @@ class NaiveBayesSVMSettings(Settings):
     ngrams: Runs = 2
     minimum: Texts = 1
     inverse_penalty: Penalty = 1.0
-    smoothing: float = Field(1.0, gt=0, description="count that every run of words starts from")
+    smoothing: float = Field(1.0, gt=0, description="added to the count of every n-gram")
     interpolation: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="share of the SVM's own weights; the rest is naive Bayes. 1: the SVM alone",
+        description="weight of the SVM; the rest is naive Bayes; 1: the SVM alone",
     )
 
 
 class Seq2SeqSettings(Settings):
-    """A GRU reads and a GRU writes: `regard.models.seq2seq.Seq2Seq` says what each form means."""
+    """Settings of a GRU encoder and a GRU decoder; see `regard.models.seq2seq.Seq2Seq`."""
 
     search: ClassVar[Mapping[str, Range]] = {
         "dropout": Uniform(0.0, 0.5),
@@ -289,39 +288,39 @@ class Seq2SeqSettings(Settings):
     }
 
     width: Width = 256
-    hidden: int = Field(256, ge=2, description="numbers of a state")
+    hidden: int = Field(256, ge=2, description="size of a state")
     asks: Literal["nobody", "before", "after"] = Field(
-        "before", description="when the decoder looks back: never; before or after it reads a word"
+        "before", description="when the decoder attends: never, before or after it reads a word"
     )
     score: Score = "additive"
     normalize: Normalize = "softmax"
     readout: Literal["state", "maxout", "joined"] = Field(
         "state",
-        description="what words are read out of: it alone; it, word and context; it and context",
+        description="input of the output layer: state; state, word and context; state and context",
     )
-    bidirectional: bool = Field(True, description="read from both sides, with half of hidden each")
+    bidirectional: bool = Field(True, description="encode in both directions, half of hidden each")
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
     spread: Spread = 0.1
-    length: int = Field(
-        256, ge=1, description="tokens of the longest source, which synthesizers ask for"
-    )
-    tie: bool = Field(False, description="source and target words share their vectors")
+    length: int = Field(256, ge=1, description="maximum tokens per source, for synthesizers")
+    tie: bool = Field(False, description="share source and target word vectors")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.bidirectional and self.hidden % 2:
             raise RegardError(
-                f"hidden={self.hidden} does not divide into two directions: take an even number, "
+                f"hidden={self.hidden} does not divide into two directions; use an even number, "
                 "or bidirectional=0"
             )
         if self.asks == "nobody" and self.readout == "joined":
-            raise RegardError("readout=joined joins a context; asks=nobody has none: take state")
+            raise RegardError(
+                "readout=joined needs a context; asks=nobody has none; use readout=state"
+            )
         return self
 
 
 class StackSettings(Settings):
-    """What stacks of attention and feed-forward share."""
+    """Base settings of stacks of attention and feed-forward layers."""
 
     search: ClassVar[Mapping[str, Range]] = {"dropout": Uniform(0.0, 0.4)}
 
@@ -340,12 +339,12 @@ class StackSettings(Settings):
     length: int = Field(
         256,
         ge=1,
-        description="tokens of the longest text, which learned positions and synthesizers ask for",
+        description="maximum tokens per text, for learned positions and synthesizers",
     )
 
 
 class TransformerSettings(StackSettings):
-    """An encoder and a decoder: `regard.models.transformer.Transformer`. As `StackSettings`."""
+    """Settings of an encoder-decoder Transformer; extends `StackSettings`."""
 
     layers: Layers = 3
     decoder_layers: DecoderLayers = 0
@@ -354,7 +353,7 @@ class TransformerSettings(StackSettings):
     position: Position = "sinusoidal"
     pattern: WriterPattern = "none"
     compress: EncoderCompress = "none"
-    tie: bool = Field(True, description="source, target and output share one matrix")
+    tie: bool = Field(True, description="share source, target and output word vectors")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -363,26 +362,23 @@ class TransformerSettings(StackSettings):
 
 
 class GPTSettings(StackSettings):
-    """A decoder alone: `regard.models.gpt.GPT`. As `StackSettings`."""
+    """Settings of a decoder-only Transformer; extends `StackSettings`."""
 
     pattern: str = Field(
         "none",
-        description="which of the words before it a word may look at: none (all), window-64, …",
+        description="which earlier words a word may attend to: none (all), window-64, …",
     )
     tie: Tie = True
     epsilon: Epsilon = 1e-5
 
 
 class BERTSettings(StackSettings):
-    """An encoder alone, in which a word looks to both sides: `regard.models.bert.BERT`.
-
-    As `StackSettings`.
-    """
+    """Settings of an encoder-only, bidirectional Transformer; extends `StackSettings`."""
 
     norm: Norm = "post"
     pattern: Pattern = "none"
     compress: Compress = "none"
-    types: int = Field(2, ge=0, description="kinds of sentences that have a vector each; 0: none")
+    types: int = Field(2, ge=0, description="segment types with a vector each; 0: none")
     epsilon: Epsilon = 1e-12
 
     @model_validator(mode="after")
@@ -392,59 +388,59 @@ class BERTSettings(StackSettings):
 
 
 class EncoderSettings(BERTSettings):
-    """An encoder that labels texts, which may have been pretrained elsewhere. As `BERTSettings`.
+    """Settings of an encoder, possibly pretrained, that labels texts; extends `BERTSettings`.
 
-    With ``weights`` the sizes are those of the model that they name.
+    With ``weights`` the sizes are those of the pretrained model.
     """
 
     weights: str = Field(
         "",
         description="a pretrained BERT, RoBERTa or DistilBERT: a folder in Hugging Face's layout, "
-        "or a name on the hub (NAME, ORG/NAME, or either with @REVISION); its tokens and sizes "
-        "hold",
+        "or a name on the hub (NAME, ORG/NAME, or either with @REVISION); its tokenizer and sizes "
+        "are used",
     )
     word_dropout: WordDropout = 0.0
 
 
 class T5Settings(StackSettings):
-    """An encoder and a decoder: `regard.models.t5.T5`, by default near T5 1.1.
+    """Settings of an encoder-decoder T5, by default close to T5 1.1; extends `StackSettings`.
 
-    T5's own are ``score=dot spread=1``, for Adafactor, whose steps are in proportion to what they
-    move; AdamW's are not, and saturate scores that nothing scales.
-    ``score=dot activation=relu tie=true`` is the first T5. The rest as in `StackSettings`.
+    T5 itself uses ``score=dot spread=1`` with Adafactor, whose steps are proportional to the
+    weights; AdamW's are not and saturate unscaled scores.
+    ``score=dot activation=relu tie=true`` is the original T5.
     """
 
     layers: Layers = 3
     decoder_layers: DecoderLayers = 0
-    head_width: int = Field(0, ge=0, description="numbers of a head; 0: width / heads")
+    head_width: int = Field(0, ge=0, description="width of a head; 0: width / heads")
     feedforward: Inner = 768
     activation: Activation = "gated-gelu-tanh"
     position: Position = "t5-bias"
     pattern: WriterPattern = "none"
     compress: EncoderCompress = "none"
     buckets: int = Field(
-        32, ge=4, description="of distances, with a bias each where position=t5-bias"
+        32, ge=4, description="distance buckets with a bias each, for position=t5-bias"
     )
-    farthest: int = Field(128, ge=2, description="distance from which on all share a bucket")
+    farthest: int = Field(128, ge=2, description="distance beyond which all share a bucket")
     spread: Spread = 0.1
     tie: Tie = False
     epsilon: Epsilon = 1e-6
 
     @property
     def each_head(self) -> int:
-        """The width of a head."""
+        """Return the width of a head."""
         return self.head_width or self.width // self.heads
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if not self.head_width and self.width % self.heads:
             raise RegardError(
-                f"width={self.width} does not divide into heads={self.heads}; say head_width="
+                f"width={self.width} is not divisible by heads={self.heads}; set head_width="
             )
         if self.position == "t5-bias" and self.farthest <= self.buckets // 2:
             raise RegardError(
-                f"farthest={self.farthest} leaves buckets={self.buckets} nothing to share: take a "
-                "farther distance or fewer buckets"
+                f"farthest={self.farthest} must exceed half of buckets={self.buckets}; increase "
+                "farthest or use fewer buckets"
             )
         must_have_no_places(self.compress, self.pattern, self.position, self.score)
         return self

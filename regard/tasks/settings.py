@@ -9,169 +9,173 @@ from regard.settings import Settings
 
 
 def _share_or_file(value: object) -> object:
-    """A share as a number, whatever it came as; anything else is a file."""
+    """Return a share as a number; keep anything else as a file name."""
     try:
         share = float(str(value))
     except ValueError:
         if not str(value).strip():
-            raise PydanticCustomError("share", "give a share of train, or a file") from None
+            raise PydanticCustomError("share", "give a fraction of train, or a file") from None
         return str(value)
     if not 0 <= share < 1:
-        raise PydanticCustomError("share", "a share of train is a number between 0 and 1")
+        raise PydanticCustomError("share", "a fraction of train must be between 0 and 1")
     return share
 
 
 def _not_zero(value: float | str) -> float | str:
     if value == 0:
-        raise PydanticCustomError("share", "a share of train is a number above 0")
+        raise PydanticCustomError("share", "a fraction of train must be greater than 0")
     return value
 
 
-# What several tasks are told: its bounds, and its meaning for `regard train TASK --settings`.
+# Settings shared by several tasks; `regard train TASK --settings` prints their descriptions.
 DataFolder = Annotated[
-    str, Field(description="folder of named data; empty: REGARD_DATA, or the user's cache")
+    str, Field(description="folder of named data sets; empty: REGARD_DATA, or the user cache")
 ]
 Tokenizer = Annotated[
-    str, Field(description="how texts are cut into tokens: words, characters, bpe or unigram")
+    str, Field(description="how texts are split into tokens: words, characters, bpe or unigram")
 ]
-Vocabulary = Annotated[int, Field(ge=3, description="most tokens that are known")]
+Vocabulary = Annotated[int, Field(ge=3, description="maximum vocabulary size")]
 Minimum = Annotated[
     int,
     Field(
         ge=1,
-        description="how often a word or character, or a pair that bpe joins, must stand to count",
+        description="minimum count of a word, a character or a bpe merge to enter the vocabulary",
     ),
 ]
 SplitSeed = Annotated[
-    int, Field(ge=0, lt=2**63, description="which examples are held out, and which are chosen")
+    int, Field(ge=0, lt=2**63, description="random seed for splitting and subsampling the data")
 ]
 TextColumn = Annotated[
     str,
-    Field(
-        description="column of the texts by name, or by number from 1, where it is not found by "
-        "its name"
-    ),
+    Field(description="text column, by name or by number from 1; empty: found by common names"),
 ]
 ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
-Piece = Annotated[int, Field(ge=8, description="tokens that are read at once, at most")]
+Piece = Annotated[int, Field(ge=8, description="maximum tokens per training chunk")]
 
 
-#: By which a text is gone on with, if nothing else is said.
+#: Default sampling temperature for continuing a text.
 TEMPERATURE = 0.8
 
 
 class TextSettings(Settings):
-    """Which texts, how they are cut into tokens, and what is held out."""
+    """Settings of the texts, their tokenization and the splits."""
 
-    data: str = Field("", description="a file of texts and their answers")
+    data: str = Field("", description="a file of texts and their labels")
     test: str = Field(
-        "", description="of a file of yours: another to be judged on; empty: a fifth of it"
+        "", description="for your own files: a test file; empty: a fifth of data is split off"
     )
     text: TextColumn = ""
     label: str = Field(
         "",
-        description="column of the labels, or numbers, by name, or by number from 1, where it is "
-        "not found by its name; of a .conllu file a key of its comments, or its value up to a "
-        "sign: sent_id:-",
+        description="label or number column, by name or by number from 1; empty: found by common "
+        "names; for .conllu a comment key, or KEY:SIGN for its value up to a sign: sent_id:-",
     )
     group: str = Field(
         "",
-        description="column whose equal values stay on one side of every split: a customer, an "
-        "author",
+        description="column whose equal values stay in the same split: a customer, an author",
     )
     data_dir: DataFolder = ""
     tokenizer: Tokenizer = "words"
     vocabulary: Vocabulary = 30_000
     minimum: Minimum = 2
-    length: int = Field(400, ge=1, description="tokens of a text that are read")
+    length: int = Field(
+        400, ge=1, description="maximum tokens per text; longer texts are truncated"
+    )
     truncate: Literal["head", "tail", "ends"] = Field(
-        "tail", description="what of a text is read that has more"
+        "tail", description="which part of a longer text is kept"
     )
     duplicates: Literal["drop", "keep"] = Field(
         "drop",
-        description="texts of train that stand in test too; keep repeats published evaluations "
-        "that kept them",
+        description="what happens to train texts that also occur in test; keep reproduces "
+        "published evaluations that kept them",
     )
     validation: Annotated[ShareOrFile, AfterValidator(_not_zero)] = Field(
         0.1,
-        description="share of train held out, by a hash of the group or the text; or a file of "
-        "yours",
+        description="fraction of train held out, by a hash of the group or the text; or a file",
     )
     split_seed: SplitSeed = 0
     examples: int = Field(
         0,
         ge=0,
-        description="texts to learn from, a share for validation among them; 0: all (test is "
-        "whole)",
+        description="number of training texts, including those for validation; 0: all (test is "
+        "never reduced)",
     )
 
 
 class ClassificationSettings(TextSettings):
-    """Which texts with labels, how they are cut into tokens, and what is held out."""
+    """Settings of labelled texts, their tokenization and the splits."""
 
     data: str = Field(
         "reviews",
         description="reviews, imdb or a file of texts and labels (.csv, .tsv, .jsonl, .txt, "
-        ".parquet; .conllu: parsed sentences), or a class in a file or folder each: FOLDER or "
+        ".parquet; .conllu: parsed sentences), or one file or folder per class: FOLDER or "
         "neg.txt,pos.txt",
     )
     labels: str = Field(
-        "", description="other names for labels of the files: neg:0,pos:1; those not named stay"
+        "", description="rename labels: neg:0,pos:1; labels not listed keep their names"
     )
     metric: Literal["accuracy", "macro-f1", "balanced-accuracy", "log-loss"] = Field(
-        "accuracy", description="chooses the best weights on validation, and compares runs on test"
+        "accuracy",
+        description="selects the best checkpoint on validation and compares runs on test",
     )
     class_weights: str = Field(
         "none",
         description="weight of each label in the training loss: none; balanced (texts / (labels · "
-        "texts of the label)); or LABEL:WEIGHT,…, 1 for labels not named",
+        "texts of the label)); or LABEL:WEIGHT,…, with 1 for labels not listed",
     )
 
 
 class SequencesSettings(Settings):
-    """Which pairs of texts, how they are cut into tokens, and how what is written is judged."""
+    """Settings of text pairs, their tokenization, decoding and metric."""
 
-    data: str = Field("reverse", description="reverse, dates, multi30k, eng-fra or a file of pairs")
-    target: str = Field("", description="a second file, line by line beside the first")
+    data: str = Field(
+        "reverse", description="reverse, dates, multi30k, eng-fra or a file of text pairs"
+    )
+    target: str = Field("", description="a second file, aligned line by line with the first")
     test: str = Field(
         "",
-        description="of a file of yours: another to be judged on; of multi30k: a test's name; "
-        "empty: its own, or some are split off",
+        description="for your own files: a test file; for multi30k: the name of a test set; "
+        "empty: the default test set, or a part split off",
     )
-    source_name: str = Field("", description="language or column that is read")
-    target_name: str = Field("", description="language or column that is written")
+    source_name: str = Field("", description="source language or column")
+    target_name: str = Field("", description="target language or column")
     data_dir: DataFolder = ""
-    letters: int = Field(10, ge=1, description="of each string of reverse")
-    locales: str = Field("", description="of dates, as en_US,de,fr; empty: all")
+    letters: int = Field(10, ge=1, description="letters per string of reverse")
+    locales: str = Field("", description="locales of dates, such as en_US,de,fr; empty: all")
     tokenizer: Tokenizer = "characters"
     vocabulary: Vocabulary = 8_000
     minimum: Minimum = 2
     longest: int = Field(
-        2_000, ge=0, description="characters; longer pairs are left out everywhere; 0: none is"
+        2_000,
+        ge=0,
+        description="maximum characters per text; longer pairs are dropped; 0: no limit",
     )
-    length: int = Field(256, ge=1, description="tokens; longer pairs are left out of training")
-    metric: Literal["exact", "bleu"] = Field(
-        "exact", description="what validation and test are judged by"
+    length: int = Field(256, ge=1, description="maximum tokens; longer pairs are not trained on")
+    metric: Literal["exact", "bleu"] = Field("exact", description="metric of validation and test")
+    beam: int = Field(1, ge=1, description="beam size; 1: greedy search")
+    penalty: float = Field(
+        0.6, ge=0, description="length penalty of beam search; 0 favours short texts"
     )
-    beam: int = Field(1, ge=1, description="texts that the search goes on with; 1: greedy")
-    penalty: float = Field(0.6, ge=0, description="of length, in a beam: 0 favours short texts")
     smoothing: float = Field(
-        0.0, ge=0, lt=1, description="share of the loss spread over all tokens"
+        0.0,
+        ge=0,
+        lt=1,
+        description="label smoothing: weight of the uniform distribution in the loss",
     )
     validation: ShareOrFile = Field(
         0.0,
-        description="share of train held out where the data has none of its own (0: regard "
-        "chooses); or a file of yours, as test=",
+        description="fraction of train held out where the data has no validation part (0: chosen "
+        "automatically); or a file, like test=",
     )
     split_seed: SplitSeed = 0
-    judged: int = Field(500, ge=1, description="texts that a validation writes, from all its parts")
+    judged: int = Field(500, ge=1, description="validation texts that are decoded and scored")
     examples: int = Field(
-        0, ge=0, description="pairs to learn from; 0: all; of reverse 320,000, of dates 100,000"
+        0, ge=0, description="number of training pairs; 0: all (reverse: 320,000, dates: 100,000)"
     )
 
 
 class PretrainingSettings(Settings):
-    """Which texts, how they are cut into tokens, and how long a piece is read at once."""
+    """Settings of unlabelled texts, their tokenization and chunk length."""
 
     data: str = Field(
         "pydoc", description="pydoc, reviews, biographies, birthplaces, imdb or a file of texts"
@@ -186,41 +190,41 @@ class PretrainingSettings(Settings):
         0.05,
         ge=0,
         lt=1,
-        description="share of the documents held out; 0: none, and those that were read judge "
-        "(for facts to be learned by heart)",
+        description="fraction of the documents held out; 0: none, evaluate on the training "
+        "documents (for facts to be memorised)",
     )
     split_seed: SplitSeed = 0
-    examples: int = Field(0, ge=0, description="documents to learn from; 0: all")
+    examples: int = Field(0, ge=0, description="number of training documents; 0: all")
     without: str = Field(
         "",
-        description="a file, or imdb or reviews, that the model is to be judged by later: its "
-        "texts, of a name those of its test, are left out",
+        description="a file, imdb or reviews that the model is evaluated on later: its texts (for "
+        "a name, its test texts) are excluded",
     )
-    without_text: str = Field("", description="the column of that file's texts")
+    without_text: str = Field("", description="text column of the file given by without")
 
 
 class MaskedModelingSettings(PretrainingSettings):
-    """As `PretrainingSettings`, and what is asked of each piece."""
+    """`PretrainingSettings` and how each chunk is masked."""
 
-    share: float = Field(0.15, gt=0, lt=1, description="of the tokens that are asked about")
+    share: float = Field(0.15, gt=0, lt=1, description="fraction of the tokens to predict")
     next_sentence: bool = Field(
         True,
-        description="half of the pieces are two that do not follow each other; which, is asked too",
+        description="also predict whether two segments follow each other; half of them do not",
     )
 
 
 class SpanCorruptionSettings(PretrainingSettings):
-    """As `PretrainingSettings`, and what each piece lacks."""
+    """`PretrainingSettings` and how each chunk is corrupted."""
 
     objective: Literal["spans", "prefix"] = Field(
-        "spans", description="spans are missing; or a prefix is read, and the rest is written"
+        "spans", description="predict missing spans, or the continuation of a prefix"
     )
-    share: float = Field(0.15, gt=0, lt=1, description="of a piece that stands in missing spans")
-    mean: float = Field(3.0, ge=1, description="tokens of a span")
+    share: float = Field(0.15, gt=0, lt=1, description="fraction of the tokens in missing spans")
+    mean: float = Field(3.0, ge=1, description="mean tokens per span")
 
 
 class BirthplacePretrainingSettings(PretrainingSettings):
-    """As `PretrainingSettings`, with every fact in all splits."""
+    """`PretrainingSettings` with every fact in all splits."""
 
     data: str = Field("biographies", description="biographies, birthplaces or a file of texts")
     minimum: Minimum = 1
@@ -228,26 +232,26 @@ class BirthplacePretrainingSettings(PretrainingSettings):
         0.0,
         ge=0,
         lt=1,
-        description="share of the documents held out; 0: those that were read judge",
+        description="fraction of the documents held out; 0: evaluate on the training documents",
     )
     closed: bool = Field(
-        True, description="the hidden span ends with the mask symbol, as an answer does"
+        True, description="end the hidden span with the mask symbol, as answers do"
     )
 
 
 class AnswersSettings(Settings):
-    """Questions with short answers, and the texts that hold them."""
+    """Settings of questions with short answers and the texts that contain them."""
 
     data: str = Field(
         "biographies", description="biographies, birthplaces or a .tsv file of questions"
     )
-    texts: str = Field("", description="with a file: the texts of pretraining")
-    test: str = Field("", description="with a file: the questions to be judged on")
+    texts: str = Field("", description="with a file: the pretraining texts")
+    test: str = Field("", description="with a file: the test questions")
     data_dir: DataFolder = ""
     tokenizer: Tokenizer = "characters"
     vocabulary: Vocabulary = 8_000
     minimum: Minimum = 1
     length: Piece = 128
-    longest: int = Field(32, ge=1, description="tokens of an answer")
-    validation: float = Field(0.1, gt=0, lt=1, description="share of train held out")
+    longest: int = Field(32, ge=1, description="maximum tokens per answer")
+    validation: float = Field(0.1, gt=0, lt=1, description="fraction of train held out")
     split_seed: SplitSeed = 0

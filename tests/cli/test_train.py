@@ -226,7 +226,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
     assert ["readout=maxout", "state,", "maxout"] in [line[:3] for line in lines]
     found = json.loads(regard(*words, "--json").out)
     assert found["model"]["tie"] == {
-        "value": True, "means": "source and target words share their vectors",
+        "value": True, "means": "share source and target word vectors",
     }  # fmt: skip
     assert found["training"]["optimizer"]["means"].startswith("adamw or muon: ")
     assert list(tmp_path.iterdir()) == []

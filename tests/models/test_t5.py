@@ -136,7 +136,7 @@ def test_it_learns_to_turn_around(name):
 
 def test_by_name_and_errors():
     assert WRITERS["t5"].configure({"tie": "true"}).tie
-    with pytest.raises(RegardError, match="width=10 does not divide into heads=4; say head_width"):
+    with pytest.raises(RegardError, match="width=10 is not divisible by heads=4; set head_width"):
         build(T5Settings, {"width": 10, "heads": 4})
     with pytest.raises(RegardError, match="farthest=16 leaves buckets=32 nothing to share"):
         build(T5Settings, {"farthest": 16})

@@ -125,7 +125,7 @@ def test_a_text_as_long_as_the_setting_fits_behind_cls() -> None:
 
 
 def test_positions_between_words_need_a_layer() -> None:
-    with pytest.raises(RegardError, match="layers=0 has none"):
+    with pytest.raises(RegardError, match="which layers=0 does not have"):
         make("mean", position="rotary")
     assert make("mean", position="sinusoidal") is not None
 
@@ -239,16 +239,16 @@ def test_settings_refuse_what_the_layer_would(score: str, position: str) -> None
         return
     with pytest.raises(RegardError, match="compress mixes the keys of all positions"):
         MultiHeadAttention(8, 2, compress="linformer", **of_score)
-    with pytest.raises(RegardError, match="compress=linformer mixes all words before a word"):
+    with pytest.raises(RegardError, match="compress=linformer mixes all words before attention"):
         MODELS["transformer"].configure(chosen)
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_built() -> None:
     for chosen, says in (
-        ({"compress": "linformer", "pattern": "causal"}, "pattern=causal cannot hide some"),
-        ({"layers": 0, "compress": "linformer"}, "layers=0 has none"),
-        ({"layers": 0, "pattern": "window-4"}, "layers=0 has none"),
-        ({"key_value_heads": 3}, "key_value_heads=3 cannot be shared by heads=4"),
+        ({"compress": "linformer", "pattern": "causal"}, "pattern=causal cannot mask some"),
+        ({"layers": 0, "compress": "linformer"}, "which layers=0 does not have"),
+        ({"layers": 0, "pattern": "window-4"}, "which layers=0 does not have"),
+        ({"key_value_heads": 3}, "key_value_heads=3 does not divide heads=4"),
         ({"attention_dropout": 1}, "attention_dropout=1"),
     ):
         with pytest.raises(RegardError, match=says):

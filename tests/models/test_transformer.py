@@ -78,7 +78,7 @@ def test_what_is_compressed_is_the_encoder_alone(kind):
         ({"compress": "linformer", "position": "alibi"}, "no distance for position=alibi"),
         (
             {"compress": "linformer", "position": "rotary", "score": "synthesizer"},
-            "score=synthesizer has no word's place to go by",
+            "score=synthesizer has no word positions to use",
         ),
     ],
 )

@@ -279,7 +279,7 @@ def test_near_copies_in_validation_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["0", "1", "-0.1", "nan", "inf", " "])
 def test_a_share_for_validation_is_between_0_and_1(bad: str) -> None:
-    with pytest.raises(RegardError, match=r"validation=.*a share of train"):
+    with pytest.raises(RegardError, match=r"validation=.*a fraction of train"):
         build(ClassificationSettings, {"validation": bad})
 
 
