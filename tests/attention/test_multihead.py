@@ -324,3 +324,9 @@ def test_a_forward_of_a_projections_own_is_asked() -> None:
     wanted, forward = layer(queries, keys), layer.project.forward
     layer.project.forward = lambda x: 2 * forward(x)
     assert not torch.allclose(layer(queries, keys), wanted)
+
+
+def test_values_in_the_place_of_a_mask_are_told_their_name() -> None:
+    x = torch.randn(1, 3, 4)
+    with pytest.raises(RegardError, match=r"given by name, layer\(queries, keys, values=…\)"):
+        MultiHeadAttention(4, 2)(x, x, x)
