@@ -1,4 +1,4 @@
-"""``regard bench``: this machine, side by side with what is installed."""
+"""``regard bench``: compare regard with other installed packages on this machine."""
 
 import importlib
 from pathlib import Path
@@ -12,24 +12,26 @@ from regard.errors import RegardError, look_up
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark; none lists them.")] = "",
+    name: Annotated[str, typer.Argument(help="Name of the benchmark (default: list all).")] = "",
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value, such as case=additive or against=KeOps; sizes to train."),
+        typer.Argument(
+            help="key=value, such as case=additive or against=KeOps, or sizes to train."
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small and short: a first look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and short run.")] = False,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Write NAME.json and NAME.svg to this folder.")
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option("--calibrate", help="Measure this machine's constants, and plan by them."),
+        typer.Option("--calibrate", help="Measure this machine's constants for kernel selection."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Measure speed beside peers in one run, or how exact regard is.
+    """Measure speed against other packages, or numerical accuracy.
 
-    Ratios above 1 are in our favour. All but --calibrate needs a checkout of regard.
+    A ratio above 1 means that regard is faster. All but --calibrate needs a checkout of regard.
     """
     if calibrate:
         constants(name, quick=quick, json=json)
@@ -41,7 +43,7 @@ def bench(
             return
         for key, row in table.items():
             say(f"{key:<14} {row.says}")
-        say("\nrun one: regard bench attention")
+        say("\nRun one: regard bench attention")
         return
     row = look_up(table, name, "benchmark")
     module, results = importlib.import_module(row.module), from_checkout("benchmarks.results")
@@ -76,16 +78,16 @@ def from_checkout(module: str) -> Any:
 
 
 def constants(name: str, *, quick: bool, json: bool) -> None:
-    """Measure the constants by which attention is planned, and say them."""
+    """Measure and print the constants by which an attention kernel is chosen."""
     if name != "attention":
         raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name!r}")
     from regard.analysis.calibration import calibrate
     from regard.attention.kernels import choose
 
-    found, path = calibrate(quick=quick), choose.constants_file()
+    measured, path = calibrate(quick=quick), choose.constants_file()
     if json:
-        emit_json({"file": str(path), "constants": found})
+        emit_json({"file": str(path), "constants": measured})
         return
-    for key, value in found.items():
+    for key, value in measured.items():
         say(f"{key:<20} {value:,}")
     say(f"written to {path}; delete it to plan by what regard ships")

@@ -1,4 +1,4 @@
-"""The commands as functions of Python: `regard.train` and `regard.compare`."""
+"""Python functions for the commands: `regard.train` and `regard.compare`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -34,16 +34,17 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> "Run":
-    """Train a model on a task as ``regard train`` does, and return its complete run.
+    """Train a model on a task like ``regard train`` and return its completed run.
 
-    ``settings`` are those that ``regard train TASK --settings`` lists, the other arguments its
-    options: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a run to begin
-    from. Without ``out`` the folder is ``runs/TASK-MODEL``, and is said. The same call goes on
-    after a stop, with ``end`` to its end there, and returns a complete run as it is; other settings
-    need another ``out``. ``progress`` shows a bar; by default where there is a terminal.
+    ``settings`` are those listed by ``regard train TASK --settings``; the other arguments are the
+    options of the command: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a
+    run to start from. ``out`` defaults to ``runs/TASK-MODEL``, which is printed. The same call
+    resumes an interrupted training, with ``end`` completes it as it is, and returns a completed run
+    unchanged; other settings need another ``out``. ``progress`` shows a bar, by default on a
+    terminal.
 
-    Errors, of names and settings before torch is loaded: no such task, model or setting; a folder
-    that holds another run; data that cannot be read.
+    Errors: unknown task, model or setting (raised before torch is loaded); a folder with another
+    run; unreadable data.
 
     >>> train("classification", model="trasformer")
     Traceback (most recent call last):
@@ -68,9 +69,9 @@ def train(
         ends = end and not first.complete
         follow(first, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
         asked = runs.Config.make(task, model, [*overrides, f"init={before}"])
-        end = end and not ends  # the task itself has only begun
+        end = end and not ends  # --end has completed the pretraining; train the task fully
     run = runs.go_on(place, asked)
-    done = " (complete already)" if run.complete else ""
+    done = " (already complete)" if run.complete else ""
     follow(run, f"{model} on {task}", end=end, shown=shows(progress))
     if out is None:
         say(f"run: {place}{done}", quiet=True)
@@ -95,15 +96,15 @@ def compare(
     progress: bool | None = None,
     **settings: Any,
 ) -> "Comparison":
-    """Train every arm with every seed as ``regard compare`` does, and return what came of it.
+    """Train every arm with every seed like ``regard compare`` and return the comparison.
 
-    ``arms`` are "mean,transformer:heads=2" or a list of such; ``settings`` go to every arm whose
-    model has them, and the other arguments are the command's options. Without ``out`` the folder is
-    ``runs/compare-TASK-DATA``, and is said; it holds the runs, ``comparison.json`` and
-    ``report.html``. The same call goes on where it was. A script calls it below
+    ``arms`` is "mean,transformer:heads=2" or a list of such; ``settings`` apply to every arm whose
+    model has them; the other arguments are the options of the command. ``out`` defaults to
+    ``runs/compare-TASK-DATA``, which is printed; it holds the runs, ``comparison.json`` and
+    ``report.html``. The same call resumes an interrupted comparison. In a script, call it below
     ``if __name__ == "__main__":``, since every worker imports the script.
 
-    Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
+    Errors: unknown names and settings; a folder with other runs; all arms fail.
 
     >>> compare("classification", "mean,lstm")
     Traceback (most recent call last):
@@ -117,7 +118,7 @@ def compare(
     if out is None:
         say(f"runs: {place}", quiet=True)
     with bar("runs") if shows(progress) else hidden() as show:
-        found = run(
+        comparison = run(
             task,
             arms,
             seeds=seeds,
@@ -130,13 +131,13 @@ def compare(
             ladder=ladder,
             on_event=command.Watch(show) if shows(progress) else None,
         )
-    return command.with_report(found)
+    return command.with_report(comparison)
 
 
 def pairs(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as the ``key=value`` of a command; nothing of what is empty or None.
+    """Return settings as ``key=value`` pairs, without empty ones and None.
 
-    Errors: a value that is neither a word nor a number, nor a list of these.
+    Errors: a value that is not a string, a number or a list of these.
 
     >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": "", "steps": None})
     ['heads=2', 'tie=1', 'widths=3,4']
@@ -150,16 +151,16 @@ def _word(key: str, value: Any) -> str:
         return ",".join(_word(key, one) for one in value)
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy's
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a NumPy scalar
         value = value.item()
     if not isinstance(value, str | int | float):
         raise RegardError(
-            f"{key} is of the type {type(value).__name__}: a setting of a run is a word or a "
-            "number; a class of yours is named FILE.py:Name, and data are a file"
+            f"{key} has the unsupported type {type(value).__name__}; give a string or a number, "
+            "for your own class its FILE.py:Name, for data a file"
         )
     return in_words(value)
 
 
 def shows(progress: bool | None) -> bool:
-    """Return whether progress is shown; None: where there is a terminal."""
+    """Return whether to show progress; None means only on a terminal."""
     return err.is_terminal if progress is None else progress

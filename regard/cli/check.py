@@ -1,4 +1,4 @@
-"""``regard check``: every law on a score, mask, normaliser or layer, then how fast it is."""
+"""``regard check``: test a score, mask, normaliser or layer, then measure its speed."""
 
 import json as _json
 import subprocess
@@ -36,26 +36,25 @@ def check(
         str,
         typer.Argument(
             metavar="FILE.py:NAME",
-            help="A score, mask, normaliser or module in your own file, a name as scaled-dot or "
-            "torch.nn.MultiheadAttention, the folder of a run, or TASK:MODEL; left out, the names "
-            "are listed.",
+            help="Score, mask, normaliser or module in your own file, a name such as scaled-dot or "
+            "torch.nn.MultiheadAttention, a run folder, or TASK:MODEL (default: list the names).",
         ),
     ] = "",
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of TASK:MODEL.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The laws alone, no timing.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check the laws only, no timing.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a score of yours: every law, then its speed and memory.
+    """Check your own score, mask, normaliser or layer.
 
-    A ✗ says what was measured and what the law asks for. The file runs in this process, as an
-    import would. Exit code 1 if a law fails.
+    Tests every law, then measures time and memory. A ✗ shows the measured value and what the law
+    requires. The file is executed like an import. Exit code 1 if a law fails.
 
     Example: regard check examples/my_score.py:Laplacian
 
-    Of a whole network, trained in a run or as TASK:MODEL has it: padding, batches, order, what
-    comes later, empty texts, gradients, saving.
+    For a run folder or TASK:MODEL the laws are those of whole networks: padding, batches, order,
+    future tokens, empty texts, gradients, saved state.
 
     regard check runs/classification-transformer
 
@@ -68,17 +67,17 @@ def check(
     if not what:
         emit_json(list(named())) if json else say("\n".join(named()))
         return
-    # Where stdout belongs to JSON, what the user's code prints goes to stderr.
+    # With --json, output of the user's code goes to stderr.
     with redirect_stdout(sys.stderr) if json else nullcontext():
         subject = network_of(what, settings or []) or conformance.find(what)
         verdicts = conformance.conform(subject)
     if not json:
         show(subject, verdicts)
-    speed: Speed | str = "left out"
+    speed: Speed | str = "skipped"
     if not quick:
         with redirect_stdout(sys.stderr) if json else nullcontext():
             runs = verdicts[0].outcome == "holds"
-            speed = measured(what, subject) if runs else "it does not run"
+            speed = measured(what, subject) if runs else "the code does not run"
     if json:
         emit_json(as_json(what, subject, verdicts, speed))
     else:
@@ -90,7 +89,7 @@ def check(
 def as_json(
     what: str, subject: "Subject", verdicts: "list[Verdict]", speed: "Speed | str"
 ) -> dict[str, Any]:
-    """What was found, as one object; ``speed`` is null where it was not measured."""
+    """Return the results as one JSON object; ``speed`` is null if it was not measured."""
     from regard.conformance import kind_of
 
     return {
@@ -103,7 +102,7 @@ def as_json(
 
 
 def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
-    """Print a row for each law, and how many hold."""
+    """Print a row for each law and how many hold."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -118,12 +117,12 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
         table.add_row(MARKS[verdict.outcome], verdict.law, words)
     out.print(table)
     hold, fail, rest = (sum(v.outcome == outcome for v in verdicts) for outcome in MARKS)
-    left = "not looked at" if verdicts[0].outcome == "fails" else "do not apply"
+    left = "not checked" if verdicts[0].outcome == "fails" else "do not apply"
     say(f"\n{subject.name}: {hold} laws hold, {fail} fail, {rest} {left}")
 
 
 class Speed(NamedTuple):
-    """Forward and backward beside a peer: median seconds, and megabytes beside the inputs."""
+    """Time (median seconds) and extra memory (MB) of forward and backward, ours and a peer's."""
 
     against: str
     ours_s: float
@@ -133,25 +132,25 @@ class Speed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Theirs / ours, as `regard bench` has it."""
+        """Return theirs / ours, as in `regard bench`."""
         return self.theirs_s / self.ours_s
 
 
 def says(name: str, speed: "Speed | str") -> str:
-    """The speed in words."""
+    """Describe the speed in words."""
     if isinstance(speed, str):
         return f"speed and memory: {speed}"
     return (
-        f"speed and memory beside {speed.against}, forward + backward, n = {N}, {HEADS} heads, "
+        f"speed and memory against {speed.against}, forward + backward, n = {N}, {HEADS} heads, "
         f"width {WIDTH}\n"
-        f"{name}: {speed.ours_s * 1e3:.1f} ms, {speed.ours_mb:,.0f} MB beside its inputs; "
+        f"{name}: {speed.ours_s * 1e3:.1f} ms, {speed.ours_mb:,.0f} MB in addition to the inputs; "
         f"{speed.against}: {speed.theirs_s * 1e3:.1f} ms, {speed.theirs_mb:,.0f} MB\n"
         f"{1 / speed.ratio:.2f} times the time"
     )
 
 
 def measured(what: str, subject: "Subject") -> "Speed | str":
-    """The speed of a subject, or why there is none."""
+    """Return the speed of a subject, or the reason why it was not measured."""
     from regard.analysis.timing import in_turns
 
     try:
@@ -168,11 +167,11 @@ def measured(what: str, subject: "Subject") -> "Speed | str":
 
 
 class Unmeasurable(Exception):  # noqa: N818 - a reason, not an error
-    """There is nothing to time such a subject beside."""
+    """The reason why a subject cannot be timed."""
 
 
 def peer_of(subject: "Subject") -> str:
-    """What a subject is timed beside."""
+    """Return the name of the peer that a subject is compared with."""
     from regard.conformance import Layer, MaskSubject, NormalizerSubject
 
     if isinstance(subject, Layer):
@@ -183,20 +182,20 @@ def peer_of(subject: "Subject") -> str:
 
 
 def work(subject: "Subject", side: str) -> Callable[[], Callable[[], object]]:
-    """What makes the inputs and gives the call: forward and backward at n = 1024."""
+    """Return a function that builds the inputs and returns the call to time, at n = 1024."""
     from regard.conformance import LAYERS, Layer, NetworkSubject
 
     if isinstance(subject, NetworkSubject):
-        raise Unmeasurable("of a network regard compare and regard bench measure them")
+        raise Unmeasurable("regard compare and regard bench measure networks")
     if not isinstance(subject, Layer):
         return partial(of_part, subject, side == "ours")
     if subject.name in LAYERS:
-        raise Unmeasurable("regard bench attention measures the layers of packages")
+        raise Unmeasurable("use regard bench attention for the layers of packages")
     return partial(of_layer, subject, side == "ours")
 
 
 def of_layer(layer: "Layer", ours: bool) -> Callable[[], object]:
-    """One layer over one text, or regard's of the same width."""
+    """Return a call of the layer on one text, or of regard's layer of the same width."""
     import torch
 
     from regard.attention import MultiHeadAttention
@@ -211,7 +210,7 @@ def of_layer(layer: "Layer", ours: bool) -> Callable[[], object]:
 def of_part(
     subject: "ScoreSubject | MaskSubject | NormalizerSubject", ours: bool
 ) -> Callable[[], object]:
-    """One attention over one text, by scaled-dot and softmax but for the subject."""
+    """Return an attention call on one text, with scaled-dot and softmax except for the subject."""
     import torch
 
     from regard.attention import NORMALIZERS, SCORES, attend
@@ -237,7 +236,7 @@ def of_part(
 
 
 def both(forward: "Callable[[], Tensor]", of: "list[Tensor]") -> Callable[[], object]:
-    """The work and its gradients."""
+    """Return a call that computes the output and its gradients."""
     import torch
 
     def run() -> object:
@@ -248,23 +247,23 @@ def both(forward: "Callable[[], Tensor]", of: "list[Tensor]") -> Callable[[], ob
 
 
 def fresh(what: str, side: str) -> float:
-    """Megabytes that one call takes beside its inputs, in a process of its own."""
+    """Measure the extra memory of one call in MB, in a separate process."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "regard.cli.check", what, side], capture_output=True, text=True
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RegardError(f"the memory could not be measured: {last}")
+        raise RegardError(f"cannot measure the memory: {last}")
     return float(_json.loads(done.stdout.splitlines()[-1])["extra_mb"])
 
 
 def probe_one(what: str, side: str) -> None:
-    """Print what one call takes, as JSON: the other end of `fresh`."""
+    """Print the memory of one call as JSON, for `fresh`."""
     from regard.analysis.memory import probe
     from regard.conformance import find
 
     make = work(find(what), side)
-    make()()  # loads, and compiles, what the call needs
+    make()()  # warm up: load and compile what the call needs
     sys.stdout.write(_json.dumps(probe(make)._asdict()) + "\n")
 
 

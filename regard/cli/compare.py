@@ -1,4 +1,4 @@
-"""``regard compare``: several models, several seeds, one budget; and which is better."""
+"""``regard compare``: compare models over several seeds with one budget."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ def compare(
         str,
         typer.Argument(
             metavar="TASK",
-            help=f"What to learn: {TASKS_IN_WORDS}. With --predictions: the first file.",
+            help=f"Task to learn: {TASKS_IN_WORDS}. With --predictions: the first file.",
         ),
     ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Settings for every arm; one of models goes to the arms whose model has it. "
+            help="Settings for all arms; a model setting applies to the arms whose model has it. "
             "`regard train TASK --model NAME --settings` lists them.",
         ),
     ] = None,
@@ -43,102 +43,100 @@ def compare(
         typer.Option(
             "--arms",
             "-a",
-            help="Models by name, joined by commas: mean,transformer,tfidf, or of a task that "
-            "writes texts gru,bahdanau,transformer. An arm's own settings "
-            "follow a colon: transformer:score=additive,heads=2 (a comma before key=value goes on "
-            "with the arm; a semicolon always ends it). May be given more than once.",
+            help="Comma-separated models: mean,transformer,tfidf, or for tasks that write text "
+            "gru,bahdanau,transformer. Settings of one arm follow a colon: "
+            "transformer:score=additive,heads=2 (a comma before key=value continues the arm, a "
+            "semicolon always ends it). Repeatable.",
         ),
     ] = None,
     data: Annotated[
         str,
         typer.Option(
-            help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
-            "(or .gz of it); of labelled texts also .txt (label, tab, text), .parquet, a folder "
-            "with a file or a folder for each label, or neg.txt,pos.txt; of pairs also FILE,FILE. "
-            "Others beside it: test=FILE validation=FILE; columns: text=NAME label=NAME, or by "
-            "number from 1."
+            help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
+            "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
+            "file or folder per label, or neg.txt,pos.txt; pairs also FILE,FILE. Other splits: "
+            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1."
         ),
     ] = "",
     seeds: Annotated[
-        int, typer.Option(min=1, help="Runs of each arm. One seed compares two models alone.")
+        int,
+        typer.Option(min=1, help="Runs per arm; one seed compares two models, not two methods."),
     ] = 3,
     budget: Annotated[
-        str, typer.Option(help="Of each run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
+        str, typer.Option(help="Budget per run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
     ] = "",
     reference: Annotated[
         str,
-        typer.Option(
-            help="The arm that all others are compared with.", show_default="the first arm"
-        ),
+        typer.Option(help="Arm to compare all others with.", show_default="the first arm"),
     ] = "",
     ladder: Annotated[
-        bool, typer.Option("--ladder", help="Also compare each network with the one before it.")
+        bool, typer.Option("--ladder", help="Also compare each network with the previous one.")
     ] = False,
     tune: Annotated[
         int | None,
         typer.Option(
             min=2,
             metavar="N",
-            help="Search every arm's settings on validation: N trials each, the first with the "
-            "default settings, each with the budget of a run. The seeds then have the best.",
+            help="Tune the settings of each arm on the validation split with N trials, the first "
+            "with default settings; each has the budget of a run. The seeds use the best.",
         ),
     ] = None,
     tune_space: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=RANGE",
-            help="Range to search instead of the usual one, or beside them: low..high, "
-            "low..high:log or a,b,c. May be given more than once.",
+            help="Search range of a setting, replacing or adding to the default ones: low..high, "
+            "low..high:log or a,b,c. Repeatable.",
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="Optuna's sampler: random, or tpe, which learns from the trials.")
+        str, typer.Option(help="Optuna sampler: random, or tpe, which learns from earlier trials.")
     ] = "random",
     tune_seed: Annotated[int, typer.Option(min=0, help="Random seed of the search.")] = 0,
     folder: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="Folder of runs and report.",
+            help="Output folder for runs and report.",
             show_default="runs/compare-TASK-DATA, with --tune runs/tune-TASK-DATA",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Runs at the same time, one thread each.", show_default="all cores"
+            min=1, help="Number of parallel runs, one thread each.", show_default="all cores"
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="One step of each arm; forecast time and memory.")
+        bool, typer.Option("--dry-run", help="Run one step per arm; forecast time and memory.")
     ] = False,
     predictions: Annotated[
         bool,
         typer.Option(
             "--predictions",
-            help="Train nothing: the arguments are files of predictions, one for each arm and "
-            "seed, FILE or NAME=FILE (.jsonl, .csv or .tsv with label and predicted; "
-            "probabilities, group, and id, source or text to pair rows if there are any). Seed N "
-            "is told by ARM.N.jsonl, ARM-seed-N.jsonl or ARM/seed-N/predictions.jsonl.",
+            help="Compare existing predictions instead of training: one file per arm and seed, "
+            "FILE or NAME=FILE (.jsonl, .csv or .tsv with columns label and predicted; optional: "
+            "probabilities, group, and id, source or text to match rows). The seed N is read from "
+            "ARM.N.jsonl, ARM-seed-N.jsonl or ARM/seed-N/predictions.jsonl.",
         ),
     ] = False,
     metric: Annotated[
         str,
         typer.Option(
-            help="With --predictions: accuracy, macro-f1, balanced-accuracy, log-loss, or of texts "
-            "bleu. A training takes metric=NAME.",
+            help="Metric with --predictions: accuracy, macro-f1, balanced-accuracy, log-loss, or "
+            "bleu for texts. To train, use metric=NAME.",
             show_default="accuracy",
         ),
     ] = "",
     json: Json = False,
 ) -> None:
-    """Train models with several seeds, and say which is surely better.
+    """Train models with several seeds and test which one is better.
 
-    The unit is the seed: intervals and p are of paired differences, the variance of the test
-    examples (or of their groups) added, Holm's correction over all arms against the reference.
-    Without evidence, the verdict says how large a difference would have been found. Translations
-    are compared by BLEU of the whole test. The same command again goes on where it was; more
-    --seeds add to what is there.
+    Confidence intervals and p-values are for paired differences per seed, including the variance of
+    the test examples (or of their groups), with Holm's correction over all arms against the
+    reference. Without evidence, the verdict reports the smallest difference that could have been
+    detected. Translations are compared by the BLEU of the whole test split. Run the same command
+    again to resume; a larger --seeds adds runs.
 
     regard compare classification --arms mean,transformer,tfidf
 
@@ -159,11 +157,11 @@ def compare(
         trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
                   "--ladder": ladder, "--dry-run": dry_run}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
-            raise RegardError(f"--predictions trains nothing: leave {' and '.join(given)} out")
+            raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
         _of_files([task, *(settings or [])], metric, reference, folder, json)
         return
     if metric:
-        raise RegardError(f"--metric goes with --predictions; a training takes metric={metric}")
+        raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
     search = search_of(tune, sampler, tune_seed, tune_space or [])
     place = folder or usual_folder(task, data, tunes=search is not None)
@@ -179,18 +177,20 @@ def compare(
         _forecast(Study.plan(task, arms or [], **asked), workers, json)
         return
     with bar("runs") as show:
-        found = run(task, arms or [], **asked, workers=workers, ladder=ladder, on_event=Watch(show))
-    found = with_report(found)
+        comparison = run(
+            task, arms or [], **asked, workers=workers, ladder=ladder, on_event=Watch(show)
+        )
+    comparison = with_report(comparison)
     if json:
-        emit_json(found.json())
+        emit_json(comparison.json())
     else:
-        show_comparison(found)
-    if found.failures:
+        show_comparison(comparison)
+    if comparison.failures:
         raise typer.Exit(2)
 
 
 def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
-    """Return where a comparison goes that names no folder.
+    """Return the default folder of a comparison.
 
     >>> usual_folder("classification", "a/reviews.csv", tunes=False).name
     'compare-classification-reviews'
@@ -200,7 +200,7 @@ def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
 
 
 def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
-    """Return the search that the options ask for. Errors: options of a search without --tune."""
+    """Return the search for the options. Errors: search options without --tune."""
     from regard.studies.search import SAMPLERS, Search
 
     drawn: Mapping[str, Sampler] = {name: name for name in SAMPLERS}
@@ -210,34 +210,34 @@ def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str])
     given = {"--tune-space": bool(space), "--sampler": sampler != "random", "--tune-seed": seed}
     for option, is_given in given.items():
         if is_given:
-            raise RegardError(f"{option} is of a search: give --tune N, the number of trials, too")
+            raise RegardError(f"{option} needs a search; add --tune N, the number of trials")
     return None
 
 
 def _of_files(
     files: Sequence[str], metric: str, reference: str, folder: Path | None, json: bool
 ) -> None:
-    """Compare what other programs predicted."""
+    """Compare the predictions of other programs."""
     from regard.studies.predictions import OUT, compare_predictions
 
     place = folder or Path(OUT)
-    found = compare_predictions(
+    comparison = compare_predictions(
         files, metric=metric or "accuracy", reference=reference or None, out=place
     )
-    found = with_report(found)
+    comparison = with_report(comparison)
     if json:
-        emit_json(found.json())
+        emit_json(comparison.json())
     else:
-        show_comparison(found)
+        show_comparison(comparison)
 
 
 class Watch:
-    """Turns what happens to the jobs into one bar, and a line for each job that ends."""
+    """Show the events of all jobs in one progress bar, and a line for each finished job."""
 
     def __init__(self, show: Bar) -> None:
         self.show = show
         self.done: dict[str, float] = {}
-        self.warned: set[str] = set()  # arms, each once
+        self.warned: set[str] = set()  # arms with a printed warning
 
     def __call__(self, event: "Event") -> None:
         name = event.name
@@ -253,20 +253,20 @@ class Watch:
         self.show(round(sum(self.done.values()), 2), event.total, words, event.left)
 
 
-def with_report(found: "Comparison") -> "Comparison":
-    """Write the report beside the runs, and its name into the comparison."""
+def with_report(comparison: "Comparison") -> "Comparison":
+    """Write the report next to the runs and its path into the comparison."""
     from dataclasses import replace
 
     from regard.reports.comparison import write_report
 
-    found = replace(found, report=str(found.folder / "report.html"))
-    found.save()
-    write_report(found.record(), found.folder)
-    return found
+    comparison = replace(comparison, report=str(comparison.folder / "report.html"))
+    comparison.save()
+    write_report(comparison.record(), comparison.folder)
+    return comparison
 
 
-def show_comparison(found: "Comparison") -> None:
-    """Print the arms, the verdicts, and where the report lies."""
+def show_comparison(comparison: "Comparison") -> None:
+    """Print the arms, the verdicts and the path of the report."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -275,86 +275,89 @@ def show_comparison(found: "Comparison") -> None:
     from regard.studies.compare import models_of
     from regard.tasks import TASKS
 
-    place = out if out.is_terminal else Console(width=WIDE)  # a file has no edge to fold at
-    whole = _table(found)
+    place = out if out.is_terminal else Console(width=WIDE)  # do not fold lines in a file
+    whole = _table(comparison)
     if Measurement.get(place, place.options.update(max_width=WIDE), whole).maximum <= place.width:
         place.print(whole)
     else:
-        place.print(_table(found, costs=False))
+        place.print(_table(comparison, costs=False))
         say()
-        place.print(_table(found, verdicts=False))
+        place.print(_table(comparison, verdicts=False))
     say()
-    for note in found.about.get("notes", []):
+    for note in comparison.about.get("notes", []):
         say(f"data: {note}")
-    for difference in (*found.verdicts, *found.rungs):
+    for difference in (*comparison.verdicts, *comparison.rungs):
         say(difference.says)
-    for result in found.arms:
+    for result in comparison.arms:
         if not result.trained:
             say(f"{result.arm.name}: {result.training()}: {_remedy(result)}")
-    if "tuning" in found.about:
-        tuning = found.about["tuning"]
+    if "tuning" in comparison.about:
+        tuning = comparison.about["tuning"]
         say(f"\n{search_table(tuning).text()}")
         for name, chosen in best_settings(tuning).items():
             say(f"best settings of {name}: {chosen}")
-    if not found.verdicts:
-        say(f"nothing to compare with: {found.reference} has no result")
-    models = models_of(found.task) if found.task in TASKS else {}
-    counting = [name for name, entry in models.items() if entry.baseline]
-    if counting and not any(result.arm.model in counting for result in found.arms):
-        say(f"no arm is a baseline: {' or '.join(counting)} beside them shows what a network adds")
-    for failure in found.failures:
+    if not comparison.verdicts:
+        say(f"nothing to compare with: the reference {comparison.reference} has no result")
+    models = models_of(comparison.task) if comparison.task in TASKS else {}
+    baselines = [name for name, entry in models.items() if entry.baseline]
+    if baselines and not any(result.arm.model in baselines for result in comparison.arms):
+        say(f"no arm is a baseline; add {' or '.join(baselines)} to see what a network gains")
+    for failure in comparison.failures:
         err.print(f"error: {failure}", markup=False)
-    if repeat := found.about.get("repeat"):
-        say(f"\nin steps, to repeat it elsewhere: {shlex.join(repeat)}")
-    say(f"\nreport: {found.report}")
-    drawn = showable(below(found.folder))
-    follows = [f"regard show {drawn} {SAMPLES.get(found.task, TEXT)}"] if drawn else []
-    follows += [f"regard serve {found.folder}"] if models else []
+    if repeat := comparison.about.get("repeat"):
+        say(f"\nto repeat it on another machine, by steps: {shlex.join(repeat)}")
+    say(f"\nreport: {comparison.report}")
+    drawn = showable(below(comparison.folder))
+    follows = [f"regard show {drawn} {SAMPLES.get(comparison.task, TEXT)}"] if drawn else []
+    follows += [f"regard serve {comparison.folder}"] if models else []
     for head, command in zip(("next:", ""), follows, strict=False):
         say(f"{head:<8}{command}")
 
 
 def _remedy(result: "ArmResult") -> str:
-    """What to do about an arm that was not trained to its end."""
+    """Return what to do about an arm whose training did not converge."""
     from regard.training.convergence import ONE_LABEL, RISING, UNKNOWN
 
     if {RISING, UNKNOWN} & set(result.ended):
-        return "give a longer --budget, or none"
+        return "use a longer --budget, or none"
     if ONE_LABEL in result.ended:
-        return "it learned nothing; another learning_rate= may help"
-    return "the command again tries what failed"
+        return "it learned nothing; try another learning_rate="
+    return "run the command again to retry the failed runs"
 
 
-def _table(found: "Comparison", *, verdicts: bool = True, costs: bool = True) -> "Table":
-    """A row for each arm: its score and the verdict on it, its costs and other scores, or both."""
+def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = True) -> "Table":
+    """Return a table with a row per arm: score and verdict, costs and other scores, or both."""
     from rich.markup import escape
     from rich.table import Table
 
     from regard.studies.result import COSTS
     from regard.tasks import unit_of
 
-    against = {difference.a: difference for difference in found.verdicts}
+    against = {difference.a: difference for difference in comparison.verdicts}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    longest = max(len(result.arm.name) for result in found.arms)
+    longest = max(len(result.arm.name) for result in comparison.arms)
     table.add_column("arm", overflow="fold", min_width=min(longest, 24))
-    headings, known, also = [], found.costs if costs else [], found.also if costs else []
+    headings, known, also = [], comparison.costs if costs else [], comparison.also if costs else []
     if verdicts:
-        over = "better than" if found.unit.lower else "against"
-        headings = [f"{found.metric}{found.unit.sign} (95 %)", f"{over} {found.reference}"]
+        over = "better than" if comparison.unit.lower else "against"
+        headings = [
+            f"{comparison.metric}{comparison.unit.sign} (95 %)",
+            f"{over} {comparison.reference}",
+        ]
         headings += ["p (Holm)", "verdict"]
     headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in also]
-    trained = costs and any(result.ended for result in found.arms)
+    trained = costs and any(result.ended for result in comparison.arms)
     headings += ["training"] if trained else []
     for heading in headings:
         table.add_column(escape(heading), justify="left" if heading in LEFT else "right")
-    for result in found.arms:
-        told, spent = against.get(result.arm.name), result.costs()
-        cells = _verdict(found.unit, result, told) if verdicts else []
+    for result in comparison.arms:
+        difference, spent = against.get(result.arm.name), result.costs()
+        cells = _verdict(comparison.unit, result, difference) if verdicts else []
         cells += [spent[i] for i in known] + [result.tells(name) for name in also]
         cells += [result.training()] if trained else []
         table.add_row(escape(result.arm.name), *cells)
-    for name, value in found.trivial.items() if verdicts else ():
-        table.add_row(name, found.unit.write(value), style="dim")
+    for name, value in comparison.trivial.items() if verdicts else ():
+        table.add_row(name, comparison.unit.write(value), style="dim")
     return table
 
 
@@ -378,14 +381,14 @@ LEFT = {"verdict", "training"}
 
 
 def _forecast(study: "Study", workers: int | None, json: bool) -> None:
-    """Load two batches and make one step of each arm; say what all the runs would take."""
+    """Run one step per arm on two batches and print the forecast for all runs."""
     import os
 
     import torch
 
     from regard import runs
 
-    torch.set_num_threads(1)  # as the workers will have
+    torch.set_num_threads(1)  # like the workers
     jobs = study.jobs()
     trials = study.trials
     many = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
@@ -393,11 +396,11 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     notes: list[str] = []
     for arm in study.arms:
         mine = [job.task for job in jobs if job.arm == arm.name]
-        seen = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
+        cost = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
         rows.append(
-            {"name": arm.name, "runs": len(mine), "trials": trials[arm.name], **seen.json()}
+            {"name": arm.name, "runs": len(mine), "trials": trials[arm.name], **cost.json()}
         )
-        notes += [note for note in seen.notes if note not in notes]
+        notes += [note for note in cost.notes if note not in notes]
     whole = sum((row["runs"] + row["trials"]) * row["seconds"] for row in rows)
     seconds = max(whole / many, *(row["seconds"] for row in rows))
     if json:
@@ -415,8 +418,8 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
         say(f"{name}: {warning}")
     some = any(row["at_most"] for row in rows)
     say(
-        f"{'at most' if some else 'about'} {duration(seconds)} with {many} side by side"
-        + ("; runs end where validation stops improving" if some else "")
+        f"{'at most' if some else 'about'} {duration(seconds)} with {many} parallel runs"
+        + ("; runs stop early when validation stops improving" if some else "")
         + "; nothing was written"
     )
 

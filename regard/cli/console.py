@@ -1,4 +1,4 @@
-"""What commands share: options, where words go, how progress looks, how results become JSON."""
+"""Shared by all commands: options, console output, progress bars and JSON output."""
 
 import json
 import sys
@@ -14,48 +14,48 @@ from rich.console import Console
 if TYPE_CHECKING:
     from regard.runs import Run
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a complete run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a completed run.")]
 
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str = "", *, quiet: bool = False) -> None:
-    """Print words for people: on stdout, or on stderr where stdout belongs to JSON (`quiet`)."""
+    """Print a message on stdout, or if `quiet` on stderr, to keep stdout clean for results."""
     (err if quiet else out).print(text, markup=False)
 
 
 def emit_json(result: Any) -> None:
-    """Print one JSON object on stdout: with ``--json`` nothing else goes there."""
+    """Print one JSON object on stdout; with ``--json`` nothing else is printed there."""
     sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
 def opened(folder: Path, command: str) -> "Run":
-    """The run in a folder, for a command.
+    """Load the run in a folder for a command.
 
-    Errors: those of `runs.load`; a folder above runs, whose names are told.
+    Errors: those of `runs.load`; a folder that contains runs, which the message lists.
     """
     from regard import runs
     from regard.data.titles import listed
     from regard.errors import RegardError
 
-    found = runs.below(folder)
-    if not found:
+    paths = runs.below(folder)
+    if not paths:
         return runs.load(folder)
-    chosen = showable(found) if command == "show" else found[0]
-    names = listed([str(run.relative_to(folder)) for run in found], 10)
+    chosen = showable(paths) if command == "show" else paths[0]
+    names = listed([str(run.relative_to(folder)) for run in paths], 10)
     raise RegardError(
-        f"{folder} is no run but holds {len(found)}: {names}; give one, as in regard {command} "
-        f"{chosen or found[0]}"
+        f"{folder} is not a run but contains {len(paths)}: {names}; choose one, for example "
+        f"regard {command} {chosen or paths[0]}"
     )
 
 
 def showable(runs: Sequence[Path]) -> Path | None:
-    """The first run that `regard show` can draw: one that attends, else one that weighs words.
+    """Return the first run that `regard show` can draw: one with attention, else with word weights.
 
-    A run that cannot be read here, as one of an untrusted file, is none.
+    Runs that cannot be read here, such as runs with an untrusted file, are skipped.
     """
     from regard.errors import RegardError
     from regard.runs.config import Config
@@ -71,9 +71,9 @@ def showable(runs: Sequence[Path]) -> Path | None:
 
 
 class Bar(Protocol):
-    """Something that shows how far the work has come.
+    """A function that displays progress.
 
-    `left`: the seconds that it will take yet, where more is known than that the rest goes as fast.
+    `left`: the remaining seconds; by default they are extrapolated from the time so far.
     """
 
     def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
@@ -81,9 +81,9 @@ class Bar(Protocol):
 
 @contextmanager
 def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
-    """A progress bar with rate and time left on a terminal; elsewhere a plain line now and then.
+    """Show a progress bar with the time left on a terminal, or occasional plain lines elsewhere.
 
-    It goes to stderr, so that results on stdout stay clean. Call it as ``show(done, total, says)``.
+    The output goes to stderr. Call the bar as ``show(done, total, says)``.
     """
     pace = _Pace()
     if not err.is_terminal:
@@ -111,7 +111,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
 
 @contextmanager
 def hidden() -> Iterator[Bar]:
-    """A bar that nobody sees."""
+    """Yield a progress bar that displays nothing."""
 
     def show(done: float, total: float, says: str, left: float | None = None) -> None: ...
 
@@ -119,14 +119,14 @@ def hidden() -> Iterator[Bar]:
 
 
 class _Pace:
-    """How long a piece of work goes on, and how long it will yet: as fast as it went here."""
+    """A clock of elapsed time that extrapolates the remaining time."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.first: float | None = None  # done before we came
+        self.first: float | None = None  # done before this process started
 
     def __call__(self, done: float, total: float, left: float | None) -> tuple[float, str]:
-        """Seconds since it began, and words for those that are left."""
+        """Return the elapsed seconds and a text with the remaining time."""
         spent = time.monotonic() - self.begun
         self.first = done if self.first is None else self.first
         if left is None and done > self.first:
@@ -135,7 +135,7 @@ class _Pace:
 
 
 class _Lines:
-    """Plain progress for files and pipes: a line every few seconds, rarer with time; the last."""
+    """Plain progress lines for files and pipes: every few seconds, less often with time."""
 
     def __init__(self, what: str, every: float, pace: _Pace) -> None:
         self.what, self.every, self.pace = what, every, pace
@@ -151,7 +151,7 @@ class _Lines:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """Format a duration with a readable unit.
 
     >>> duration(4.2), duration(150), duration(7500)
     ('4.2 s', '2 min 30 s', '2 h 5 min')

@@ -1,4 +1,4 @@
-"""``regard data``: what there is, bringing it here, looking through it."""
+"""``regard data``: list, download and check data."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +11,10 @@ app = typer.Typer(help="Named data and your own files: list, fetch, check.", no_
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Where data lies; otherwise REGARD_DATA, then the cache.", metavar="FOLDER"),
+    typer.Option(help="Data folder (default: REGARD_DATA, then the cache).", metavar="FOLDER"),
 ]
 Target = Annotated[
-    Path | None, typer.Option(help="Where to put it; otherwise the cache.", metavar="FOLDER")
+    Path | None, typer.Option(help="Target folder (default: the cache).", metavar="FOLDER")
 ]
 
 
@@ -23,19 +23,21 @@ def rows(
     task: Annotated[
         str,
         typer.Argument(
-            help="birthplace, birthplace-pretrain, language-modeling, masked-modeling or "
+            help="Task: birthplace, birthplace-pretrain, language-modeling, masked-modeling or "
             "span-corruption."
         ),
     ],
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the task.")
     ] = None,
-    data: Annotated[str, typer.Option(help="A name or a file; else the task's own.")] = "",
-    count: Annotated[int, typer.Option(min=1, max=1_000, help="How many rows.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="What is drawn.")] = 0,
+    data: Annotated[
+        str, typer.Option(help="Named data or a file (default: the task's data).")
+    ] = "",
+    count: Annotated[int, typer.Option(min=1, max=1_000, help="Number of rows.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     json: Json = False,
 ) -> None:
-    """Print what a task makes of its data: x is read, y is to be said.
+    """Print training examples of a task: x is the input, y the target.
 
     regard data rows birthplace-pretrain --data birthplaces
     """
@@ -48,25 +50,25 @@ def rows(
     prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
     if not hasattr(prepared, "rows"):
         labelled = entry.labelled
-        checks = "regard data check looks through texts with labels"
-        reads = f"regard train {task} --dry-run reads its data and trains nothing"
+        checks = "use regard data check for labelled texts"
+        reads = f"use regard train {task} --dry-run to check its data"
         raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")
-    found = prepared.rows(count, seed)
+    examples = prepared.rows(count, seed)
     counted = getattr(prepared.corpus, "counted", "")
     if json:
-        rows = [{"x": x, "y": y} for x, y in found]
+        rows = [{"x": x, "y": y} for x, y in examples]
         emit_json({"task": task, "data": prepared.corpus.name, "counted": counted, "rows": rows})
         return
     if counted:
         say(counted)
-    for x, y in found:
+    for x, y in examples:
         say(f"x: {x}")
         say(f"y: {y}")
 
 
 @app.command("list")
 def list_data(data_dir: DataDir = None, json: Json = False) -> None:
-    """Name the data there is, built in and real, and where it lies."""
+    """List built-in and real data and where it is stored."""
     from regard.data.fetch import SOURCES, present
     from regard.data.sources import BUILT_IN
 
@@ -75,13 +77,13 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
         for name, made in BUILT_IN.items()
     ]
     for name, source in SOURCES.items():
-        found = present(name, data_dir)
+        folder = present(name, data_dir)
         rows.append(
             {
                 "name": name,
                 "what": source.what,
                 "used_for": source.used_for,
-                "where": str(found) if found else None,
+                "where": str(folder) if folder else None,
                 "bytes": source.bytes or None,
                 "fetch": source.by_hand or f"regard data fetch {name}",
                 "licence": source.licence,
@@ -94,10 +96,10 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     for row in rows:
         say(f"{row['name']:<12} {row['what']} ({row['used_for']})")
         if row["where"]:
-            say(f"{'':<12} here: {row['where']}")
+            say(f"{'':<12} stored in: {row['where']}")
         else:
             size = f" ({row['bytes'] / 1e6:.0f} MB)" if row["bytes"] else ""
-            say(f"{'':<12} not here; {row['fetch']}{size}")
+            say(f"{'':<12} not downloaded; {row['fetch']}{size}")
         if "licence" in row:
             say(f"{'':<12} licence: {row['licence']}. {row['cite']}")
     say()
@@ -107,13 +109,13 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="imdb, glove or multi30k.")],
+    name: Annotated[str, typer.Argument(help="Name of the data: imdb, glove or multi30k.")],
     data_dir: Target = None,
     json: Json = False,
 ) -> None:
-    """Download named data, checked against its sha256.
+    """Download named data and verify its SHA-256 checksum.
 
-    What is here already stays.
+    Files that are already there are kept.
     """
     from regard.data.fetch import fetch as bring
 
@@ -131,42 +133,40 @@ def check(
     data: Annotated[
         str,
         typer.Argument(
-            help="reviews, imdb, or your labelled texts: a file, a folder with a file or a folder "
-            "for each label, or neg.txt,pos.txt.",
+            help="reviews, imdb, or your labelled texts: a file, a folder with one file or folder "
+            "per label, or neg.txt,pos.txt.",
             metavar="DATA",
         ),
     ],
-    test: Annotated[str | None, typer.Option(help="Your test file.", metavar="FILE")] = None,
-    validation: Annotated[
-        str | None, typer.Option(help="Your development file.", metavar="FILE")
-    ] = None,
+    test: Annotated[str | None, typer.Option(help="Test file.", metavar="FILE")] = None,
+    validation: Annotated[str | None, typer.Option(help="Validation file.", metavar="FILE")] = None,
     text: Annotated[
-        str | None, typer.Option(help="Column of the texts, by name or by number from 1.")
+        str | None, typer.Option(help="Text column: a name, or a number from 1.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of the labels, by name or by number from 1.")
+        str | None, typer.Option(help="Label column: a name, or a number from 1.")
     ] = None,
-    labels: Annotated[str, typer.Option(help="Other names for labels.", metavar="OLD:NEW,…")] = "",
+    labels: Annotated[str, typer.Option(help="Rename labels.", metavar="OLD:NEW,…")] = "",
     group: Annotated[
-        str | None, typer.Option(help="The column of what no split may tear apart.")
+        str | None, typer.Option(help="Group column; no group may be in two splits.")
     ] = None,
-    length: Annotated[int, typer.Option(help="Words kept of a text: what is lost?")] = 400,
+    length: Annotated[int, typer.Option(help="Words kept per text, to report truncation.")] = 400,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="The labels are numbers, for regression.")
+        bool, typer.Option("--numbers", help="Treat labels as numbers, for regression.")
     ] = False,
     tags: Annotated[
-        bool, typer.Option("--tags", help="A word and its tag a line; .conll needs no saying.")
+        bool, typer.Option("--tags", help="One word and tag per line; implied by .conll.")
     ] = False,
     data_dir: DataDir = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 if there is anything to mend.")
+        bool, typer.Option("--strict", help="Exit with code 1 if there are problems.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Look through labelled texts: leaks, copies, bad rows, truncation.
+    """Check labelled texts: leaks, duplicates, bad rows.
 
-    And labels that contradict each other. Pairs, and texts without labels, are checked as
-    regard train reads them.
+    Also truncation and contradicting labels. Pairs and unlabelled texts are checked by regard train
+    when it reads them.
     """
     from regard.data.check import check as look
 

@@ -1,4 +1,4 @@
-"""``regard doctor``: what this machine has, and the remedy for each thing that is missing."""
+"""``regard doctor``: check this machine and suggest a fix for each problem."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from regard.cli.console import Json, emit_json, out, say
 
 
 class Finding(NamedTuple):
-    """One thing looked at: `well` is True, False (needs `remedy`) or None (good to know)."""
+    """The result of one check: `well` is True, False (needs `remedy`) or None (information)."""
 
     what: str
     well: bool | None
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 def doctor(
     json: Json = False,
 ) -> None:
-    """Look at this machine: what is missing, and the remedy for each."""
+    """Check this machine and suggest a fix for each problem."""
     findings = []
     for finding in (*quick_findings(), *torch_findings()):
         findings.append(finding)
@@ -37,7 +37,7 @@ def doctor(
         emit_json({"well": not ill, "findings": [f._asdict() for f in findings]})
     else:
         say()
-        say("all is well" if not ill else f"{len(ill)} to mend, see above")
+        say("no problems found" if not ill else f"problems to fix: {len(ill)}, see above")
     if ill:
         raise typer.Exit(1)
 
@@ -53,7 +53,7 @@ def _show(finding: Finding) -> None:
 
 
 def quick_findings() -> Iterator[Finding]:
-    """What can be told without loading torch."""
+    """Yield the findings that do not need torch."""
     version = platform.python_version()
     yield Finding("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     yield Finding("system", None, f"{platform.system()} {platform.machine()}, {cores()} cores")
@@ -67,29 +67,29 @@ def quick_findings() -> Iterator[Finding]:
         "compiler",
         None,
         compiler or "none",
-        "" if compiler else "torch.compile wants a C++ compiler (Debian: apt-get install g++)",
+        "" if compiler else "torch.compile needs a C++ compiler (Debian: apt-get install g++)",
     )
 
 
 def cores() -> int:
-    """The processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_finding() -> Iterator[Finding]:
-    """The memory that is free, where the system tells."""
+    """Yield the free memory, where the system reports it."""
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         page = os.sysconf("SC_PAGE_SIZE")
         free = os.sysconf("SC_AVPHYS_PAGES") * page / 2**30
         total = os.sysconf("SC_PHYS_PAGES") * page / 2**30
-        remedy = "close other programs, or make batches smaller: batch_tokens=2048"
+        remedy = "close other programs, or use smaller batches: batch_tokens=2048"
         yield Finding("memory", free >= 1, f"{free:.1f} of {total:.1f} GiB free", remedy)
 
 
 def package_finding(name: str) -> Finding:
-    """Whether a package is installed, without importing it."""
+    """Check whether a package is installed, without importing it."""
     from importlib import metadata
 
     remedy = "pip install -c constraints.txt ."
@@ -100,36 +100,38 @@ def package_finding(name: str) -> Finding:
 
 
 def folder_finding(what: str, folder: Path) -> Finding:
-    """Whether a folder takes files and has room for a checkpoint or two."""
+    """Check whether a folder is writable and has space for a checkpoint or two."""
     free = shutil.disk_usage(folder).free / 2**30
     well = os.access(folder, os.W_OK) and free >= 1
-    return Finding(what, well, f"{folder}, {free:.0f} GiB free", "make room, or set TMPDIR")
+    return Finding(what, well, f"{folder}, {free:.0f} GiB free", "free disk space, or set TMPDIR")
 
 
 def data_finding() -> Finding:
-    """Where real data is looked for."""
+    """Check the folder of real data."""
     named = os.environ.get("REGARD_DATA", "")
     if not named:
         return Finding(
             "data", None, "built in only", "real sets: regard data list; REGARD_DATA=FOLDER"
         )
     well = Path(named).is_dir()
-    return Finding("data", well, named, "REGARD_DATA names no folder: correct or unset it")
+    return Finding("data", well, named, "REGARD_DATA is not a folder; correct or unset it")
 
 
 def torch_findings() -> Iterator[Finding]:
-    """What torch says of the processor; loading it takes a second or two."""
+    """Yield what torch reports about the hardware; importing it takes a second or two."""
     try:
         import torch
     except Exception as error:  # a broken install raises anything
-        yield Finding("torch", False, f"does not load: {error}", "pip install -c constraints.txt .")
+        yield Finding(
+            "torch", False, f"cannot be imported: {error}", "pip install -c constraints.txt ."
+        )
         return
     from regard.training.precision import choose_precision
 
     yield Finding("vectors", None, torch.backends.cpu.get_cpu_capability())
     precision, why = choose_precision("auto")
     yield Finding("precision", None, f"{precision}: {why}")
-    known = "none: training on CPU"
+    gpu = "none; training uses the CPU"
     if torch.cuda.is_available():
-        known = f"{torch.cuda.get_device_name()}: `regard train … device=cuda` trains on it"
-    yield Finding("cuda", None, known)
+        gpu = f"{torch.cuda.get_device_name()}; use it by `regard train … device=cuda`"
+    yield Finding("cuda", None, gpu)

@@ -1,4 +1,4 @@
-"""``regard export``: a run as a folder that another program loads."""
+"""``regard export``: write a run as a folder for another program."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,27 +12,27 @@ def export(
     run: RunFolder,
     to: Annotated[
         Literal["huggingface", "marian", "ctranslate2"],
-        typer.Option(help="The program, or the layout, that the folder is for."),
+        typer.Option(help="Target program or format."),
     ],
-    out: Annotated[Path, typer.Option(help="The folder to write; it must not be there yet.")],
+    out: Annotated[Path, typer.Option(help="Output folder; it must not exist yet.")],
     quantization: Annotated[
-        str, typer.Option(help="CTranslate2's numbers: float32, int8, bfloat16, ….")
+        str, typer.Option(help="Number type for CTranslate2: float32, int8, bfloat16, ….")
     ] = "float32",
     json: Json = False,
 ) -> None:
-    """Write a run as a folder for transformers or CTranslate2.
+    """Export a run for transformers or CTranslate2.
 
-    Weights, tokenizer, a model card: the same texts give the same logits and translations. A
-    setting that a program has no place for is named, with the one that it takes.
+    Writes weights, tokenizer and a model card; the same texts yield the same logits and
+    translations. An error names a setting that the format does not support and a supported value.
 
     regard export runs/translation --to ctranslate2 --quantization int8 --out fast
     """
     from regard.runs.export import export as write
 
-    found = write(opened(run, "export"), to, out, quantization=quantization)
-    size = sum(path.stat().st_size for path in found.folder.iterdir())
+    exported = write(opened(run, "export"), to, out, quantization=quantization)
+    size = sum(path.stat().st_size for path in exported.folder.iterdir())
     if json:
         emit_json({"run": str(run), "to": to, "folder": str(out), "bytes": size})
         return
     say(f"{out}: {size:,} bytes in {len(list(out.iterdir()))} files")
-    say(f"load it with {found.load}")
+    say(f"load it with {exported.load}")

@@ -1,4 +1,4 @@
-"""``regard lab``: list the labs, or do one."""
+"""``regard lab``: list the labs or run one."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,13 +17,13 @@ def _names(incomplete: str) -> list[str]:
 def lab(
     name: Annotated[
         str,
-        typer.Argument(help="A lab, or FILE.py:NAME; without it, a list.", autocompletion=_names),
+        typer.Argument(help="Lab or FILE.py:NAME (default: list all).", autocompletion=_names),
     ] = "",
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Settings of the lab and its arms; one that does not exist lists those that do.",
+            help="Settings of the lab and its arms. An unknown key lists the valid ones.",
         ),
     ] = None,
     data: Annotated[str, typer.Option(help="Named data set or file; default: built-in data.")] = "",
@@ -33,14 +33,14 @@ def lab(
     y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at the same time, one thread each.")
+        int | None, typer.Option(min=1, help="Number of parallel runs, one thread each.")
     ] = None,
     as_json: Json = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Forecast time and memory; train nothing.")
+        bool, typer.Option("--dry-run", help="Forecast time and memory without training.")
     ] = False,
 ) -> None:
-    """Answer a question by an experiment: a minute on built-in data."""
+    """Answer a question by an experiment, in about a minute."""
     if not name:
         _list(as_json)
         return
@@ -63,7 +63,7 @@ def lab(
 
 
 class Follow:
-    """A bar that opens with the first progress and closes before words are said below it."""
+    """A progress bar that opens on the first progress and closes before other output."""
 
     def __init__(self) -> None:
         self.open = ExitStack()
@@ -75,7 +75,7 @@ class Follow:
         self.bar(round(done, 2), total, says, left)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self.open.close()
         self.bar = None
 
@@ -89,4 +89,4 @@ def _list(as_json: bool) -> None:
     wide = max(map(len, LABS))
     for name, lab in LABS.items():
         say(f"{name:<{wide}}  {lab.question}")
-    say(f"\nDo one: regard lab {next(iter(LABS))}")
+    say(f"\nRun one: regard lab {next(iter(LABS))}")

@@ -1,4 +1,4 @@
-"""The command ``regard``: every command by name, errors in one line."""
+"""The ``regard`` command: registers all subcommands and reports errors in one line."""
 
 import os
 import sys
@@ -32,14 +32,14 @@ from regard.trusted import trust
 
 app = typer.Typer(
     name="regard",
-    help="Attention mechanisms to use, change and compare: f(q) = Σ normalize(score(q, kᵢ)) vᵢ",
+    help="Use, modify and compare attention mechanisms: f(q) = Σ normalize(score(q, kᵢ)) vᵢ",
     no_args_is_help=True,
-    rich_markup_mode=None,  # rich would be a third of what --help takes
+    rich_markup_mode=None,  # importing rich would take a third of the time of --help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Begin with: regard lab sentiment",
+    epilog="Get started: regard lab sentiment",
 )
-STOPPED = 130  # as shells say of a program that Ctrl-C ended
+STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS: list[Callable[..., None]] = [
     lab.lab,
     compare.compare,
@@ -67,13 +67,13 @@ def _version(asked: bool) -> None:
 
 
 def wait_briefly() -> None:
-    """Let threads that wait for others sleep soon, where the user has not said otherwise.
+    """Make waiting OpenMP threads sleep early, unless the user has configured them.
 
-    GNU OpenMP, by which torch shares a step among cores, lets them spin for milliseconds. Beside
-    another program one of them waits for its core meanwhile, thousands of times a step.
+    By default GNU OpenMP, which torch uses, lets waiting threads spin for milliseconds. If another
+    program uses the cores too, this delays a training step thousands of times.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is loaded, which is later
+        os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is imported, later
 
 
 def _trust(files: list[Path]) -> list[Path]:
@@ -91,19 +91,19 @@ def options(
             "--trust",
             metavar="FILE.py",
             callback=_trust,
-            help="Let a run that is opened execute this file, as those may that you trained with "
-            "on this machine.",
+            help="Trust this Python file: runs that use it may execute it. Files that you trained "
+            "with on this machine are trusted already.",
         ),
     ] = [],  # noqa: B006
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """What holds for every command; `main` reads --debug itself."""
+    """Declare the options of all commands; `main` reads --debug itself."""
 
 
 def before_all(words: list[str]) -> list[str]:
-    """Put the options of every command first, where they may stand anywhere on the line.
+    """Move the global options to the front, so that they may stand anywhere on the line.
 
     >>> before_all(["serve", "runs/a", "--trust", "a.py", "--debug", "--trust=b.py"])
     ['--trust', 'a.py', '--debug', '--trust=b.py', 'serve', 'runs/a']
@@ -123,7 +123,7 @@ def before_all(words: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    """Run the command line; print a `RegardError` as one line on stderr and exit with code 2."""
     wait_briefly()
     sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
@@ -136,7 +136,7 @@ def main() -> None:
         raise SystemExit(2) from None
     except SystemExit as end:
         if end.code == STOPPED:
-            err.print("stopped; the same command goes on from where it was")
+            err.print("interrupted; run the same command again to resume")
         raise
 
 

@@ -1,4 +1,4 @@
-"""An option that is a setting: ``--epochs 3`` is written ``epochs=3``, and said so."""
+"""A hint for settings written as options: ``--epochs 3`` must be ``epochs=3``."""
 
 from typing import Any
 
@@ -10,25 +10,25 @@ from regard.usual import meant
 
 
 class TakesSettings(TyperCommand):
-    """A command whose arguments are settings too, for which options are often taken."""
+    """A command with KEY=VALUE arguments, which users often write as options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words. Errors: an option that there is not, but a setting of its name."""
+        """Parse the arguments. Errors: an unknown option that has the name of a setting."""
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # the class lies in typer's private copy of click
+        except Exception as error:  # its class is in typer's private copy of click
             option = str(getattr(error, "option_name", ""))
             names = meant(option, settings()) if option.startswith("--") else []
             if not names:
                 raise
             raise RegardError(
-                f"no option is called {option}; a setting is written without dashes: "
+                f"unknown option {option}; write a setting without dashes: "
                 f"{' or '.join(f'{name}=VALUE' for name in names)}"
             ) from None
 
 
 def settings() -> list[str]:
-    """Return the names of all settings that there are."""
+    """Return the names of all settings of all tasks, models and the training."""
     from regard.tasks import TASKS
     from regard.training.settings import TrainingSettings
 

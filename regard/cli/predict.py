@@ -1,4 +1,4 @@
-"""``regard predict``: a run's answers for texts from the command line, a file or a pipe."""
+"""``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from regard.runs import Run
     from regard.tasks.writing.searching import Search
 
-CHUNK = 512  # texts answered at once, so that a pipe of any length fits into memory
+CHUNK = 512  # texts per batch, so that a pipe of any length fits into memory
 T = TypeVar("T")
-Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and it as plain values
+Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and its JSON
 
 
 def predict(
     run: RunFolder,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; without any, stdin is read."),
+        typer.Argument(metavar="TEXT", help="Input texts (default: read stdin)."),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
             "--file",
             "-f",
-            help="A file: one text a line; of a .csv, .tsv or .jsonl one a row; of a .conllu one a "
-            "parsed sentence.",
+            help="Input file: one text per line, per row of a .csv, .tsv or .jsonl, or per parsed "
+            "sentence of a .conllu.",
         ),
     ] = None,
     column: Annotated[
         str,
-        typer.Option("--text", help="Of such a table: the column of the texts, if not found."),
+        typer.Option("--text", help="Text column of the table, if it is not detected."),
     ] = "",
     top: Annotated[
-        int, typer.Option(min=0, help="The N likeliest labels of each text.", show_default=False)
+        int, typer.Option(min=0, help="Print the N most likely labels.", show_default=False)
     ] = 0,
     best: Annotated[
-        int, typer.Option(min=0, help="So many texts for each, with ln p.", show_default=False)
+        int, typer.Option(min=0, help="Print the N best outputs with ln p.", show_default=False)
     ] = 0,
     beam: Annotated[
-        int, typer.Option(min=0, help="Texts to go on with; 1: greedy.", show_default="the run's")
+        int, typer.Option(min=0, help="Beam size; 1 = greedy search.", show_default="the run's")
     ] = 0,
     penalty: Annotated[
-        float | None, typer.Option(help="Of length, in a beam.", show_default="the run's")
+        float | None, typer.Option(help="Length penalty for beam search.", show_default="the run's")
     ] = None,
     longest: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Most tokens of a text; of a model that goes on with texts even more than it "
-            "reads at once.",
+            help="Maximum number of tokens to generate; a language model may exceed its context "
+            "length.",
             show_default="the run's",
         ),
     ] = 0,
@@ -66,31 +66,36 @@ def predict(
         float | None,
         typer.Option(
             min=0,
-            help="Draw each word: 1 as the model thinks, less: bolder; 0: take the likeliest.",
-            show_default="0.8 of a model that goes on with texts, else 0",
+            help="Sampling temperature: 1 = the model's distribution, lower = more likely tokens, "
+            "0 = always the most likely token.",
+            show_default="0.8 for language models, else 0",
         ),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw of so many words; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw of the words of this share.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of drawing.")] = 0,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="Sample from the k most likely tokens; 0 = all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the top tokens with this total probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling.")] = 0,
     score: Annotated[
         bool,
-        typer.Option("--score", help="Texts are SOURCE<tab>TARGET: how likely is the target?"),
+        typer.Option("--score", help="Score given targets: each text is SOURCE<tab>TARGET."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Answer texts, one line out for each line in.
+    """Predict labels or generate texts, line by line.
 
-    A line is a label and its probability, or a text.
+    A line is a label and its probability, or a generated text. Columns are separated by tabs.
 
-    --top 3: on each line the three likeliest labels, each with its probability, tabs between.
-    --best 5: up to five lines for each text, each with the text's number, ln p and what was
-    written, tabs between them, best first. --score: ln p, tokens and perplexity of each given
-    pair. A text longer than the run reads is answered from a part of it, and told on stderr.
+    --top 3: the three most likely labels on each line, each with its probability.
+    --best 5: up to five lines per text, best first, each with the number of the text, ln p and the
+    output. --score: ln p, token count and perplexity of each given pair. Texts that are too long
+    are truncated, with a warning on stderr.
 
-    A model that goes on with texts draws their words: --seed 1 draws others, --temperature 0 takes
-    the likeliest. With --longest it writes past what it reads at once: when that is full, its last
-    half is read anew.
+    A language model samples a continuation: --seed 1 samples another one, --temperature 0 takes the
+    most likely tokens. With --longest it may exceed its context length: whenever the context is
+    full, generation continues from its last half.
 
     regard predict runs/classification-transformer 'not a bad film' 'not a good film'
 
@@ -104,10 +109,10 @@ def predict(
     """
 
     if texts and file:
-        raise RegardError("give texts or --file, not both")
+        raise RegardError("texts and --file exclude each other; give only one of them")
     table = file is not None and not score and table_kind(file) is not None
     if column and not table:
-        raise RegardError("--text names a column of --file FILE.csv, .tsv or .jsonl")
+        raise RegardError("--text names a table column; add --file FILE.csv, .tsv or .jsonl")
     given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
     given |= {"top_k": top_k, "seed": seed}
     asked = {key: value for key, value in given.items() if value}
@@ -139,53 +144,55 @@ def predict(
 def _how(
     run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
-    """What answers a chunk of texts that begins behind so many. Errors: options of other runs."""
+    """Return a function that answers a chunk of texts. Errors: options for other kinds of runs."""
     from regard.tasks.writing.searching import Writes
 
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
     task = run.task
     if top and not task.ranks:
-        raise RegardError("--top is for runs that label texts; --best N asks a writer for several")
+        raise RegardError("--top needs a run that predicts labels; for texts use --best N")
     if score:
         task.unscorable([])
         if asked:
-            raise RegardError(f"--score judges texts that are given; --{option} is for writing")
+            raise RegardError(f"--score generates no text; leave --{option} out")
         return lambda texts, name, done: _scored(run, texts, name, done)
     if unused := {"beam", "penalty"} & asked.keys():
         if asked.get("temperature"):
-            raise RegardError(f"--{min(unused)} is for a beam, and --temperature draws; give one")
+            raise RegardError(
+                f"--{min(unused)} and --temperature exclude each other; give only one"
+            )
         asked = {**asked, "temperature": 0.0}
     if isinstance(task, Writes):
         search = replace(task.search, **asked)
         slides = search.slides(task.context)
         if search.longest > (most := task.limits.longest) and not slides:
-            say(f"--longest {search.longest}: this run writes {most} tokens at most", quiet=True)
+            say(f"--longest {search.longest}: this run generates at most {most} tokens", quiet=True)
         several = "best" in asked
         return lambda texts, name, done: _written(run, search, several, texts, name, done)
     if asked:
-        raise RegardError(f"--{option} is for runs that write texts; this one does not")
+        raise RegardError(f"--{option} needs a run that generates texts; leave it out for this run")
 
-    def told(given: Sequence[str | Example], name: str, done: int) -> Iterator[Answer]:
+    def labelled(given: Sequence[str | Example], name: str, done: int) -> Iterator[Answer]:
         texts = [x.text if isinstance(x, Example) else x for x in given]
         _warn(run, texts, name, done)
-        for text, found in zip(texts, run.predict(list(given)), strict=True):
+        for text, answer in zip(texts, run.predict(list(given)), strict=True):
             if top:
-                several = [{"label": x, "probability": p} for x, p in found.top(top)]
-                yield [found.line(top)], {"text": text, **found.json(), "top": several}
+                several = [{"label": x, "probability": p} for x, p in answer.top(top)]
+                yield [answer.line(top)], {"text": text, **answer.json(), "top": several}
             else:
-                yield [found.line()], {"text": text, **found.json()}
+                yield [answer.line()], {"text": text, **answer.json()}
 
-    return told
+    return labelled
 
 
 def _written(
     run: "Run", search: "Search", ranked: bool, texts: Sequence[str], name: str, done: int
 ) -> Iterator[Answer]:
-    """What is written for each text: a line, or if they are ``ranked`` one for each of the best."""
+    """Generate a line for each text, or if ``ranked`` one line for each of its best outputs."""
     _warn(run, texts, name, done)
-    found = run.best(texts, replace(search, behind=done))
-    for number, (text, several) in enumerate(zip(texts, found, strict=True), done + 1):
+    outputs = run.best(texts, replace(search, behind=done))
+    for number, (text, several) in enumerate(zip(texts, outputs, strict=True), done + 1):
         if not ranked:
             yield [several[0].line()], {"text": text, **several[0].json()}
             continue
@@ -194,13 +201,13 @@ def _written(
 
 
 def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
-    """How likely each target is. Errors: a line that is no pair, as file:line."""
+    """Score each target. Errors: a line that is not a pair, with its file:line."""
     pairs: list[tuple[str, str]] = []
     wrong = ""
     for number, text in enumerate(texts, done + 1):
         source, tab, target = text.partition("\t")
         if not tab:
-            wrong = f"{name}:{number}: has no tab; --score reads SOURCE<tab>TARGET"
+            wrong = f"{name}:{number}: no tab found; --score needs SOURCE<tab>TARGET"
             break
         (why,) = run.task.unscorable([(source, target)])
         if why:
@@ -208,56 +215,56 @@ def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[
             break
         pairs.append((source, target))
     _warn(run, [source for source, _ in pairs], name, done)
-    for (source, target), found in zip(pairs, run.score(pairs), strict=True):
-        yield [found.line()], {"text": source, "target": target, **found.json()}
-    if wrong:  # after the answers to what stands before it
+    for (source, target), score in zip(pairs, run.score(pairs), strict=True):
+        yield [score.line()], {"text": source, "target": target, **score.json()}
+    if wrong:  # after the answers to the lines before it
         raise RegardError(wrong)
 
 
 def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
-    """Tell of each text that is read in part."""
+    """Warn about each truncated text."""
     which = {"head": "last", "tail": "first", "ends": "middle"}[run.task.keeps]
     for number, left in enumerate(run.left_out(texts), done + 1):
         if left:
             say(
-                f"{name}:{number}: too long: its {which} {left:,} tokens are not read"
-                + ("; cut it into sentences" if run.task.keeps == "head" else ""),
+                f"{name}:{number}: text is too long; its {which} {left:,} tokens are ignored"
+                + ("; split it into sentences" if run.task.keeps == "head" else ""),
                 quiet=True,
             )
 
 
 def as_utf8(text: str) -> str:
-    """A text from the command line, with a question mark for each byte that is not UTF-8."""
+    """Return a command line argument with a question mark for each invalid UTF-8 byte."""
     return text.encode(errors="replace").decode()
 
 
 def lines(file: Path | None) -> Iterator[str]:
-    """The lines of a UTF-8 file, or of stdin: empty ones too, so that answers stay in line.
+    """Yield the lines of a UTF-8 file or of stdin, empty ones included to keep answers aligned.
 
-    Errors: no such file; a line that is not UTF-8, as file:line.
+    Errors: no such file; a line that is not UTF-8, with its file:line.
     """
     name = str(file) if file else "stdin"
     if not file and sys.stdin is None:
-        raise RegardError("there is no stdin to read; give texts or --file")
+        raise RegardError("stdin is closed; give texts or --file")
     if not file and sys.stdin.isatty():
-        say("reading stdin, one text a line; Ctrl-D ends", quiet=True)
+        say("reading stdin, one text per line; end with Ctrl-D", quiet=True)
     try:
         stream = file.open("rb") if file else sys.stdin.buffer
     except OSError as error:
-        raise RegardError(f"{name} cannot be read: {error.strerror or error}") from None
+        raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
     with stream:
         number = 0
         try:
             for number, line in enumerate(stream, 1):
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
-            raise RegardError(f"{name}:{number}: is not UTF-8; convert the file") from None
+            raise RegardError(f"{name}:{number}: not valid UTF-8; convert the file") from None
         except OSError as error:
-            raise RegardError(f"{name} cannot be read: {error.strerror or error}") from None
+            raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
 
 
 def chunks(texts: Iterable[T]) -> Iterator[list[T]]:
-    """Lists of at most `CHUNK` texts; those before an error come before it.
+    """Yield lists of at most `CHUNK` texts, also the texts before an error.
 
     >>> [len(chunk) for chunk in chunks(["a"] * 1025)]
     [512, 512, 1]

@@ -1,4 +1,4 @@
-"""``regard report``: one HTML file about a run, to keep or to send."""
+"""``regard report``: write a run and its answers into one HTML file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +12,17 @@ def report(
     run: RunFolder,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; without any, some of the test split."),
+        typer.Argument(metavar="TEXT", help="Texts to answer (default: some of the test split)."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The file.", show_default="report.html in the run's folder")
+        Path | None,
+        typer.Option(help="Output file.", show_default="RUN/report.html"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write a run's answers to a few texts into one HTML file.
+    """Write an HTML report of a run with answers to a few texts.
 
-    It shows where every head looks, opens anywhere, offline, and is at most 5 MB.
+    The file shows the attention of every head, works offline and is at most 5 MB.
 
     regard report runs/classification-transformer 'not a bad film' --out film.html
     """

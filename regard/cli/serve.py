@@ -1,4 +1,4 @@
-"""``regard serve``: the explorer in the browser, and the JSON API behind it."""
+"""``regard serve``: the explorer in the browser and its JSON API."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,21 +14,21 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="RUN|KEY=VALUE",
-            help="Folders of runs, of comparisons, or above them; without any, runs. And limits, "
-            "as queue=16 deadline=5; a key that does not exist lists those that do.",
+            help="Folders that contain runs or comparisons (default: runs), and limits such as "
+            "queue=16 deadline=5. An unknown key lists the valid ones.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8042,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any free port.")] = 8042,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     allow: Annotated[
         list[str] | None,
-        typer.Option(help="A further host name to answer to, as a browser writes it."),
+        typer.Option(help="Additional host name to accept, as written in the browser."),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Explore models in the browser: their answers and attention.
+    """Explore answers and attention of models in the browser.
 
-    Everything stays on this machine: it listens at 127.0.0.1, and the page asks nothing outside.
+    Data stays on this machine: the server listens on 127.0.0.1 and the page loads nothing external.
 
     regard serve runs/classification-transformer
 
@@ -43,7 +43,7 @@ def serve(
     limits = build(Limits, split(pairs, Limits)[0])
     missing = next((folder for folder in folders if not folder.is_dir()), None)
     if missing is not None:
-        raise RegardError(f"{missing} is no folder; give the folder of a run, or one above it")
+        raise RegardError(f"{missing} is not a folder; give the folder of a run or of several runs")
     from regard.web.server import address, bound, serve
     from regard.web.shelf import find
 
@@ -52,10 +52,10 @@ def serve(
     url = address(listening)
 
     def ready() -> None:
-        several = f"{len(shelf.runs)} run{'s' if len(shelf.runs) != 1 else ''}"
-        say(f"{several} to look at: {url}  (Ctrl-C ends)")
+        runs = f"{len(shelf.runs)} run{'s' if len(shelf.runs) != 1 else ''}"
+        say(f"serving {runs}: {url}  (Ctrl-C to stop)")
         if host not in ("127.0.0.1", "::1", "localhost"):
-            say("anyone who reaches this address can ask these models", quiet=True)
+            say("anyone who can reach this address can query these models", quiet=True)
         if browse:
             import webbrowser
 

@@ -1,4 +1,4 @@
-"""``regard show``: what a model looks at in one text, in the terminal."""
+"""``regard show``: the attention weights of a model for one text, in the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,40 +19,39 @@ if TYPE_CHECKING:
     from regard.runs import Run
 
 TOP = 6
-FAINT = 0.1  # of the largest weight: below it a word keeps the terminal's own colours
-HUE = (255, 176, 0)  # amber, told apart from the ground by every kind of colour sight
-BLUE = (80, 150, 255)  # of what adds to a score, where amber takes from it
+FAINT = 0.1  # share of the largest weight below which a word is not coloured
+HUE = (255, 176, 0)  # amber, visible with every kind of colour vision
+BLUE = (80, 150, 255)  # positive weights, where amber is negative
 
 
 def show(
     run: RunFolder,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Input text.")],
     layer: Annotated[
-        int | None, typer.Option(min=1, help="Only this attention layer, counted from 1.")
+        int | None, typer.Option(min=1, help="Show only this attention layer, from 1.")
     ] = None,
     head: Annotated[
-        int | None, typer.Option(min=1, help="Only this head, counted from 1; else their mean.")
+        int | None, typer.Option(min=1, help="Show this head, from 1 (default: mean of all heads).")
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option("--out", help="Also draw it into this .html or .svg file.", metavar="FILE"),
+        typer.Option("--out", help="Also draw to this .html or .svg file.", metavar="FILE"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show which words a model looks at in a text.
+    """Show which words of a text a model attends to.
 
-    The brighter a word, the more weight it gets. A pool gives each word one weight. In
-    self-attention each word looks at all others: the colour is then what a word receives on
-    average, and the strongest pairs are listed. Weights of a layer add up to 1 for each word that
-    looks; an even share is 1 / words.
+    Brighter words have more weight. Attention pooling gives each word one weight. In
+    self-attention each word attends to all words: the colour shows the mean weight that a word
+    receives, and the strongest pairs are listed. The weights of one attending word sum to 1;
+    uniform attention gives each word 1 / words.
 
-    A model that counts words (tfidf, nb-svm) shows what each word adds to the score of the label
-    that it says, or takes from it.
+    Bag-of-words models (tfidf, nb-svm) show how much each word adds to, or subtracts from, the
+    score of the predicted label.
 
-    A model that writes shows its alignment: a row for each word written, with the words of the
-    text that it looked at; one that goes on with a text, what it looked at in all of it. --out
-    draws every layer and head into one page (.html), or the mean of those chosen into one picture
-    (.svg).
+    Sequence-to-sequence models show their alignment: one row per generated word with its weights
+    on the source words. Language models show the attention over the whole text. --out writes all
+    layers and heads to one page (.html), or the mean of the chosen ones to one picture (.svg).
 
     regard show runs/classification-transformer 'not a bad film at all' --layer 3
 
@@ -60,58 +59,58 @@ def show(
     """
 
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
-        raise RegardError(f"--out {picture}: a page ends in .html, a picture in .svg")
+        raise RegardError(f"--out {picture}: the name must end in .html (page) or .svg (picture)")
     text, loaded = as_utf8(text), opened(run, "show")
     if loaded.config.entry.baseline:
         if layer is not None or head is not None:
-            raise RegardError(f"{loaded.config.model} has no layers: leave --layer and --head out")
+            raise RegardError(f"{loaded.config.model} has no layers; leave --layer and --head out")
         show_words(loaded, text, picture, json)
         return
     answer = loaded.predict(text)
     layers = looks(loaded, text)
     chosen = [
-        (number, narrowed(looked, head))
-        for number, looked in enumerate(layers, 1)
+        (number, narrowed(attention, head))
+        for number, attention in enumerate(layers, 1)
         if layer in (None, number)
     ]
     if layer is not None and layers and not chosen:
-        raise RegardError(f"--layer {layer}: this model has attention layers 1 to {len(layers)}")
+        raise RegardError(f"--layer {layer} does not exist; choose 1 to {len(layers)}")
     said = answer.told()
     if picture is not None:
-        write_picture(picture, text, said, [looked for _, looked in chosen])
+        write_picture(picture, text, said, [attention for _, attention in chosen])
     if json:
         emit_json(
             {
                 "run": str(run),
                 "text": text,
                 **answer.json(),
-                "layers": [as_json(number, looked) for number, looked in chosen],
+                "layers": [as_json(number, attention) for number, attention in chosen],
             }
         )
         return
-    say(f"{loaded.config.model} says: {said}")
+    say(f"prediction of {loaded.config.model}: {said}")
     if not layers:
-        say(f"{loaded.config.model} has no attention: there are no weights to look at")
-    for number, looked in chosen:
+        say(f"{loaded.config.model} has no attention, hence no weights to show")
+    for number, attention in chosen:
         say()
-        draw(number, looked, head)
+        draw(number, attention, head)
     if picture is not None:
-        say(f"\ndrawn: {picture}")
+        say(f"\ndrawing: {picture}")
 
 
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
-    """Show what the words of a text add to its answer. Errors: a text without words."""
+    """Show the contribution of each word to the prediction. Errors: a text without words."""
     from regard.reports import weighed
 
     answer = run.predict(text)
-    found = run.task.weigh(run.model, text, answer)
-    if not found.words:
-        raise RegardError("there is no word to look at in this text")
+    terms = run.task.weigh(run.model, text, answer)
+    if not terms.words:
+        raise RegardError("this text contains no words; give one with words")
     if picture is not None:
-        charts = weighed.section(found)
-        write_charts(picture, text, answer.told(), weighed.chart(found), charts)
+        charts = weighed.section(terms)
+        write_charts(picture, text, answer.told(), weighed.chart(terms), charts)
     if json:
-        words = zip(found.words, found.weights.tolist(), strict=True)
+        words = zip(terms.words, terms.weights.tolist(), strict=True)
         emit_json(
             {
                 "run": str(run.folder.path),
@@ -119,40 +118,42 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
                 **answer.json(),
                 "layers": [],
                 "words": [{"word": word, "weight": weight} for word, weight in words],
-                "terms": [{"term": term, "weight": weight} for term, weight in found.terms.items()],
-                "bias": found.bias,
-                "score": found.score,
+                "terms": [{"term": term, "weight": weight} for term, weight in terms.terms.items()],
+                "bias": terms.bias,
+                "score": terms.score,
             }
         )
         return
-    say(f"{run.config.model} says: {answer.told()}")
-    say(f"\nwhat each word, with its share of pairs, adds to {found.of}:")
-    out.print(coloured(found.words, found.weights.tolist(), signed=True))
-    ranked = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
+    say(f"prediction of {run.config.model}: {answer.told()}")
+    say(f"\ncontribution of each word, with its share of word pairs, to {terms.of}:")
+    out.print(coloured(terms.words, terms.weights.tolist(), signed=True))
+    ranked = sorted(terms.terms.items(), key=lambda term: -abs(term[1]))
     for says, sign in (("for", 1), ("against", -1)):
         some = [f"{term} {weight:+.3f}" for term, weight in ranked if sign * weight > 0][:TOP]
         say(f"{says}: {', '.join(some) or 'nothing'}")
-    unknown = "" if found.terms else ": no word of this text was counted in training"
-    say(f"bias {found.bias:+.3f}, score {found.score:+.3f}{unknown}")
+    unknown = "" if terms.terms else ": no word of this text occurred in training"
+    say(f"bias {terms.bias:+.3f}, score {terms.score:+.3f}{unknown}")
     if picture is not None:
-        say(f"\ndrawn: {picture}")
+        say(f"\ndrawing: {picture}")
 
 
-def write_picture(path: Path, text: str, said: str, layers: "list[LayerAttention]") -> None:
-    """Draw the layers into a page, or their mean into a picture. Errors: nothing to draw."""
+def write_picture(path: Path, text: str, answer: str, layers: "list[LayerAttention]") -> None:
+    """Draw the layers as a page, or their mean as a picture. Errors: nothing to draw."""
     from regard.reports.aligned import maps
     from regard.reports.markup import shorten, tag
 
     if not layers:
-        raise RegardError(f"--out {path}: this model has no attention, so nothing can be drawn")
+        raise RegardError(f"--out {path}: this model has no attention to draw; leave --out out")
     figures = [tag("figure", tag("div", chart, class_="scroll"))
                for chart in maps(layers, "weights")]  # fmt: skip
     mean = maps(layers, shorten(text, 60))[0]
-    write_charts(path, text, said, mean, [tag("div", *figures, class_="maps")])
+    write_charts(path, text, answer, mean, [tag("div", *figures, class_="maps")])
 
 
-def write_charts(path: Path, text: str, said: str, chart: "Html", parts: "Sequence[Html]") -> None:
-    """Write one chart as a picture, or a page of text, answer and all parts."""
+def write_charts(
+    path: Path, text: str, answer: str, chart: "Html", parts: "Sequence[Html]"
+) -> None:
+    """Write one chart as a picture, or a page with the text, the answer and all parts."""
     from regard.durable import write_bytes
     from regard.reports.aligned import drawing
     from regard.reports.markup import shorten, tag
@@ -161,95 +162,98 @@ def write_charts(path: Path, text: str, said: str, chart: "Html", parts: "Sequen
     if path.suffix.lower() == ".svg":
         whole = drawing(chart)
     else:
-        words = [tag("p", "read: ", tag("b", text)), tag("p", "answer: ", tag("b", said))]
+        words = [tag("p", "text: ", tag("b", text)), tag("p", "answer: ", tag("b", answer))]
         whole = page(shorten(text, 80), [*words, *parts])
     write_bytes(path, whole.encode("utf-8", errors="replace"))
 
 
 def looks(run: "Run", text: str) -> "list[LayerAttention]":
-    """The layers of a model at work; of one that writes another text those that look at the source.
+    """Return the attention layers for a text; if the model has cross-attention, only that.
 
-    Of `mean` the attention that it is: each word the same weight.
+    For the model `mean` it is uniform attention: each word has the same weight.
     """
     if run.config.model != "mean":
         layers, _ = run.at_work(text)
-        return [looked for looked in layers if looked.asking is not None] or layers
+        return [attention for attention in layers if attention.asking is not None] or layers
     import numpy as np
 
     from regard.analysis.layer_attention import LayerAttention
 
     tokens = run.tokens(text)
     if not tokens:
-        raise RegardError("there is no token to look at in this text")
+        raise RegardError("this text contains no tokens; give one with words")
     even = np.full((1, 1, len(tokens)), 1 / max(len(tokens), 1), dtype=np.float32)
     return [LayerAttention("mean of the words", tokens, even)]
 
 
-def narrowed(looked: "LayerAttention", head: int | None) -> "LayerAttention":
-    """One head of a layer, or all. Errors: a head that the layer does not have."""
+def narrowed(attention: "LayerAttention", head: int | None) -> "LayerAttention":
+    """Return one head of a layer, or all. Errors: a head that the layer does not have."""
     if head is None:
-        return looked
-    heads = len(looked.weights)
+        return attention
+    heads = len(attention.weights)
     if head > heads:
-        raise RegardError(f"--head {head}: {looked.layer} has heads 1 to {heads}")
-    return looked._replace(weights=looked.weights[head - 1 : head])
+        raise RegardError(f"--head {head} of {attention.layer} does not exist; choose 1 to {heads}")
+    return attention._replace(weights=attention.weights[head - 1 : head])
 
 
-def as_json(number: int, looked: "LayerAttention") -> dict[str, Any]:
-    """A layer as plain values."""
-    asking = {} if looked.asking is None else {"asking": looked.asking}
+def as_json(number: int, attention: "LayerAttention") -> dict[str, Any]:
+    """Return a layer as JSON values."""
+    asking = {} if attention.asking is None else {"asking": attention.asking}
     return {
         "layer": number,
-        "name": looked.layer,
-        "tokens": looked.tokens,
+        "name": attention.layer,
+        "tokens": attention.tokens,
         **asking,
-        "received": received(looked).tolist(),
-        "weights": looked.weights.tolist(),
+        "received": received(attention).tolist(),
+        "weights": attention.weights.tolist(),
     }
 
 
-def received(looked: "LayerAttention") -> "NDArray[floating[Any]]":
-    """(tokens,): the weight that each token gets, mean over heads and over those that look."""
-    mean: NDArray[floating[Any]] = looked.weights.mean((0, 1))
+def received(attention: "LayerAttention") -> "NDArray[floating[Any]]":
+    """Return the weight that each token receives, (tokens,): the mean over heads and queries."""
+    mean: NDArray[floating[Any]] = attention.weights.mean((0, 1))
     return mean
 
 
-def draw(number: int, looked: "LayerAttention", head: int | None) -> None:
-    """Print a layer: the text in colours, the top words in numbers, the strongest pairs."""
+def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
+    """Print a layer: the coloured text, its top words and the strongest pairs."""
     from regard.reports.attended import plain_name
 
-    heads, rows = looked.weights.shape[:2]
+    heads, rows = attention.weights.shape[:2]
     whose = f"head {head}" if head else ("1 head" if heads == 1 else f"mean of {heads} heads")
-    names = dict.fromkeys((f"layer {number}", plain_name(looked.layer), whose))
-    say(f"{', '.join(names)}, an even share is {1 / len(looked.tokens):.3f}")
-    if looked.asking is not None:
-        align(looked.asking, looked.tokens, looked.weights.mean(0).tolist())
+    names = dict.fromkeys((f"layer {number}", plain_name(attention.layer), whose))
+    say(f"{', '.join(names)}, uniform weight {1 / len(attention.tokens):.3f}")
+    if attention.asking is not None:
+        align(attention.asking, attention.tokens, attention.weights.mean(0).tolist())
         return
-    shares = received(looked)
-    out.print(coloured(looked.tokens, shares.tolist()))
+    shares = received(attention)
+    out.print(coloured(attention.tokens, shares.tolist()))
     order = (-shares).argsort(kind="stable")[:TOP]
-    say("most: " + ", ".join(f"{looked.tokens[i]} {shares[i]:.3f}" for i in order))
+    say("most: " + ", ".join(f"{attention.tokens[i]} {shares[i]:.3f}" for i in order))
     if rows == 1:
         return
-    mean = looked.weights.mean(0)
-    if looked.tokens[0] == "[CLS]":
+    mean = attention.weights.mean(0)
+    if attention.tokens[0] == "[CLS]":
         best = (-mean[0]).argsort(kind="stable")[:TOP]
-        say("[CLS] looks at: " + ", ".join(f"{looked.tokens[i]} {mean[0, i]:.3f}" for i in best))
+        say(
+            "[CLS] attends to: "
+            + ", ".join(f"{attention.tokens[i]} {mean[0, i]:.3f}" for i in best)
+        )
     strongest = (-mean.ravel()).argsort(kind="stable")[:TOP]
     pairs = (divmod(int(place), mean.shape[1]) for place in strongest)
     say(
         "strongest: "
         + ", ".join(
-            f"{looked.tokens[row]} → {looked.tokens[column]} {mean[row, column]:.3f}"
+            f"{attention.tokens[row]} → {attention.tokens[column]} {mean[row, column]:.3f}"
             for row, column in pairs
         )
     )
 
 
-def align(asking: list[str], tokens: list[str], weights: list[list[float]]) -> None:
-    """Print an alignment: a row for each word written, what it looked at in colours and by name."""
-    wide = max(len(word) for word in asking)
-    for word, row in zip(asking, weights, strict=True):
+def align(queries: list[str], tokens: list[str], weights: list[list[float]]) -> None:
+    """Print an alignment: per generated word, the coloured source and its top word."""
+    wide = max(len(word) for word in queries)
+    for word, row in zip(queries, weights, strict=True):
         best = max(range(len(row)), key=row.__getitem__)
         line = coloured(tokens, row)
         line.append(f" {tokens[best]} {row[best]:.2f}")
@@ -258,11 +262,9 @@ def align(asking: list[str], tokens: list[str], weights: list[list[float]]) -> N
 
 
 def coloured(tokens: list[str], shares: list[float], *, signed: bool = False) -> Any:
-    """Words on a ground that is the brighter the larger their share; black ink where it is bright.
+    """Return words on backgrounds that get brighter with their share; black text if bright.
 
-    Of weights that are `signed` those above 0 are blue and those below amber.
-
-    Without colour the words stand alone, and the numbers below them tell the same.
+    If `signed`, positive weights are blue and negative ones amber.
     """
     from rich.style import Style
     from rich.text import Text

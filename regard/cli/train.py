@@ -1,4 +1,4 @@
-"""``regard train``: one model on one task, in a folder that any later command can use."""
+"""``regard train``: train one model on one task, into a folder for all other commands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from regard.runs import Config, Forecast, Run
     from regard.training.loop import Progress
 
-MODELS_IN_WORDS = (  # written out, so that help does not load the table
+MODELS_IN_WORDS = (  # written out so that --help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, "
     "+residual+positions, +cls, transformer, gpt, bert, frozen, t5, rnn, cnn, tfidf, nb-svm"
 )
@@ -24,7 +24,7 @@ TASKS_IN_WORDS = (
     "span-corruption; birthplace-pretrain, birthplace"
 )
 
-TEXT = "'your text'"  # of a command that is suggested
+TEXT = "'your text'"  # the argument in a suggested command
 SAMPLES = {
     "masked-modeling": "'your [MASK] text'",
     "span-corruption": "'your <extra_id_0> text'",
@@ -33,13 +33,13 @@ SAMPLES = {
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=f"What to learn: {TASKS_IN_WORDS}.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"Task to learn: {TASKS_IN_WORDS}.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Settings of task, model and training, as learning_rate=0.002 heads=2; "
-            "--settings lists them.",
+            help="Settings of task, model and training, such as learning_rate=0.002 heads=2; "
+            "--settings lists them all.",
         ),
     ] = None,
     model: Annotated[
@@ -47,81 +47,80 @@ def train(
         typer.Option(
             "--model",
             "-m",
-            help=f"Which model. Of classification: {MODELS_IN_WORDS}; of a task that writes texts: "
+            help=f"Model. For classification: {MODELS_IN_WORDS}; for tasks that write text: "
             f"{WRITERS_IN_WORDS}.",
-            show_default="the task's own",
+            show_default="depends on the task",
         ),
     ] = "",
     data: Annotated[
         str,
         typer.Option(
-            help="A name (`regard data list` has them all), or your own .csv, .tsv or .jsonl file "
-            "(or .gz of it); of labelled texts also .txt (label, tab, text), .parquet, a folder "
-            "with a file or a folder for each label, or neg.txt,pos.txt; of texts alone .txt or "
-            ".md, cut where lines are empty, or line by line where none is; of pairs also "
-            "FILE,FILE. Others beside it: test=FILE validation=FILE; columns: text=NAME "
-            "label=NAME, or by number from 1."
+            help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
+            "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
+            "file or folder per label, or neg.txt,pos.txt; texts without labels a .txt or .md, "
+            "split at empty lines, or else at each line; pairs also FILE,FILE. Other splits: "
+            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1."
         ),
     ] = "",
     budget: Annotated[
-        str, typer.Option(help="How long: 10m, '500 steps', '3 epochs' or '2M tokens'.")
+        str, typer.Option(help="Training budget: 10m, '500 steps', '3 epochs' or '2M tokens'.")
     ] = "",
     init: Annotated[
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Begin from the weights and the tokens of a complete run, as one of birthplace-"
-            "pretrain, language-modeling, masked-modeling or span-corruption; its network's "
-            "settings hold where none are given.",
+            help="Start from the weights and tokenizer of a completed run, such as one of "
+            "birthplace-pretrain, language-modeling, masked-modeling or span-corruption; its "
+            "network settings become the defaults.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="RUN|FILE",
-            help="Model and settings of another run, or of a file like its config.toml; what is "
-            "given here goes before.",
+            help="Use the model and settings of another run, or of a file like its config.toml; "
+            "settings given here override them.",
         ),
     ] = None,
     pretrain_on: Annotated[
         str,
         typer.Option(
             metavar="TEXTS",
-            help="Pretrain first on texts without labels (a .txt, .jsonl, .csv or .tsv file, imdb "
-            "or reviews), in RUN-pretrained, without what the task is judged by; for --model bert "
-            "(the default then), gpt or t5.",
+            help="First pretrain on unlabelled texts (a .txt, .jsonl, .csv or .tsv file, imdb or "
+            "reviews), in RUN-pretrained; the texts that the task is tested on are left out. For "
+            "--model bert (then the default), gpt or t5.",
         ),
     ] = "",
     pretrain_budget: Annotated[
         str,
         typer.Option(
-            help="How long to pretrain, as --budget.", show_default="until it stops improving"
+            help="Pretraining budget, like --budget.", show_default="until it stops improving"
         ),
     ] = "",
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the run.", show_default="runs/TASK-MODEL"),
+        typer.Option("--out", help="Output folder of the run.", show_default="runs/TASK-MODEL"),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Load two batches, make a step, forecast time and memory."),
+        typer.Option("--dry-run", help="Run one step on two batches; forecast time and memory."),
     ] = False,
     end: Annotated[
         bool,
         typer.Option(
-            "--end", help="Of a training that was stopped: end it here, with its best weights."
+            "--end", help="Finish an interrupted training now, with its best weights so far."
         ),
     ] = False,
     list_settings: Annotated[
-        bool, typer.Option("--settings", help="List all settings, what they are and mean.")
+        bool, typer.Option("--settings", help="List all settings with values and descriptions.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Train one model on one task, and judge it on the test split.
+    """Train a model on a task and evaluate it on the test split.
 
-    The same command again goes on after a stop or a crash, to the very same weights, and says so
-    when the run is complete; with --end it makes a run of what was learned until then. Nothing is
-    overwritten: other settings need another --out.
+    Run the same command again to resume after an interruption or a crash; the weights come out the
+    same. With --end, the training stops at its last checkpoint and becomes a completed run. Nothing
+    is overwritten: other settings need another --out.
 
     regard train classification
 
@@ -137,7 +136,7 @@ def train(
     from regard.errors import RegardError
 
     if end and dry_run:
-        raise RegardError("--dry-run forecasts a training, --end ends one: give one of them")
+        raise RegardError("--dry-run and --end exclude each other; give only one of them")
     pairs = [*(settings or []), *([f"data={data}"] if data else []), *as_pairs(budget)]
     model, overrides, asked_for = wanted(
         task, model, pairs, init=init, config=config, texts=pretrain_on, budget=pretrain_budget
@@ -155,7 +154,7 @@ def train(
     from regard.training.ranks import ranks
 
     keep_freed_memory()
-    out.quiet = err.quiet = not ranks().first  # of several processes one speaks
+    out.quiet = err.quiet = not ranks().first  # only one of several processes prints
     place = folder or Path("runs") / f"{short(task)}-{short(model)}"
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
@@ -182,17 +181,17 @@ def wanted(
 ) -> "tuple[str, list[str], Config]":
     """Return the model, the settings as pairs and the config that a training asks for.
 
-    Errors: options that forbid each other; names and settings that there are not, told before
-    torch is loaded.
+    Errors, raised before torch is loaded: options that exclude each other; unknown names and
+    settings.
     """
     from regard import runs
     from regard.errors import RegardError, look_up
     from regard.tasks import TASKS
 
     if init and texts:
-        raise RegardError("--init begins from a run, --pretrain-on makes one: give one of them")
+        raise RegardError("--init and --pretrain-on exclude each other; give only one of them")
     if budget and not texts:
-        raise RegardError("--pretrain-budget goes with --pretrain-on TEXTS")
+        raise RegardError("--pretrain-budget needs --pretrain-on TEXTS")
     trust_named((task, model))
     after = "bert" if texts else runs.model_after(init, task)
     overrides = [*pairs, *([f"init={init}"] if init else [])]
@@ -203,7 +202,7 @@ def wanted(
 
 
 def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[str, list[str]]:
-    """The model of another run, and its settings as pairs where none are given.
+    """Return the model of another run, and its settings as pairs unless overridden by `given`.
 
     Errors: a run of another task.
     """
@@ -212,7 +211,7 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     from regard.training.settings import BUDGETS
 
     if there.task != task:
-        raise RegardError(f"--config is of {there.task}, not of {task}")
+        raise RegardError(f"--config is for the task {there.task}, not for {task}")
     mine = set(map(key_of, given))
     mine |= set(BUDGETS) if mine & set(BUDGETS) else set()
     sections = there.sections()
@@ -224,7 +223,7 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
 
 
 def as_pairs(budget: str) -> list[str]:
-    """A budget in words as settings.
+    """Convert a budget in words to settings.
 
     >>> as_pairs("2M tokens"), as_pairs("")
     (['tokens=2000000'], [])
@@ -235,18 +234,18 @@ def as_pairs(budget: str) -> list[str]:
 
 
 def pretrained(run: "Run", texts: str, end: bool, json: bool) -> bool:
-    """Pretrain on some texts; whether to go on with the labels: not if it was ended just now."""
+    """Pretrain on texts; return False if --end finished the pretraining just now, else True."""
     ends = end and not run.complete
     follow(run, f"{run.config.model} on the texts of {texts}", end=ends)
     say(f"pretrained: {run.evaluate().line()}; run: {run.folder.path}", quiet=json)
     if ends:
         report(run, False, json)
-        say("the same command without --end goes on with its labels", quiet=json)
+        say("run the same command without --end to train on the labels", quiet=json)
     return not ends
 
 
 def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> None:
-    """Train a run to its end, or end it here, and show how far it is; notes are said anyway."""
+    """Train a run to its end, or end it now, with a progress bar; notes are always printed."""
     with bar(what) if shown else hidden() as show:
         try:
             for progress in run.train(end=end):
@@ -255,25 +254,25 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
                 show(*advance(progress, run.validates), progress.seconds_left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():
-                say("with --end the same command makes a run of its last checkpoint", quiet=True)
+                say("add --end to complete the run from its last checkpoint", quiet=True)
             raise
 
 
 def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
-    """Done, total, and words for the bar; done follows the budget, whatever it is counted in."""
+    """Return done, total and a text for the bar, both in the unit of the budget."""
     from regard.tasks.evaluation import validated
 
     words = [f"loss {progress.loss:.3f}"]
     if progress.best is not None:
-        words.append(f"{validated(metric, progress.best)} at best")
+        words.append(f"best {validated(metric, progress.best)}")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
-    words += [] if progress.seconds_left else ["answering the test split"]
+    words += [] if progress.seconds_left else ["predicting the test split"]
     return progress.step, progress.steps, ", ".join(words)
 
 
 def report(run: "Run", was_complete: bool, json: bool) -> None:
-    """Say how good the run is, where it lies, and what to do with it."""
-    judged = run.evaluate()
+    """Print the metrics of the run, its folder and what to do next."""
+    evaluation = run.evaluate()
     folder, rows = run.folder.path, run.metrics()
     last = rows[-1] if rows else {}
     if json:
@@ -284,7 +283,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
                 "model": run.config.model,
                 "was_complete": was_complete,
                 "ended": run.ended,
-                **judged.json(),
+                **evaluation.json(),
                 "validation": last.get("best"),
                 "validates": run.validates,
                 "convergence": run.convergence,
@@ -297,18 +296,18 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
         )
         return
     if was_complete:
-        say(f"{folder} was complete already; nothing was done")
+        say(f"{folder} is already complete; nothing was done")
     for note in run.notes:
         say(note)
-    say(f"{'test' if run.held_out else 'train'} {judged.line()}")
+    say(f"{'test' if run.held_out else 'train'} {evaluation.line()}")
     if last:
         say(f"{last['step']:,} steps, {last['tokens']:,} tokens, {duration(last['seconds'])}")
     environment = run.folder.environment()
-    for begun in filter(None, (environment.get(what) for what in ("init", "weights"))):
-        parts = [f"{begun['taken']:,} weights"]
+    for source in filter(None, (environment.get(what) for what in ("init", "weights"))):
+        parts = [f"{source['taken']:,} weights"]
         for what in ("new", "left"):
-            parts += [f"{what}: {', '.join(begun[what])}"] if begun.get(what) else []
-        say(f"begun from {begun.get('run') or begun['source']}: {'; '.join(parts)}")
+            parts += [f"{what}: {', '.join(source[what])}"] if source.get(what) else []
+        say(f"started from {source.get('run') or source['source']}: {'; '.join(parts)}")
     for note in environment.get("data", {}).get("notes", []):
         say(f"data: {note}")
     say(f"run: {folder}")
@@ -321,7 +320,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
 
 
 def show_settings(config: "Config", json: bool) -> None:
-    """Say what each setting of task, model and training is, and what it means."""
+    """Print each setting of task, model and training with its value and description."""
     parts = [
         ("task", config.task, config.data),
         ("model", config.model, config.network),
@@ -352,7 +351,7 @@ def show_settings(config: "Config", json: bool) -> None:
 
 
 def in_words(value: object) -> str:
-    """A setting as the command line takes it.
+    """Format a setting as the command line reads it.
 
     >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("corpus-1.0")
     ('1', '30', '1e-05', 'corpus-1.0')
@@ -363,28 +362,28 @@ def in_words(value: object) -> str:
 
 
 def show_forecasts(forecasts: Sequence["Forecast"], json: bool) -> None:
-    """Say what a training would cost, and a pretraining before it."""
+    """Print the forecast cost of a training, and of the pretraining before it."""
     if json:
         *before, last = (forecast.json() for forecast in forecasts)
         emit_json({**last, **({"pretraining": before[0]} if before else {})})
         return
     for forecast in forecasts:
         show_forecast(forecast)
-    say("nothing was written: without --dry-run the training begins")
+    say("nothing was written; remove --dry-run to start the training")
 
 
 def show_forecast(forecast: "Forecast") -> None:
-    """Say what one training would cost."""
+    """Print the forecast cost of one training."""
     for note in (*forecast.notes, *forecast.warnings):
         say(note)
     say(
-        f"{forecast.model} on {forecast.task}: {forecast.train:,} texts to learn from, "
-        f"{forecast.validation:,} to validate, {forecast.test:,} to test"
+        f"{forecast.model} on {forecast.task}: {forecast.train:,} texts for training, "
+        f"{forecast.validation:,} for validation, {forecast.test:,} for test"
     )
     say(f"{forecast.parameters:,} parameters, {forecast.precision}")
     say(
         f"{'at most' if forecast.at_most else 'about'} {duration(forecast.seconds)}: "
         f"{forecast.steps:,} steps at {forecast.tokens_per_second:,.0f} tokens/s"
-        + ("; it ends where validation stops improving" if forecast.at_most else "")
+        + ("; stops early when validation stops improving" if forecast.at_most else "")
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")

@@ -51,7 +51,7 @@ def test_train_says_its_folder_and_shows_progress_on_request(
     assert told.err == "run: runs/classification-mean\n"  # no terminal, no bar
     assert told.out == ""
     regard.train("classification", model="mean", examples=120, steps=steps, threads=1)
-    assert capsys.readouterr().err == "run: runs/classification-mean (complete already)\n"
+    assert capsys.readouterr().err == "run: runs/classification-mean (already complete)\n"
     regard.train(
         "classification", model="mean", out=tmp_path / "b", progress=True, examples=120,
         budget="2 steps", threads=1,
@@ -61,7 +61,7 @@ def test_train_says_its_folder_and_shows_progress_on_request(
     assert "run: " not in told.err
     slow = {"examples": 120, "batch_tokens": 8192, "patience": 0, "threads": 1}
     regard.train("classification", model="transformer", out="d", budget="1s", **slow)
-    assert "updates fit into 0.0166667 minutes, which is few" in capsys.readouterr().err
+    assert "updates fit into 0.0166667 minutes, too few" in capsys.readouterr().err
     begun = regard.train("classification", init="b", out="c", examples=120, steps=1, threads=1)
     assert begun.config.model == "mean"
 
@@ -73,13 +73,13 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"model": "lstm"}, "did you mean rnn"),
         ({"lerning_rate": 1}, "did you mean learning_rate"),
         ({"budget": "3 moons"}, "a budget is 10m"),
-        ({"score": object}, "score is of the type type: a setting of a run is a word"),
-        ({"data": np.zeros(3)}, "data is of the type ndarray: .* data are a file"),
+        ({"score": object}, "score has the unsupported type type; give a string"),
+        ({"data": np.zeros(3)}, "data has the unsupported type ndarray; .* for data a file"),
         ({"data": "none.csv"}, "none.csv"),
         ({"init": "nowhere"}, "nowhere does not exist"),
-        ({"steps": 3, "epochs": 2}, "one budget at a time"),
-        ({"pretrain_budget": "3 steps"}, "--pretrain-budget goes with --pretrain-on"),
-        ({"pretrain_on": "a.txt", "init": "b"}, "give one of them"),
+        ({"steps": 3, "epochs": 2}, "only one budget is allowed"),
+        ({"pretrain_budget": "3 steps"}, "--pretrain-budget needs --pretrain-on"),
+        ({"pretrain_on": "a.txt", "init": "b"}, "give only one of them"),
         ({"config": "nowhere"}, "nowhere does not exist"),
     ],
 )
@@ -111,7 +111,9 @@ def test_pretraining_goes_before_and_settings_come_from_another_run(
 
 def test_a_folder_with_another_run_is_kept(tmp_path: Path) -> None:
     regard.train("classification", model="tfidf", out=tmp_path / "a", examples=120)
-    with pytest.raises(RegardError, match="holds another run: examples is 120 there and 130 here"):
+    with pytest.raises(
+        RegardError, match="contains another run: examples is 120 there and 130 here"
+    ):
         regard.train("classification", model="tfidf", out=tmp_path / "a", examples=130)
 
 

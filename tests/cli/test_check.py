@@ -18,7 +18,7 @@ def test_the_example_keeps_every_law(regard):
     assert "28 laws hold, 0 fail, 1 do not apply" in said.out
     assert said.out.count("✓") == 28
     assert said.out.count("–") == 1
-    assert "speed and memory: left out" in said.out
+    assert "speed and memory: skipped" in said.out
 
 
 def test_a_law_that_fails_is_said_in_numbers(regard):
@@ -36,7 +36,7 @@ def test_a_law_that_fails_is_said_in_numbers(regard):
     assert table.status == 1
     assert "✗" in table.out
     assert "raised ValueError: no idea" in table.out
-    assert "speed and memory: it does not run" in table.out
+    assert "speed and memory: the code does not run" in table.out
     rest = len(LAWS["score"]) - 1
     assert f":Raises: 0 laws hold, 1 fail, {rest} not looked at\n" in table.out
 
@@ -103,4 +103,4 @@ def test_speed_is_beside_scaled_dot(regard, monkeypatch):
     assert "mine: 200.0 ms, 30 MB" in words
     assert words.endswith("2.00 times the time")
     layers = regard("check", "regard.MultiHeadAttention")
-    assert "regard bench attention measures" in layers.out
+    assert "use regard bench attention" in layers.out

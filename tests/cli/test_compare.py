@@ -88,8 +88,8 @@ def test_settings_are_searched_on_request(
     [
         (["--tune", "0"], "'--tune'"),
         (["--tune", "3", "--sampler", "grid"], "no sampler is called 'grid'"),
-        (["--tune-space", "width=8,16"], "--tune-space is of a search: give --tune N"),
-        (["--tune-seed", "3"], "--tune-seed is of a search"),
+        (["--tune-space", "width=8,16"], "--tune-space needs a search; add --tune N"),
+        (["--tune-seed", "3"], "--tune-seed needs a search"),
         (["--tune", "3", "--tune-space", "widht=8,16"], "no setting is called 'widht'"),
         (["--tune", "3", "--tune-space", "width=8"], "width=8 is one value"),
         (["--tune", "3", "--tune-space", "width=0,8"], "arm mean, range of width: width='0'"),
@@ -174,9 +174,9 @@ def test_a_narrow_terminal_gets_two_tables(
     assert words(two[2]) == arm
     assert words(two[4]) == ["arm", *cost]
     assert words(two[6]) == [*"cnn:filters=[9] 7.2 812 31,970 2.5 still rising (1 of 3)".split()]
-    assert "cnn:filters=[9]: still rising (1 of 3): give a longer --budget, or none" in two
+    assert "cnn:filters=[9]: still rising (1 of 3): use a longer --budget, or none" in two
     assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
-    assert "no arm is a baseline: tfidf or nb-svm beside them shows what a network adds" in two
+    assert "no arm is a baseline; add tfidf or nb-svm to see what a network gains" in two
 
 
 def test_a_dry_run_forecasts_and_writes_nothing(
@@ -197,7 +197,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mean   5 × ")
     assert lines[-1].endswith(
-        " with 2 side by side; runs end where validation stops improving; nothing was written"
+        "; runs stop early when validation stops improving; nothing was written"
     )
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr("regard.runs.room.Need.warning", property(lambda need: "it is tight"))
@@ -304,7 +304,7 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
         finally:
             command.kill()
     assert command.returncode == 130
-    assert error.splitlines()[-1] == "stopped; the same command goes on from where it was"
+    assert error.splitlines()[-1] == "interrupted; run the same command again to resume"
     assert "Traceback" not in error
     end = time.monotonic() + 20
     while living(command.pid):
@@ -338,7 +338,7 @@ def test_files_of_predictions(
     assert found["arms"][0]["seconds"] is None
     assert found["trivial"] == {"majority class": 0.5, "chance": 0.5}
     for more, says in (
-        (["--arms", "mean"], "--predictions trains nothing: leave --arms out"),
+        (["--arms", "mean"], "--predictions trains nothing; leave --arms out"),
         (["--metric", "f1"], "no metric is called 'f1'"),
         ([str(tmp_path / "none.csv")], "there is no such file"),
     ):
@@ -347,4 +347,4 @@ def test_files_of_predictions(
         assert says in told.err
         assert (told.err.count("\n"), told.out) == (1, "")
     assert run(monkeypatch, "classification", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
-    assert "a training takes metric=macro-f1" in capsys.readouterr().err
+    assert "to train, use metric=macro-f1" in capsys.readouterr().err

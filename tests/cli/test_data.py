@@ -30,7 +30,7 @@ def test_list(tmp_path):
     (tmp_path / "eng-fra").mkdir()
     (tmp_path / "eng-fra" / "fra.txt").touch()
     text = run("list", "--data-dir", tmp_path).stdout
-    assert f"here: {tmp_path / 'eng-fra'}" in text
+    assert f"stored in: {tmp_path / 'eng-fra'}" in text
     assert "not here; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
@@ -70,8 +70,8 @@ def test_check_by_group(tmp_path):
 @pytest.mark.parametrize(
     ("task", "says"),
     [
-        ("classification", "regard data check looks through texts with labels"),
-        ("dates", "regard train dates --dry-run reads its data and trains nothing"),
+        ("classification", "use regard data check for labelled texts"),
+        ("dates", "use regard train dates --dry-run to check its data"),
     ],
 )
 def test_a_task_without_rows_says_what_looks_at_its_data(task, says):

@@ -37,4 +37,4 @@ def test_full_disk_is_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: Usage)
     finding = doctor.folder_finding("temporary", tmp_path)
     assert finding.well is False
-    assert "make room" in finding.remedy
+    assert "free disk space" in finding.remedy

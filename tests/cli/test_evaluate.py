@@ -126,9 +126,9 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
     data.write_text("text,label\na good film,positive\nodd,neutral\n")
     for words, hint in (
         (["evaluate", tmp_path / "none"], "does not exist"),
-        (["evaluate", tmp_path], "holds no run"),
+        (["evaluate", tmp_path], "contains no run"),
         (["evaluate", trained, "--data", data], "odd.csv:3"),
-        (["evaluate", trained, "--label", "verdict"], "give it as --data FILE"),
+        (["evaluate", trained, "--label", "verdict"], "add --data FILE"),
         (["evaluate", trained, "--predictions", tmp_path / "no" / "x.jsonl"], "cannot write"),
     ):
         said = regard(*words)
@@ -159,4 +159,4 @@ def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_pat
         said = regard(*words, *options)
         assert (said.status, said.err.count("\n"), hint in said.err) == (2, 1, True)
     said = regard("evaluate", trained, "--labels", "0:negative")
-    assert "--labels renames those of a file: give it as --data FILE" in said.err
+    assert "--labels needs a file: add --data FILE" in said.err

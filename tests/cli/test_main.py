@@ -62,7 +62,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
         ("train classification heads=few", "input should be a valid integer"),
         ("train classification --budget 3x", "a budget is 10m"),
         ("train classification --modle rnn", "--model"),
-        ("train classification --epochs 3", "no option is called --epochs; a setting is written"),
+        ("train classification --epochs 3", "unknown option --epochs; write a setting"),
         ("train classification --lr=0.1", "without dashes: learning_rate=VALUE"),
         ("compare classification --batch-size 8", "without dashes: batch_size=VALUE"),
         ("train classification --pretrain-on a.txt widht=8", "did you mean width"),

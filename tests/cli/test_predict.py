@@ -76,7 +76,7 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
                   "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
     notes = [
         "too short to tell: the budget ended before validation could tell",
-        "judged by texts that it has read: validation=0 holds none out",
+        "evaluated on its training texts, since validation=0 holds none out",
     ]
     assert said.out.startswith("\n".join([*notes, "train loss "]))
     assert regard("evaluate", run).out.startswith("\n".join([*notes, ""]))
@@ -91,9 +91,9 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     assert [line.split("\t")[0] for line in said.out.splitlines()] == ["1", "1"]
     said = regard("predict", run, "Ada Balby")
     assert (said.status, said.out.count("\n")) == (0, 1)
-    assert "text:1: too long: its first 1 tokens are not read\n" in said.err
+    assert "text:1: text is too long; its first 1 tokens are ignored\n" in said.err
     said = regard("predict", run, "--longest", 200, "Ada")
-    assert said.err == "--longest 200: this run writes 15 tokens at most\n"
+    assert said.err == "--longest 200: this run generates at most 15 tokens\n"
     said = regard("predict", run, "--score", "a\tb")
     assert (said.status, said.out) == (2, "")
     assert "--score is for runs that write one text for another" in said.err
@@ -107,7 +107,7 @@ def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
                   "width=8", "heads=2", "layers=1", "feedforward=8", "length=16", "threads=1",
                   "examples=60", "tokenizer=characters")  # fmt: skip
     last = said.err.splitlines()[-1]
-    nats, perplexity = re.findall(r"validation loss ([\d.]+) nats, perplexity ([\d.]+) at", last)[0]
+    nats, perplexity = re.findall(r"validation loss ([\d.]+) nats, perplexity ([\d.]+),", last)[0]
     assert math.exp(float(nats)) == pytest.approx(float(perplexity), rel=0.01)
     assert "%" not in last
     judged = json.loads(regard("evaluate", run, "--json").out)
@@ -131,10 +131,10 @@ def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
     assert 16 < letters <= 100
     assert letters >= 90 or answer["ended"]  # symbols that no text holds are not shown
     held = regard("predict", run, "--longest", 100, "--beam", 2, "Ada")
-    assert held.err == "--longest 100: this run writes 15 tokens at most\n"
+    assert held.err == "--longest 100: this run generates at most 15 tokens\n"
     assert len(held.out.replace("[UNK]", "?")) <= 16 - 3 + 1
     refused = regard("predict", run, "--temperature", 1, "--beam", 2, "Ada")
-    assert "--beam is for a beam, and --temperature draws" in refused.err
+    assert "--beam and --temperature exclude each other" in refused.err
 
 
 def test_nothing_in_nothing_out(regard: Command, trained: Path, monkeypatch) -> None:
@@ -147,12 +147,12 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"fine\nbad \xff\n")
     for words, hint in (
-        (["predict", trained, "x", "--file", bad], "not both"),
+        (["predict", trained, "x", "--file", bad], "exclude each other"),
         (["predict", trained, "--file", tmp_path / "none.txt"], "No such file"),
         (["predict", trained, "--file", tmp_path], "Is a directory"),
-        (["predict", trained, "--file", bad], "bad.txt:2: is not UTF-8"),
-        (["predict", tmp_path, "x"], "holds no run"),
-        (["predict", trained, "--temperature", 0, "x"], "--temperature is for runs that write"),
+        (["predict", trained, "--file", bad], "bad.txt:2: not valid UTF-8"),
+        (["predict", tmp_path, "x"], "contains no run"),
+        (["predict", trained, "--temperature", 0, "x"], "--temperature needs a run that generates"),
     ):
         said = regard(*words)
         assert said.status == 2
@@ -190,4 +190,4 @@ def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path
     assert "new.csv:1: no column looks like the text; there are 'id', 'words'" in wrong.err
     nowhere = regard("predict", trained, "a film", "--text", "words")
     assert (nowhere.status, nowhere.out) == (2, "")
-    assert "--text names a column of --file" in nowhere.err
+    assert "--text names a table column; add --file" in nowhere.err

@@ -18,9 +18,9 @@ def test_layers_in_words_and_numbers(regard: Command, trained: Path) -> None:
     said = regard("show", trained, TEXT)
     assert said.status == 0
     lines = said.out.splitlines()
-    assert lines[0].startswith("transformer says: ")
+    assert lines[0].startswith("prediction of transformer: ")
     assert "\nlayer 1, mean of 2 heads" in said.out
-    assert "layer 2, pool, 1 head, an even share is 0.167" in said.out
+    assert "layer 2, pool, 1 head, uniform weight 0.167" in said.out
     assert said.out.count("most: ") == 2
     assert said.out.count("strongest: ") == 1  # a pool has one row
     assert lines[3].split() == TOKENS
@@ -49,9 +49,9 @@ def test_one_layer_and_one_head(regard: Command, trained: Path) -> None:
 
 def test_mistakes(regard: Command, trained: Path) -> None:
     for words, hint in (
-        (["--layer", 3], "attention layers 1 to 2"),
-        (["--layer", 2, "--head", 2], "has heads 1 to 1"),
-        (["--layer", 1, "--head", 3], "has heads 1 to 2"),
+        (["--layer", 3], "choose 1 to 2"),
+        (["--layer", 2, "--head", 2], "choose 1 to 1"),
+        (["--layer", 1, "--head", 3], "choose 1 to 2"),
     ):
         said = regard("show", trained, TEXT, *words)
         assert said.status == 2
@@ -64,10 +64,10 @@ def test_mistakes(regard: Command, trained: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("mean", "mean of the words, 1 head, an even share is 0.333"),
+        ("mean", "mean of the words, 1 head, uniform weight 0.333"),
         ("rnn", "rnn has no attention"),
-        ("+cls", "[CLS] looks at: "),
-        ("tfidf", "with its share of pairs, adds to the score of "),
+        ("+cls", "[CLS] attends to: "),
+        ("tfidf", "with its share of word pairs, to the score of "),
     ],
 )
 def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says: str) -> None:
@@ -79,7 +79,7 @@ def test_models_of_every_kind(regard: Command, tmp_path: Path, model: str, says:
     assert said.status == 0
     assert says in said.out
     if model == "mean":
-        assert "there is no token to look at" in regard("show", tmp_path / "run", " ").err
+        assert "contains no tokens" in regard("show", tmp_path / "run", " ").err
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,8 @@ def test_what_words_add_to_a_score(
     assert f"What each word adds to the score of {found['label']}" in page
     assert regard("show", run, text, "--out", tmp_path / "w.svg").status == 0
     assert (tmp_path / "w.svg").read_text().startswith("<?xml")
-    assert "no word of this text was counted" in regard("show", run, "zzz").out
-    for given, hint in (([" "], "no word to look at"), ([text, "--layer", 1], "has no layers")):
+    assert "no word of this text occurred" in regard("show", run, "zzz").out
+    for given, hint in (([" "], "contains no words"), ([text, "--layer", 1], "has no layers")):
         refused = regard("show", run, *given)
         assert (refused.status, refused.err.count("\n")) == (2, 1)
         assert hint in refused.err
@@ -128,8 +128,8 @@ def test_a_folder_above_runs_names_them(regard: Command, counted: Path, trained:
         said = regard(command, counted, *(["a film"] if command in ("predict", "show") else []))
         assert said.status == 2
         assert said.err.count("\n") == 1
-        assert "is no run but holds 2: 'nb-svm/seed-0', 'tfidf/seed-0'" in said.err
-        assert said.err.endswith(f"as in regard {command} {counted / 'nb-svm' / 'seed-0'}\n")
+        assert "is not a run but contains 2: 'nb-svm/seed-0', 'tfidf/seed-0'" in said.err
+        assert said.err.endswith(f"for example regard {command} {counted / 'nb-svm' / 'seed-0'}\n")
     rows = [{"folder": "tfidf", "mean": 0.7}, {"folder": "nb-svm", "mean": 0.6}]
     record = counted / "comparison.json"
     for metric, best in (("accuracy", "tfidf"), ("log loss", "nb-svm")):

@@ -37,7 +37,7 @@ def test_trains_and_names_the_run_and_what_comes_next(
         "3 steps",
     )
     assert again.status == 0
-    assert "complete already" in again.out
+    assert "already complete" in again.out
 
 
 def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_run_is_trained_once_more_by_its_config(
     assert json.loads(said.out)["steps"] < 10
     assert "seed = 3" in (tmp_path / "other" / "config.toml").read_text()
     said = regard("train", "reverse", "--config", trained, "--out", tmp_path / "none")
-    assert "error: --config is of classification, not of reverse" in said.err
+    assert "error: --config is for the task classification, not for reverse" in said.err
     said = regard("train", "classification", "--config", tmp_path / "none.toml")
     assert "does not exist" in said.err
 
@@ -93,14 +93,20 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
         (["train", "classification", "learning_rate=fast"], "learning_rate='fast'"),
         (["train", "classification", "learning_rate"], "key=value, not 'learning_rate'"),
         (["train", "classification", "--budget", "10"], "10 of what"),
-        (["train", "classification", "--budget", "3 steps", "epochs=2"], "one budget at a time"),
+        (
+            ["train", "classification", "--budget", "3 steps", "epochs=2"],
+            "only one budget is allowed",
+        ),
         (["train", "classification", "--data", "nowhere.csv"], "nowhere.csv"),
         (["train", "classification", "schedule=cosin"], "did you mean cosine"),
         (
             ["train", "classification", "lenght=3"],
             "did you mean length or learning_rate or class_weights? There",
         ),
-        (["train", "classification", "--pretrain-budget", "5 steps"], "goes with --pretrain-on"),
+        (
+            ["train", "classification", "--pretrain-budget", "5 steps"],
+            "--pretrain-budget needs --pretrain-on",
+        ),
         (
             ["train", "classification", "text=review", "steps=1"],
             "reviews has no columns to be named",
@@ -153,7 +159,7 @@ def test_dry_run_forecasts_and_writes_nothing(
     assert "MB of memory" in said.out
     short = [pair for pair in TINY if not pair.startswith("epochs")]
     said = regard("train", "classification", "--dry-run", "--budget", "0.5s", *short)
-    assert "updates fit into 0.00833333 minutes, which is few" in said.out
+    assert "updates fit into 0.00833333 minutes, too few" in said.out
     found = json.loads(regard("train", "classification", "--dry-run", "--json", *TINY).out)
     assert found["warnings"] == []
     assert found["test"] == 1_000
@@ -190,7 +196,7 @@ def test_a_stopped_training_is_ended_by_a_word(
     training.close()
     said = regard("train", "classification", "--out", tmp_path / "run", "--end", *settings)
     assert said.status == 0
-    assert "ended by hand after" in said.out
+    assert "ended by --end after" in said.out
     assert "test accuracy" in said.out
     again = json.loads(
         regard("train", "classification", "--out", tmp_path / "run", "--json", *settings).out

@@ -129,7 +129,7 @@ def test_answers_stay_in_line_with_empty_long_and_unknown_texts(
     assert len(lines) == 6
     assert (lines[1], lines[4]) == ("", "")
     assert lines[0] == regard("predict", trained, "ein hund").out.strip("\n")
-    told = "stdin:3: too long: its last 12,459 tokens are not read; cut it into sentences"
+    told = "stdin:3: text is too long; its last 12,459 tokens are ignored; split it into sentences"
     assert [line for line in said.err.splitlines() if "too long" in line] == [told]
 
 
@@ -139,7 +139,7 @@ def test_a_bad_line_is_named_and_what_came_before_is_answered(
     feed(monkeypatch, b"ein hund\nkatze\nb\xfcse\nhund\n")
     said = regard("predict", trained)
     assert (said.status, said.out.count("\n")) == (2, 2)
-    assert said.err == "error: stdin:3: is not UTF-8; convert the file\n"
+    assert said.err == "error: stdin:3: not valid UTF-8; convert the file\n"
 
 
 def test_the_best_of_each_text_are_numbered(regard: Command, trained: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_given_pair_is_scored(
     feed(monkeypatch, b"ein hund\ta\nkatze\tb\nno tab\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 2), "what stands before it is answered"
-    assert "stdin:3: has no tab" in said.err
+    assert "stdin:3: no tab found" in said.err
     feed(monkeypatch, b"ein hund\ta\nkatze\t" + b"x" * 2_000 + b"\nkatze\tb\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 1)
@@ -204,11 +204,11 @@ def test_a_given_pair_is_scored(
 
 def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> None:
     for words, hint in (
-        (["--score", "no tab"], "text:1: has no tab; --score reads SOURCE<tab>TARGET"),
+        (["--score", "no tab"], "text:1: no tab found; --score needs SOURCE<tab>TARGET"),
         (["--score", "\tno source"], "text:1: the source has no token"),
-        (["--score", "--best", 2, "a\tb"], "--best is for writing"),
+        (["--score", "--best", 2, "a\tb"], "--score generates no text; leave --best out"),
         (["--top-k", 2, "a"], "go with a temperature"),
-        (["--temperature", 1, "--beam", 3, "a"], "--beam is for a beam, and --temperature draws"),
+        (["--temperature", 1, "--beam", 3, "a"], "--beam and --temperature exclude each other"),
         (["--temperature", 1, "--top-p", 2, "a"], "top_p is a share"),
         (["--temperature", 1, "--top-p", 0, "a"], "top_p is a share above 0 and at most 1, not 0"),
         (["--temperature", "inf", "a"], "temperature is a number of 0 or more, not inf"),
@@ -226,13 +226,13 @@ def test_other_runs_take_no_options_of_writing(regard: Command, tmp_path: Path) 
            "steps=1", "width=4", "threads=1")  # fmt: skip
     said = regard("predict", tmp_path / "r", "--beam", 2, "fine")
     assert said.status == 2
-    assert "--beam is for runs that write texts" in said.err
+    assert "--beam needs a run that generates texts" in said.err
 
 
 def test_an_alignment_is_drawn(regard: Command, trained: Path, tmp_path: Path) -> None:
     said = regard("show", trained, "ein <b>hund", "--out", tmp_path / "a.html")
     assert said.status == 0
-    assert f"drawn: {tmp_path / 'a.html'}" in said.out
+    assert f"drawing: {tmp_path / 'a.html'}" in said.out
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "ein &lt;b&gt;hund" in page
@@ -241,7 +241,7 @@ def test_an_alignment_is_drawn(regard: Command, trained: Path, tmp_path: Path) -
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
     wrong = regard("show", trained, "ein hund", "--out", tmp_path / "a.png")
     assert wrong.status == 2
-    assert "a page ends in .html, a picture in .svg" in wrong.err
+    assert "the name must end in .html (page) or .svg (picture)" in wrong.err
 
 
 CHINESE = [
