@@ -1,4 +1,4 @@
-"""Checkpoints of a training: whole or not there, hashed, tensors in safetensors."""
+"""Checkpoints of a training: written atomically, hashed, tensors in safetensors."""
 
 import json
 import re
@@ -19,14 +19,16 @@ from regard.parts import is_part
 from regard.reading import parse_json, parse_tensors
 
 Tensors = dict[str, Tensor]
-LARGEST = 1_000_000  # of a setting that no weight tells of, such as the length of a text
-SLACK = 10_000_000  # numbers that a network may have beside those of the file, as heads
+LARGEST = (
+    1_000_000  # upper bound of a setting that no weight depends on, such as the length of a text
+)
+SLACK = 10_000_000  # parameters that a network may have in addition to the file's, such as heads
 STEP = re.compile(r"step-(\d+)")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a training needs to go on: groups of tensors and plain numbers."""
+    """The state needed to resume a training: groups of tensors and plain numbers."""
 
     step: int
     tensors: Mapping[str, Tensors]
@@ -34,7 +36,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The folder of a run's checkpoints, ``step-N/`` each; the last `keep` stay.
+    """The folder of a run's checkpoints, ``step-N/`` each; the last `keep` are kept.
 
     One process writes here at a time: a run holds its lock while it trains.
     """
@@ -43,9 +45,9 @@ class Checkpoints:
         self.folder, self.keep = folder, keep
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; once it is on the disk, drop those that are no longer kept.
+        """Write a checkpoint; once it is on the disk, delete the oldest ones.
 
-        Errors: no space: one line with the size needed, and the earlier checkpoints are whole.
+        Errors: no space, with the size needed; the earlier checkpoints stay intact.
         """
         files = {
             f"{group}.safetensors": safetensors.torch.save(dict(tensors))
@@ -59,12 +61,12 @@ class Checkpoints:
             durable.remove_folder(self.folder / f"step-{step}")
 
     def steps(self) -> list[int]:
-        """The steps of which there is a checkpoint, in order; none is a partial one."""
+        """Return the steps with a complete checkpoint, in order."""
         found = (STEP.fullmatch(path.name) for path in self.folder.glob("step-*"))
         return sorted(int(match[1]) for match in found if match)
 
     def load(self, step: int) -> Checkpoint:
-        """One checkpoint, each file compared with its hash. Errors: damage, in one line."""
+        """Load a checkpoint and verify the hash of each file. Errors: a damaged file."""
         files = durable.read_folder(self.folder / f"step-{step}")
         place = self.folder / f"step-{step}"
         tensors = {
@@ -75,47 +77,47 @@ class Checkpoints:
         return Checkpoint(step, tensors, parse_json(files.get("state.json", b""), place))
 
     def latest(self) -> tuple[Checkpoint | None, str]:
-        """The newest checkpoint that can be read, and a word on those that cannot.
+        """Return the newest readable checkpoint, and a message about damaged ones.
 
-        Leftovers of writers that were killed are removed; a damaged checkpoint is renamed to
-        ``step-N.damaged``, out of the way of the one that will take its place.
+        Leftovers of killed processes are removed; a damaged checkpoint is renamed to
+        ``step-N.damaged``, to make room for its replacement.
         """
         durable.remove_leftovers(self.folder)
-        says: list[str] = []
+        messages: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return self.load(step), " ".join(says)
+                return self.load(step), " ".join(messages)
             except RegardError as error:
                 path = self.folder / f"step-{step}"
                 aside = path.with_name(f"{path.name}.damaged")
                 shutil.rmtree(aside, ignore_errors=True)
                 path.rename(aside)
-                says.append(f"{error}; put aside as {aside.name}.")
-        return None, " ".join(says)
+                messages.append(f"{error}; renamed to {aside.name}.")
+        return None, " ".join(messages)
 
 
 def weights(model: nn.Module) -> Tensors:
-    """A copy of a model's parameters and saved buffers by name; tied ones stand once."""
+    """Return copies of a model's parameters and saved buffers by name, tied ones once."""
     saved = model.state_dict(keep_vars=True)
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: named[name].detach().clone().contiguous() for name in named if name in saved}
 
 
 def load_weights(model: nn.Module, tensors: Tensors) -> None:
-    """Put the tensors of `weights` into a model. Errors: a name or shape that does not fit."""
+    """Load the tensors of `weights` into a model. Errors: a name or shape that does not match."""
     saved = model.state_dict(keep_vars=True)
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     here = {name: value for name, value in named.items() if name in saved}
-    must_fit(here, tensors, "these weights are of another model")
+    must_fit(here, tensors, "these weights belong to another model")
     for name, value in here.items():
         with torch.no_grad():
             value.copy_(tensors[name])
 
 
 def must_fit(here: Mapping[str, Tensor], there: Mapping[str, Tensor], why: str) -> None:
-    """Errors, which begin with ``why``: tensors of other names, or of other shapes."""
+    """Raise an error, starting with ``why``, if names or shapes of tensors differ."""
     if odd := sorted(here.keys() ^ there.keys()):
-        raise RegardError(f"{why}: {odd[0]} stands on one side only")
+        raise RegardError(f"{why}: only one side has {odd[0]}")
     for name, value in here.items():
         if value.shape != there[name].shape:
             raise RegardError(
@@ -129,12 +131,12 @@ def must_describe(
     shapes: Mapping[str, Sequence[int]],
     source: object,
 ) -> None:
-    """Refuse settings of a network that is larger than the file of its weights.
+    """Raise an error if the settings describe a network larger than its weights file.
 
-    ``build`` makes the network, here without memory, once it is known that no number of the
-    settings is larger than the file allows. ``shapes`` are those of the file's tensors. Whether
-    each fits is another question. A network with parts of a user's own, whose code is trusted, is
-    not made here: what it does in its constructor may need numbers.
+    ``build`` builds the network, here on the meta device, after each setting is known to be small
+    enough. ``shapes`` are those of the file's tensors; whether each one matches is not checked. A
+    network with the user's own (trusted) code is not built, since its constructor may need real
+    tensors.
     """
     stored = sum(map(prod, shapes.values()))
     for name, value in settings.items():
@@ -145,9 +147,9 @@ def must_describe(
         return
     with torch.device("meta"):
         network = build()
-    told = sum(x.numel() for x in network.state_dict().values())
-    if told > 2 * stored + SLACK:
+    described = sum(x.numel() for x in network.state_dict().values())
+    if described > 2 * stored + SLACK:
         raise RegardError(
-            f"{source} does not fit its weights: it describes {told:,} numbers, and the file holds "
+            f"{source} does not fit its weights: it describes {described:,} numbers, the file has "
             f"{stored:,}"
         )

@@ -1,4 +1,4 @@
-"""A budget in minutes and the batch: how many updates fit, and what batch lets more of them fit."""
+"""Budgets in minutes: how many updates fit, and the batch size that lets enough of them fit."""
 
 import math
 import time
@@ -13,17 +13,17 @@ from regard.training.settings import TrainingSettings
 if TYPE_CHECKING:
     from regard.training.loop import Training
 
-FEW = 500  # updates: of fewer a network learns little
-WANTED = 1_000  # updates that a batch is chosen for
-FEWEST_TOKENS = 256  # of a batch: smaller ones cost nearly as much
-LOOKED = 5  # the update after which the first are counted up
+FEW = 500  # updates: with fewer, a network learns little
+WANTED = 1_000  # target number of updates when a batch size is chosen
+FEWEST_TOKENS = 256  # per batch: smaller ones take nearly as long
+LOOKED = 5  # the update after which the speed is measured
 
 
 def batch_for(settings: TrainingSettings, seconds: float, tokens: int, usual: int) -> int:
-    """Return the tokens of a batch of which `WANTED` fit into a budget in minutes, or nearly.
+    """Return the tokens per batch so that about `WANTED` updates fit into a budget in minutes.
 
-    `seconds`: what an update on a batch of so many ``tokens`` takes. A power of two times these
-    ``tokens``, so that runs on one machine get the same, and never more than ``usual``.
+    `seconds`: duration of an update on a batch of ``tokens``. The result is a power of two times
+    ``tokens``, so that runs on one machine agree, and at most ``usual``.
 
     >>> batch_for(TrainingSettings(minutes=3), 0.15, 256, 8192)
     256
@@ -40,30 +40,30 @@ def warning(settings: TrainingSettings, updates: float, batch_tokens: int) -> st
     """Return a sentence if fewer than `FEW` updates fit into a budget in minutes, else "".
 
     >>> warning(TrainingSettings(minutes=3), 39.2, 8192)
-    'about 39 updates fit into 3 minutes, which is few; batch_tokens=642 would make about 500'
+    'about 39 updates fit into 3 minutes, too few; batch_tokens=642 would make about 500'
     >>> warning(TrainingSettings(minutes=3, batch_size=64), 250, 8192)
-    'about 250 updates fit into 3 minutes, which is few; batch_size=32 would make about 500'
+    'about 250 updates fit into 3 minutes, too few; batch_size=32 would make about 500'
     >>> warning(TrainingSettings(minutes=3), 11, 8192)
-    'about 11 updates fit into 3 minutes, which is few; batch_tokens=256 would make about 352'
+    'about 11 updates fit into 3 minutes, too few; batch_tokens=256 would make about 352'
     >>> warning(TrainingSettings(minutes=3), 900, 8192), warning(TrainingSettings(steps=9), 9, 8192)
     ('', '')
     """
     if settings.budget.unit != "minutes" or updates >= FEW:
         return ""
-    said = f"about {updates:.0f} updates fit into {settings.minutes:g} minutes, which is few; "
+    message = f"about {updates:.0f} updates fit into {settings.minutes:g} minutes, too few; "
     name, batch, least = "batch_tokens", batch_tokens, FEWEST_TOKENS
     if settings.batch_size:
         name, batch, least = "batch_size", settings.batch_size, 1
     smaller = max(int(batch * updates / FEW), least)
     if smaller >= batch:
-        return f"{said}take a smaller network or more time"
-    return f"{said}{name}={smaller} would make about {min(updates * batch / smaller, FEW):.0f}"
+        return f"{message}take a smaller network or more time"
+    return f"{message}{name}={smaller} would make about {min(updates * batch / smaller, FEW):.0f}"
 
 
 def follow_the_clock(training: "Training") -> None:
-    """Choose a batch of which enough fit into a budget in minutes, where none is given.
+    """Choose the batch size for a budget in minutes, unless one is given.
 
-    By the time of forward and backward passes on small batches, which change no weight.
+    It times forward and backward passes on small batches, without updating weights.
     """
     settings, usual = training.settings, training.batch_tokens
     small = max(FEWEST_TOKENS, training.task.most_tokens("train"))
@@ -72,15 +72,15 @@ def follow_the_clock(training: "Training") -> None:
         return
     training.batch_tokens = small
     plan = training.plan()
-    # The first pays for what every process pays once.
+    # The first one includes one-time costs.
     seconds = min(passes(training, indexes) for indexes in (plan[0], *plan[:2]))
-    (seconds,) = training.ranks.told(seconds)
+    (seconds,) = training.ranks.broadcast(seconds)
     training.batch_tokens = batch_for(settings, seconds, small, usual)
     training.state.batch_tokens = training.batch_tokens
 
 
 def passes(training: "Training", indexes: NDArray[np.integer]) -> float:
-    """Return the seconds of a forward and a backward pass on a batch; nothing is learned."""
+    """Return the seconds of a forward and a backward pass on a batch, without an update."""
     from regard.training.loop import seeded
 
     begun = time.monotonic()
@@ -96,13 +96,13 @@ def passes(training: "Training", indexes: NDArray[np.integer]) -> float:
 
 
 class FewUpdates:
-    """Warns once of a budget in minutes into which few updates fit, as the first of them tell."""
+    """A warning, given once, if few updates fit into a budget in minutes."""
 
     def __init__(self) -> None:
         self.first = 0.0  # seconds of the training at its first update
 
     def says(self, training: "Training") -> str:
-        """Return the warning after the update that is `LOOKED`, or after an earlier last one."""
+        """Return the warning after update `LOOKED`, or after an earlier last update."""
         state, settings = training.state, training.settings
         if state.step == 1:
             self.first = state.seconds

@@ -1,15 +1,14 @@
-"""Whether a training had come to its end: a look at its validation scores.
+"""Whether a training has converged, judged by its validation scores.
 
-A training that patience stopped had gone through that many validations without a gain. One that a
-budget stopped is judged by the trend of its scores y over steps x in the last half of its
-validations, at least 3 of them:
+A training that patience stopped has converged. One that a budget stopped is judged by the trend of
+its scores y over steps x in the last half of its validations, at least 3 of them:
 
     slope b = Σ (x − x̄)(y − ȳ) / Σ (x − x̄)²        s = √(Σ residuals² / (n − 2) / Σ (x − x̄)²)
 
-The score was still rising if b > 1.5 s and if going on at that slope for as many steps again
-would bring more than 0.2 points. Of curves a − b exp(−t/τ) with noise of 0.3 points it takes
-5 to 10 % of those that are flat for rising, and 75 to 98 % of those that have a point still to
-gain, by 10 validations or more (`tests/training/test_convergence.py`).
+The score is still rising if b > 1.5 s and if continuing at that slope for as many steps would gain
+more than 0.2 points. For curves a − b exp(−t/τ) with noise of 0.3 points and at least 10
+validations, 5 to 10 % of the flat ones count as rising, and 75 to 98 % of those with one point left
+to gain (`tests/training/test_convergence.py`).
 """
 
 import math
@@ -22,20 +21,20 @@ CONVERGED: Final = "converged"
 RISING: Final = "still rising"
 UNKNOWN: Final = "too short to tell"
 ONE_LABEL: Final = "one label only"
-#: What each outcome means, for people.
+#: A description of each outcome.
 MEANINGS: Final = {
     CONVERGED: "validation had stopped improving",
     RISING: "validation was still rising when the budget ended",
     UNKNOWN: "the budget ended before validation could tell",
-    ONE_LABEL: "it says the same to every text",
+    ONE_LABEL: "the model predicts the same for every text",
 }
-LEAST = 3  # validations that a trend is drawn through, and that patience must wait for
+LEAST = 3  # validations needed for a trend, and for patience to count
 SURE = 1.5  # standard errors of the slope
-POINTS = 0.002  # as a share: what as many steps again would bring at this slope
+POINTS = 0.002  # as a share: the gain of as many steps again at this slope
 
 
 def outcome(rows: Sequence[Mapping[str, Any]], patience: int = 0) -> str:
-    """Return how a training ended, by the rows of its ``metrics.jsonl``.
+    """Return how a training ended, from the rows of its ``metrics.jsonl``.
 
     >>> rows = [{"step": s, "validation": v, "ended": ""} for s, v in enumerate([.5, .6, .7, .8])]
     >>> outcome([*rows, {"step": 4, "validation": 0.9, "ended": "budget"}])
@@ -49,7 +48,7 @@ def outcome(rows: Sequence[Mapping[str, Any]], patience: int = 0) -> str:
 
 
 def still_rising(steps: Sequence[float], scores: Sequence[float]) -> bool | None:
-    """Return whether scores, the larger the better, still rose at the end; None if too few tell.
+    """Return whether scores (larger is better) were rising at the end; None if there are too few.
 
     >>> still_rising([1, 2, 3, 4, 5, 6], [0.5, 0.7, 0.8, 0.81, 0.809, 0.81])
     False

@@ -1,8 +1,8 @@
-"""The training loop: plain PyTorch, a generator that yields its progress.
+"""The training loop: plain PyTorch in a generator that yields its progress.
 
-Everything random is a pure function of the seed and the step: the order of the data of (seed,
-epoch, rank), dropout of (seed, step, rank). So a checkpoint holds no generator's state, and a
-training that was killed at any moment goes on to the very bits it would have reached.
+All randomness is a pure function of the seed and the step: the data order of (seed, epoch, rank),
+dropout of (seed, step, rank). So a checkpoint needs no generator state, and a training that was
+killed at any moment resumes to bit-identical weights.
 """
 
 import math
@@ -46,23 +46,23 @@ from regard.training.settings import (
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
-NOTHING = "there is nothing to end with: no checkpoint was written yet"
+NOTHING = "--end has nothing to complete: no checkpoint was written yet; train first, without it"
 TRIM = 20.0  # seconds between two trims of the heap
-SMOOTH = 0.98  # of the running mean of the loss: about the last 50 steps
-GAINS = (1e-4, 1e-3)  # in metric and in loss: less is no gain to patience
+SMOOTH = 0.98  # decay of the running mean of the loss: about the last 50 steps
+GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience counts
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands after a step.
+    """The state of a training after a step.
 
-    `steps` is all steps foreseen; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
-    a running mean over some 50 steps; `tokens` are those read so far, padding not counted;
-    `seconds` are those of the whole training, earlier processes included, `seconds_left` those to
-    come, at the pace of this process; `validation` is the task's metric where this step was
-    followed by a validation; `ended` says after the last step what ended the training: the
-    "budget", or "patience", before it; `note` is a word on a resume, `few_updates` one on a budget
-    into which few updates fit; `batch_tokens` is the batch that minutes chose, 0 where none did.
+    `steps` is the expected total; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
+    a running mean over some 50 steps; `tokens` counts tokens read so far, without padding;
+    `seconds` is the time of the whole training, including earlier processes, `seconds_left` the
+    remaining time at the pace of this process; `validation` is the task's metric if this step was
+    followed by a validation; `ended` is, after the last step, the reason for the end: "budget" or
+    "patience"; `note` is a message about a resume, `few_updates` one about a budget that is too
+    short; `batch_tokens` is the batch size chosen for a budget in minutes, else 0.
     """
 
     step: int
@@ -89,7 +89,7 @@ Count = Annotated[int, Field(ge=0)]
 
 @dataclass
 class State:
-    """The plain numbers of a training; with the tensors, all that a checkpoint holds."""
+    """The plain numbers of a training; a checkpoint holds these and the tensors."""
 
     step: Count = 0
     epoch: Count = 0
@@ -97,13 +97,13 @@ class State:
     plan: Annotated[int, Field(ge=1)] = 1  # batches in it
     tokens: Count = 0
     seconds: Annotated[float, Field(ge=0)] = 0.0
-    loss: float = 0.0  # running mean, still to be divided by 1 − SMOOTH^step
+    loss: float = 0.0  # running mean before division by 1 − SMOOTH^step
     best: float | None = None
     best_loss: float = math.inf
     best_step: int = 0
-    least_loss: float = math.inf  # of those by which patience counts
+    least_loss: float = math.inf  # the least validation loss, as patience counts it
     worse: int = 0  # validations since one had a new best metric or loss
-    batch_tokens: int = 0  # of a batch that was chosen by the clock
+    batch_tokens: int = 0  # if chosen for a budget in minutes
 
 
 def train(
@@ -115,17 +115,17 @@ def train(
     precision: Precision | None = None,
     end: bool = False,
 ) -> Iterator[Progress]:
-    """Train a model on a task's train split, and leave it with its best weights.
+    """Train a model on a task's train split and leave it with its best weights.
 
-    Best is judged on the validation split; the test split is never touched. With `checkpoints` the
-    training goes on from the newest that can be read, to weights that are bit-identical to those
-    of a training that was never stopped (same machine kind and threads; a budget in minutes
-    excepted, where the learning rate follows the clock, and GPUs). The model is moved to the
-    settings' device and stays there. `end` takes no further step: the weights of the newest
-    checkpoint are judged once more, and they or the best before them are the model's.
+    The best weights are chosen on the validation split; the test split is never used. With
+    `checkpoints` the training resumes from the newest readable one, to weights that are
+    bit-identical to those of an uninterrupted training (on the same kind of machine and number of
+    threads; except with a budget in minutes, where the learning rate depends on the clock, and on
+    GPUs). The model is moved to the settings' device and stays there. `end` makes no further step:
+    it validates the newest checkpoint and keeps the best weights so far.
 
-    Errors: no space for a checkpoint; a loss that is not finite; a GPU that is not there; `end`
-    of what never began.
+    Errors: no space for a checkpoint; a loss that is not finite; no GPU; `end` without a
+    checkpoint.
     """
     precision = precision or choose_precision(settings.precision, settings.device)
     with using_threads(settings.threads):
@@ -133,7 +133,7 @@ def train(
 
 
 class Training:
-    """A model, its optimizer and how far they are."""
+    """A model, its optimizer and the progress of their training."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Training:
         self.ranks = ranks()
 
     def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
-        """Resume, train, validate, save; in the end the best weights are in the model."""
+        """Resume, train, validate and save; finally load the best weights into the model."""
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
         self.earlier = earlier, self.done()
@@ -188,11 +188,11 @@ class Training:
         self.model.eval()
 
     def tell_time(self, earlier: float) -> None:
-        """Take the first process's clock: budgets end and rates fall alike in all."""
-        (self.state.seconds,) = self.ranks.told(earlier + time.monotonic() - self.begun)
+        """Use the first process's clock, so that budgets and learning rates agree in all."""
+        (self.state.seconds,) = self.ranks.broadcast(earlier + time.monotonic() - self.begun)
 
     def judged_once_more(self, tokens_before: int, note: str) -> Progress:
-        """Where a training stands that ends here; patience knows nothing of this validation."""
+        """Validate once more and return the final progress; patience ignores this validation."""
         if not self.state.step:
             raise RegardError(note or NOTHING)
         worse = self.state.worse
@@ -201,7 +201,7 @@ class Training:
         return self.progress(0.0, measured, tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
-        """The batches of the current epoch: a pure function of (seed, epoch, rank)."""
+        """Return the batches of the current epoch, a pure function of (seed, epoch, rank)."""
         plan = self.task.batches(
             "train",
             tokens=self.batch_tokens,
@@ -219,7 +219,7 @@ class Training:
         return plan[:count]
 
     def update(self, indexes: NDArray[np.integer]) -> float:
-        """One step of the optimizer on one batch; answers the learning rate that it took."""
+        """Make one optimizer step on a batch and return its learning rate."""
         batch, state, settings = self.task.batch("train", indexes), self.state, self.settings
         rate = settings.learning_rate * factor(
             settings.schedule, self.done(), settings.warmup, state.step
@@ -237,7 +237,7 @@ class Training:
         if not math.isfinite(value + norm.item()):
             raise UntrainableError(
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
-                f"a learning_rate below {settings.learning_rate:g} or a longer warmup may help"
+                f"try a learning_rate below {settings.learning_rate:g} or a longer warmup"
             )
         with self.precision.autocast(self.device.type):
             self.optimizer.step(rate)
@@ -249,7 +249,7 @@ class Training:
         return rate
 
     def done(self) -> float:
-        """The share of the budget that is used: 0 at first, 1 at the end."""
+        """Return the used share of the budget: 0 at first, 1 at the end."""
         unit, amount = self.settings.budget_of(self.state.plan)
         used = {
             "epochs": self.state.epoch + self.state.position / self.state.plan,
@@ -260,23 +260,23 @@ class Training:
         return min(used[unit] / amount, 1.0)
 
     def seconds_left(self) -> float:
-        """The seconds of the rest, at this process's pace; before its first step at all steps'."""
+        """Return the remaining seconds at this process's pace, or before its first step overall."""
         seconds, share = self.earlier if self.done() > self.earlier[1] else (0.0, 0.0)
         return (self.state.seconds - seconds) * (1 - self.done()) / (self.done() - share)
 
     def finished(self) -> bool:
-        """Whether the budget is used up or patience is lost."""
+        """Return whether the budget or patience is used up."""
         return bool(self.ended())
 
     def ended(self) -> str:
-        """What ends the training after this step: the "budget", "patience", or nothing yet."""
+        """Return what ends the training after this step: "budget", "patience", or "" (nothing)."""
         patience = self.settings.patience
         if self.done() >= 1:
             return "budget"
         return "patience" if patience and self.state.worse >= patience else ""
 
     def validation_due(self) -> bool:
-        """Whether this step is one after which to validate; the last always is."""
+        """Return whether to validate after this step; always after the last one."""
         state, every = self.state, self.settings.evaluate_every
         parts, epochs = validations(self.settings, state.plan)
         places = {part * state.plan // parts for part in range(1, parts + 1)}
@@ -286,21 +286,21 @@ class Training:
         return regular or self.done() >= 1
 
     def validate(self) -> tuple[float, float]:
-        """Metric and loss on the validation split; keeps the weights if they are the best yet."""
+        """Return validation metric and loss; keep the weights if they are the best."""
         state, metric, loss = self.state, 0.0, 0.0
         with self.judged_weights(), self.precision.autocast(self.device.type):
             if self.ranks.first:
                 metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
-            metric, loss = self.ranks.told(metric, loss)
+            metric, loss = self.ranks.broadcast(metric, loss)
             if not (math.isfinite(metric) and math.isfinite(loss)):
                 raise UntrainableError(
-                    f"the loss of the validation is {loss} at step {state.step}; try a smaller "
+                    f"the validation loss is {loss} at step {state.step}; try a smaller "
                     "learning_rate="
                 )
             gain = state.best is None or metric > state.best + GAINS[0]
             lower = loss < state.least_loss - GAINS[1]
             state.worse = 0 if gain or lower else state.worse + 1
-            if lower:  # not at every smaller loss, so that many small gains count together
+            if lower:  # only after a sufficient gain, so that many small gains add up
                 state.least_loss = loss
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
                 state.best, state.best_loss = metric, loss
@@ -310,11 +310,10 @@ class Training:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move the running mean of the weights, if there is one, towards the weights.
+        """Update the running mean of the weights, if there is one.
 
-        θ̄ ← a·θ̄ + (1 − a)·θ, a = min(average, (1 + t)/(10 + t)): at first the mean is short, so
-        that the random first weights are soon forgotten. Polyak & Juditsky 1992; Tarvainen &
-        Valpola 2017.
+        θ̄ ← a·θ̄ + (1 − a)·θ, a = min(average, (1 + t)/(10 + t)): at first the mean is short, to
+        forget the random initial weights. Polyak & Juditsky 1992; Tarvainen & Valpola 2017.
         """
         if not self.mean:
             return
@@ -327,7 +326,7 @@ class Training:
 
     @contextmanager
     def judged_weights(self) -> Iterator[None]:
-        """Inside, the model has the running mean of its weights, if there is one."""
+        """Load the running mean of the weights, if there is one, within the context."""
         if not self.mean:
             yield
             return
@@ -339,7 +338,7 @@ class Training:
             load_weights(self.model, trained)
 
     def save_due(self, saved: float) -> bool:
-        """Whether to save after this step. It changes nothing in the results."""
+        """Return whether to save after this step; this does not affect results."""
         every = self.settings.save_every
         return (
             self.finished()
@@ -348,7 +347,7 @@ class Training:
         )
 
     def checkpoint(self) -> Checkpoint:
-        """All that this training needs to go on."""
+        """Return everything needed to resume this training."""
         tensors = {
             "model": weights(self.model),
             "optimizer": self.optimizer.state(),
@@ -357,27 +356,27 @@ class Training:
         }
         state = asdict(self.state)
         if not self.best:
-            del state["best_loss"], state["least_loss"]  # infinite, which JSON cannot say
+            del state["best_loss"], state["least_loss"]  # infinite, which JSON does not support
         return Checkpoint(self.state.step, tensors, state)
 
     def resume(self, checkpoints: Checkpoints) -> str:
-        """Go back to the newest readable checkpoint; says which, and what could not be read."""
-        found, says = checkpoints.latest()
-        if found is None:
-            return f"{says} It begins anew." if says else ""
-        here, there = weights(self.model), found.tensors
-        source = checkpoints.folder / f"step-{found.step}"
-        state = checked(State, found.state, source)
+        """Resume from the newest readable checkpoint; return a message about it."""
+        checkpoint, message = checkpoints.latest()
+        if checkpoint is None:
+            return f"{message} Training restarts from the beginning." if message else ""
+        here, there = weights(self.model), checkpoint.tensors
+        source = checkpoints.folder / f"step-{checkpoint.step}"
+        state = checked(State, checkpoint.state, source)
         for group, due in (("model", True), ("best", state.best is not None),
                            ("mean", bool(self.mean))):  # fmt: skip
-            must_fit(here if due else {}, there.get(group, {}), f"{source}: {group} is of another")
+            must_fit(here if due else {}, there.get(group, {}), f"{source}: {group} does not match")
         load_weights(self.model, there["model"])
         self.optimizer.load(there.get("optimizer", {}))
         self.state, self.best = state, there.get("best", {})
         self.batch_tokens = state.batch_tokens or self.batch_tokens
         mean = there.get("mean", {})
         self.mean = {name: value.to(self.device) for name, value in mean.items()}
-        return f"{says} Resumed from step {found.step}.".strip()
+        return f"{message} Resumed from step {checkpoint.step}.".strip()
 
     def progress(
         self,
@@ -387,7 +386,7 @@ class Training:
         note: str,
         few_updates: str = "",
     ) -> Progress:
-        """What to tell after a step."""
+        """Return the progress after a step."""
         state, done, here = self.state, self.done(), time.monotonic() - self.begun
         return Progress(
             step=state.step,
@@ -411,9 +410,9 @@ class Training:
 
 
 def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
-    """Return how many validations an epoch of so many steps has, and in which epochs: every k-th.
+    """Return (m, k): m validations in every k-th epoch, for epochs of this many steps.
 
-    Unless steps= between them are given.
+    Not used if evaluate_every= is given.
 
     >>> validations(TrainingSettings(), 1200), validations(TrainingSettings(patience=5), 1200)
     ((2, 1), (3, 1))
@@ -426,7 +425,7 @@ def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
 
 
 def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:
-    """Tokens of a batch such that an epoch has some steps; of the data alone, not of the seed."""
+    """Return the tokens per batch for enough steps per epoch; independent of the seed."""
     plan = task.batches(
         "train", tokens=MOST_TOKENS, examples=examples, seed=0, epoch=0, shuffle=False
     )
@@ -437,10 +436,9 @@ def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Inside, torch draws from this seed, on a GPU too if one is named; afterwards the caller's
-    random numbers go on.
+    """Seed torch within the context, also on a GPU if one is given, and restore its state after.
 
-    Not `torch.manual_seed`: without CUDA it keeps a stack trace for every call, for ever.
+    Not by `torch.manual_seed`, which without CUDA keeps a stack trace of every call.
     """
     gpus = [torch.cuda.current_device()] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
@@ -452,7 +450,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Inside, torch computes with so many threads; 0 leaves them."""
+    """Use this many threads within the context; 0 changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
@@ -462,6 +460,6 @@ def using_threads(count: int) -> Iterator[None]:
 
 
 def step_seed(seed: int, step: int, rank: int = 0) -> int:
-    """A seed for the dropout of one step, far from those of other steps, seeds and processes."""
+    """Return a seed for the dropout of one step, unrelated to other steps, seeds and processes."""
     place = [seed, step, rank] if rank else [seed, step]
     return int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])

@@ -1,7 +1,7 @@
-"""AdamW by torch's fused kernel, and Muon, without `torch.optim.Optimizer` around them.
+"""AdamW (torch's fused kernel) and Muon, without the class `torch.optim.Optimizer`.
 
-That class loads torch's compiler when it is first used: over 2 seconds of processor time in every
-process, for nothing that is needed here. The state lies by parameter name, ready for a checkpoint.
+That class imports torch's compiler, which takes over 2 seconds of processor time in every process
+and is not needed here. The state is stored by parameter name, ready for a checkpoint.
 """
 
 from typing import cast
@@ -15,21 +15,21 @@ from regard.errors import RegardError
 from regard.layers.embedding import WordEmbedding
 from regard.training.checkpoints import must_fit
 
-TABLES = (nn.Embedding, WordEmbedding)  # their rows do not decay, seen or not
-ROWS = ("table", "distance_keys")  # a vector or a score for each position: tables too
+TABLES = (nn.Embedding, WordEmbedding)  # no weight decay for their rows
+ROWS = ("table", "distance_keys")  # one vector or score per position: tables too
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-MOMENTUM = 0.95  # Muon's
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # of x, x³, x⁵: Jordan et al.'s
+MOMENTUM = 0.95  # of Muon
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of x, x³, x⁵: Jordan et al.
 ITERATIONS = 5
-AS_ADAM = 0.2  # the root mean square of Adam's usual step, which Muon's is given
+AS_ADAM = 0.2  # root mean square of Adam's usual step; Muon's steps are scaled to it
 
 
 class AdamW:
     """Adam with decoupled weight decay. Loshchilov & Hutter 2019.
 
-    Matrices decay; embeddings of words and positions, norms, biases, other vectors, and numbers
-    one a head do not.
+    Weight decay applies to matrices, not to embeddings of words and positions, norms, biases, other
+    vectors and scalars per head.
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
@@ -50,16 +50,16 @@ class AdamW:
 
     @classmethod
     def suits(cls, model: nn.Module) -> None:
-        """Errors: this optimizer finds nothing to do in the model."""
+        """Raise an error if this optimizer has no parameters to optimize in the model."""
 
     def zero(self) -> None:
-        """Forget the gradients."""
+        """Delete the gradients."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Move every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         for decay in sorted(set(self.decays.values())):
             names, gradients = [], []
             for name, parameter in self.parameters.items():
@@ -84,7 +84,7 @@ class AdamW:
             )
 
     def state(self) -> dict[str, Tensor]:
-        """All it remembers: ``mean/blocks.0.weight`` and so on."""
+        """Return the state by name: ``mean/blocks.0.weight`` and so on."""
         return {
             f"{kind}/{name}": value
             for kind, values in self._kinds().items()
@@ -93,9 +93,9 @@ class AdamW:
 
     @torch.no_grad()
     def load(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state` gave. Errors: it is of another model."""
+        """Load what `state` returned. Errors: it belongs to another model."""
         here = self.state()
-        must_fit(here, state, "this is of another model or optimizer")
+        must_fit(here, state, "this state belongs to another model or optimizer")
         for name, value in here.items():
             value.copy_(state[name])
 
@@ -104,17 +104,17 @@ class AdamW:
 
 
 class Muon(AdamW):
-    """Muon on the matrices of the layers, AdamW on all else. Jordan et al. 2024.
+    """Muon for the matrices of the layers, AdamW for the rest. Jordan et al. 2024.
 
     m ← β m + (1 − β) g, W ← (1 − η λ) W − 0.2 η √max(rows, columns) orthogonal(β m + (1 − β) g),
-    β = 0.95: a step is as long in the directions that few examples ask for as in the others. The
-    factor gives it the size of AdamW's, so that one rate η and one decay λ serve both (Liu et al.
-    2025, "Muon is scalable for LLM training", equation 4).
+    β = 0.95: a step has the same length in rare directions as in frequent ones. The factor scales
+    it to the size of AdamW's, so that one rate η and one decay λ work for both (Liu et al. 2025,
+    "Muon is scalable for LLM training", equation 4).
 
-    Layers are what stands in a `torch.nn.ModuleList`, recurrent ones excepted. Vectors of words and
-    positions, what reads the last layer, and parameters of one axis or three are AdamW's.
+    Layers are the modules in a `torch.nn.ModuleList`, except recurrent ones. Embeddings of words
+    and positions, the output layer, and parameters with one or three axes use AdamW.
 
-    Errors: nothing is left.
+    Errors: the model has no such matrices.
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
@@ -129,13 +129,13 @@ class Muon(AdamW):
     def suits(cls, model: nn.Module) -> None:
         if not in_layers(model):
             raise RegardError(
-                "optimizer=muon turns the matrices of a stack of layers, which this model does not "
-                "have; optimizer=adamw trains it"
+                "optimizer=muon needs the matrices of a stack of layers, which this model does not "
+                "have; use optimizer=adamw"
             )
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Move every parameter that has a gradient; gradients of matrices are used up."""
+        """Update every parameter that has a gradient; gradients of matrices are deleted."""
         alike: dict[torch.Size, list[str]] = {}
         for name in self.turned:
             if self.parameters[name].grad is not None:
@@ -155,17 +155,17 @@ class Muon(AdamW):
         super().step(rate)
 
 
-OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "muon": Muon}  # as settings name them
+OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "muon": Muon}  # by the name in the settings
 
 
 def orthogonal(
     matrices: Float[Tensor, "several rows columns"],
 ) -> Float[Tensor, "several rows columns"]:
-    """Nearly U Vᵀ of matrices U S Vᵀ: singular values from ‖S‖ / 500 on become 0.7 to 1.2.
+    """Compute roughly U Vᵀ of matrices U S Vᵀ: singular values above ‖S‖ / 500 become 0.7 to 1.2.
 
-    X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, five times from X/‖X‖; bfloat16 is enough for it, and what
-    surrounds the call says whether it is used (`torch.autocast`). Jordan et al. 2024, "Muon: an
-    optimizer for hidden layers in neural networks".
+    X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, five times from X/‖X‖; bfloat16 is precise enough, and is used
+    inside `torch.autocast`. Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
+    networks".
 
     >>> turned = orthogonal(torch.diag(torch.tensor([5.0, -1.0]))[None])[0]
     >>> [round(x) for x in turned.diag().tolist()]
@@ -182,7 +182,7 @@ def orthogonal(
 
 
 def in_layers(model: nn.Module) -> set[int]:
-    """Which parameters are matrices of stacked layers, by their ids."""
+    """Return the ids of the parameters that are matrices of stacked layers."""
     modules = list(model.modules())
     lists = [module for module in modules if isinstance(module, nn.ModuleList)]
     cells = [module for module in modules if isinstance(module, nn.RNNBase)]
@@ -196,12 +196,12 @@ def in_layers(model: nn.Module) -> set[int]:
 
 
 def tables_of(model: nn.Module) -> set[int]:
-    """Which parameters are vectors of words or positions, by their ids."""
+    """Return the ids of the parameters that are embeddings of words or positions."""
     return {id(module.weight) for module in model.modules() if isinstance(module, TABLES)}
 
 
 def is_matrix(name: str, parameter: Tensor) -> bool:
-    """Whether a parameter multiplies vectors, by its shape and by what it is called.
+    """Return whether a parameter is a matrix that multiplies vectors, by its shape and name.
 
     >>> is_matrix("widen.weight", torch.zeros(8, 4)), is_matrix("score.bias", torch.zeros(2, 32))
     (True, False)

@@ -1,4 +1,4 @@
-"""Where a model is trained, and in which numbers: bf16 where the hardware multiplies them."""
+"""The choice of device and precision: bf16 if the hardware supports it."""
 
 from typing import NamedTuple
 
@@ -8,46 +8,43 @@ from regard.errors import RegardError
 
 
 class Precision(NamedTuple):
-    """A choice and why it was made. Weights and optimizer stay in fp32 either way."""
+    """A precision and the reason for it. Weights and optimizer state are always fp32."""
 
     name: str
     reason: str
 
     def autocast(self, device: str = "cpu") -> torch.autocast:
-        """The context in which a forward pass runs."""
+        """Return the context for a forward pass."""
         return torch.autocast(device, torch.bfloat16, enabled=self.name == "bf16")
 
 
 def choose_device(asked: str = "cpu") -> torch.device:
-    """What was asked for: the processor ("cpu") or a GPU ("cuda").
+    """Return the requested device: "cpu" or "cuda".
 
     Errors: "cuda" where torch sees no GPU, with the reason.
     """
     if asked == "cuda" and not torch.cuda.is_available():
-        why = "has no CUDA in it" if torch.version.cuda is None else "finds no GPU here"
-        raise RegardError(
-            f"device=cuda: this torch ({torch.__version__}) {why}; without it the processor trains"
-        )
+        why = "has no CUDA support" if torch.version.cuda is None else "finds no GPU"
+        raise RegardError(f"device=cuda: this torch ({torch.__version__}) {why}; use device=cpu")
     return torch.device(asked)
 
 
 def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
-    """Decide how to compute on this processor or GPU: `auto`, or what was asked.
+    """Choose the precision on this processor or GPU: the requested one, or with `auto` the best.
 
-    bf16 pays (1.6× over a training step) where the processor has AMX or AVX512-BF16 and oneDNN, by
-    which torch multiplies, uses it, and on GPUs from Ampere on; elsewhere it is emulated and
-    slower, and an LSTM has none. Errors: a name that is neither auto, fp32 nor bf16; a GPU that is
-    not there.
+    bf16 is faster (1.6× for a training step) if the processor has AMX or AVX512-BF16 and oneDNN,
+    which torch uses for products, supports it, and on GPUs from Ampere on. Elsewhere it is emulated
+    and slower, and an LSTM does not support it. Errors: an unknown name; a missing GPU.
     """
     if asked == "fp32":
-        return Precision("fp32", "asked for")
+        return Precision("fp32", "requested")
     if asked == "bf16":
-        return Precision("bf16", "asked for")
+        return Precision("bf16", "requested")
     if asked != "auto":
-        raise RegardError(f"precision is auto, fp32 or bf16, not {asked!r}")
+        raise RegardError(f"unknown precision {asked!r}; choose auto, fp32 or bf16")
     if choose_device(device).type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
-            return Precision("bf16", "this GPU multiplies it")
+            return Precision("bf16", "this GPU supports it")
         return Precision("fp32", "this GPU only emulates bf16")
     if not (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()):
         return Precision(

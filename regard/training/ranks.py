@@ -1,7 +1,7 @@
-"""Several processes that train one network: torchrun's RANK and WORLD_SIZE, PyTorch's own groups.
+"""Data-parallel training with several processes, started by torchrun (RANK and WORLD_SIZE).
 
-Each process takes its share of an epoch's batches; their gradients are averaged, so that all have
-the same weights after every step. The first one alone validates, writes and speaks.
+Each process takes its share of an epoch's batches. Gradients are averaged, so that all processes
+have the same weights after every step. Only the first one validates, writes files and prints.
 """
 
 import atexit
@@ -16,23 +16,23 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError
 
-PATIENCE = timedelta(days=1)  # while the first one validates, the others wait
+PATIENCE = timedelta(days=1)  # the others wait while the first one validates
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's place, `rank` of `world`. Alone, every method gives back what it is given."""
+    """The rank of this process among `world`. With one process, methods return their arguments."""
 
     rank: int = 0
     world: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that validates, writes and speaks."""
+        """Return whether this is the process that validates, writes files and prints."""
         return self.rank == 0
 
     def average(self, model: nn.Module) -> None:
-        """Put the mean over all processes into the gradients."""
+        """Replace the gradients by their mean over all processes."""
         if self.world == 1:
             return
         held = [p for p in model.parameters() if p.requires_grad]
@@ -41,11 +41,13 @@ class Ranks:
         distributed.all_reduce(flat)
         flat /= self.world
         for p, mean in zip(held, flat.split([p.numel() for p in held]), strict=True):
-            if p.grad is not None or mean.any():  # what nobody used has no gradient
+            if (
+                p.grad is not None or mean.any()
+            ):  # a parameter that no process used keeps no gradient
                 p.grad = mean.view_as(p)
 
     def total(self, *numbers: float) -> list[float]:
-        """The sum of each number over all processes."""
+        """Return the sum of each number over all processes."""
         if self.world == 1:
             return list(numbers)
         sums = self._tensor(numbers)
@@ -53,23 +55,23 @@ class Ranks:
         return sums.tolist()
 
     def least(self, number: int) -> int:
-        """The least of a number over all processes."""
+        """Return the minimum of a number over all processes."""
         if self.world == 1:
             return number
         least = self._tensor([number])
         distributed.all_reduce(least, distributed.ReduceOp.MIN)
         return int(least.item())
 
-    def told(self, *numbers: float) -> list[float]:
-        """The first process's numbers."""
+    def broadcast(self, *numbers: float) -> list[float]:
+        """Return the first process's numbers in every process."""
         if self.world == 1:
             return list(numbers)
-        told = self._tensor(numbers)
-        distributed.broadcast(told, 0)
-        return told.tolist()
+        values = self._tensor(numbers)
+        distributed.broadcast(values, 0)
+        return values.tolist()
 
     def wait(self) -> None:
-        """Go on when all processes are here."""
+        """Wait until all processes have arrived here."""
         self.total(0.0)
 
     def _tensor(self, numbers: "tuple[float, ...] | list[int]") -> Tensor:
@@ -79,15 +81,17 @@ class Ranks:
 
 @cache
 def ranks() -> Ranks:
-    """This process's place, by RANK and WORLD_SIZE; alone without them.
+    """Return this process's rank, from RANK and WORLD_SIZE; one process without them.
 
-    The processes meet at MASTER_ADDR, which torchrun sets; it takes this machine's own address by
-    default. Errors: a place that is none.
+    The processes meet at MASTER_ADDR, which torchrun sets, by default to this machine's address.
+    Errors: an invalid rank or world size.
     """
     world = os.environ.get("WORLD_SIZE", "1")
     rank = os.environ.get("RANK", "0")
     if not (world.isdecimal() and rank.isdecimal() and int(rank) < max(int(world), 1)):
-        raise RegardError(f"RANK={rank} and WORLD_SIZE={world} name no process of a group")
+        raise RegardError(
+            f"RANK={rank} and WORLD_SIZE={world} are invalid; RANK must be below WORLD_SIZE"
+        )
     if int(world) <= 1:
         return Ranks()
     if torch.cuda.is_available():
@@ -99,6 +103,6 @@ def ranks() -> Ranks:
 
 
 def _leave() -> None:
-    """End the group's own threads: one that is alive when Python ends aborts the process."""
+    """Stop the threads of the group: one that is alive at exit would abort the process."""
     if distributed.is_initialized():
         distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""How the learning rate moves: up during the warmup, then along a named curve, over the budget."""
+"""Learning rate schedules: a linear warmup, then a named decay over the budget."""
 
 import math
 from collections.abc import Callable
@@ -9,32 +9,31 @@ Schedule = Callable[[float], float]
 
 
 def constant(left: float) -> float:
-    """The full rate to the end."""
+    """Return 1: the full rate to the end."""
     return 1.0
 
 
 def linear(left: float) -> float:
-    """Straight down to zero."""
+    """Return the share left: a straight line to zero."""
     return left
 
 
 def cosine(left: float) -> float:
-    """(1 + cos π(1 − left)) / 2: slow, steep, slow, to zero. Loshchilov & Hutter 2017."""
+    """Return (1 + cos π(1 − left)) / 2. Loshchilov & Hutter 2017."""
     return (1 + math.cos(math.pi * (1 - left))) / 2
 
 
 SCHEDULES: dict[str, Schedule] = {"linear": linear, "cosine": cosine, "constant": constant}
 FLOOR = 0.01  # the first step of a warmup moves the weights too
-MOST_WARMUP = 0.1  # of a budget, where the warmup is told in steps
+MOST_WARMUP = 0.1  # share of the budget, if the warmup is given in steps
 
 
 def factor(schedule: str, progress: float, warmup: float, step: int = 0) -> float:
     """Return the share of the learning rate at a point of the budget.
 
-    `progress` runs from 0 to 1 over the budget, whatever it is counted in. A `warmup` below 1 is
-    the share of the budget in which the rate rises in a straight line; from 1 on it is a number of
-    steps, of which `step` are done, or a tenth of the budget if that is shorter. What follows is
-    named by `schedule`.
+    `progress` runs from 0 to 1 over the budget, in any unit. A `warmup` below 1 is the share of the
+    budget in which the rate rises linearly; from 1 on it is a number of steps, of which `step` are
+    done, or a tenth of the budget if that is shorter. `schedule` names the decay after it.
 
     >>> [factor("linear", p, 0.2) for p in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]

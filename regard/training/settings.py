@@ -1,4 +1,4 @@
-"""The settings of a training."""
+"""Training settings."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple, Self
@@ -12,12 +12,12 @@ from regard.training.schedules import SCHEDULES
 
 BUDGETS = ("epochs", "steps", "tokens", "minutes")
 DEFAULT_EPOCHS = 5.0
-MOST_EPOCHS = 40.0  # where patience ends a training that no budget does,
-MOST_STEPS = 3_000  # or so many steps, of data so small that these are more
+MOST_EPOCHS = 40.0  # upper bound with patience and without a budget,
+MOST_STEPS = 3_000  # or this many steps, if these are more
 MOST_TOKENS = 8192
 LEAST_STEPS = 50
 BETWEEN = 500  # most steps between two validations that patience counts,
-LEAST_BETWEEN = 25  # and least: of few steps nothing is learned, above all while the rate rises
+LEAST_BETWEEN = 25  # and least: too little is learned in fewer, above all during the warmup
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
@@ -31,10 +31,10 @@ class Budget(NamedTuple):
 
 
 class TrainingSettings(Settings):
-    """How a model is trained. Of epochs, steps, tokens and minutes one at most is given.
+    """The settings of a training; at most one of epochs, steps, tokens and minutes is given.
 
-    A budget in minutes lets the learning rate follow the clock, and a GPU adds in no fixed order,
-    so two such runs differ in their bits; else the same settings make the same weights.
+    The same settings produce bit-identical weights, except with a budget in minutes, where the
+    learning rate depends on the clock, and on a GPU, which adds in no fixed order.
     """
 
     search: ClassVar[Mapping[str, Range]] = {
@@ -42,86 +42,88 @@ class TrainingSettings(Settings):
         "weight_decay": LogUniform(1e-3, 1e-1),
     }
 
-    init: str = Field("", description="begin from the weights and the tokens of this run")
+    init: str = Field("", description="run to start from: its weights and tokenizer are used")
     seed: int = Field(
-        0, ge=0, lt=2**63, description="decides first weights, order of data, dropout"
+        0, ge=0, lt=2**63, description="random seed of initial weights, data order and dropout"
     )
     epochs: float = Field(
         0.0,
         ge=0,
-        description=f"budget: passes over the data; if no budget is given {DEFAULT_EPOCHS:g}, or "
-        f"with patience at most {MOST_EPOCHS:g}, or {MOST_STEPS:,} steps if these are more",
+        description=f"budget: passes over the data; without any budget {DEFAULT_EPOCHS:g}, or with "
+        f"patience at most {MOST_EPOCHS:g} epochs or {MOST_STEPS:,} steps, whichever is more",
     )
-    steps: int = Field(0, ge=0, description="budget: updates of the weights")
-    tokens: int = Field(0, ge=0, description="budget: tokens read, padding not counted")
-    minutes: float = Field(0.0, ge=0, description="budget: time, validation included")
+    steps: int = Field(0, ge=0, description="budget: weight updates")
+    tokens: int = Field(0, ge=0, description="budget: tokens read, without padding")
+    minutes: float = Field(0.0, ge=0, description="budget: minutes, including validation")
     optimizer: Optimizer = Field(
         "adamw",
-        description="muon takes fewer steps where a stack of attention layers has much to learn, "
-        "as in pretraining; the same rates serve",
+        description="adamw, or muon, which needs fewer steps to pretrain a stack of attention "
+        "layers, with the same learning rates",
     )
-    learning_rate: float = Field(1e-3, gt=0, description="the optimizer's, at its highest")
+    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate")
     warmup: float = Field(
         0.05,
         ge=0,
-        description="share of the budget in which the rate rises; above 1: steps, at most a tenth "
-        "of the budget",
+        description="warmup, as a share of the budget; from 1 on: in steps, at most a tenth of the "
+        "budget",
     )
-    schedule: str = Field("linear", description=f"how the rate falls: {', '.join(SCHEDULES)}")
+    schedule: str = Field("linear", description=f"learning rate schedule: {', '.join(SCHEDULES)}")
     weight_decay: float = Field(
-        0.01, ge=0, description="of matrices; embeddings, norms and biases have none"
+        0.01, ge=0, description="weight decay of matrices; embeddings, norms and biases have none"
     )
-    clip: float = Field(1.0, ge=0, description="largest norm of a gradient; 0 leaves it")
+    clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0 = no clipping")
     average: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="judge and keep a running mean of the weights, so much of it old at each "
-        "step, such as 0.999; 0: the weights themselves",
+        description="decay of a running mean of the weights, such as 0.999, which is validated and "
+        "saved instead of the weights; 0 = no mean",
     )
     batch_size: int = Field(
-        0, ge=0, description="most examples of a batch; 0: as many as batch_tokens holds"
+        0, ge=0, description="maximum examples per batch; 0 = limited by batch_tokens only"
     )
     batch_tokens: int = Field(
         0,
         ge=0,
-        description=f"tokens of a batch, padding counted; 0: {MOST_TOKENS:,}, or fewer where the "
-        f"data are so small that an epoch would not have {LEAST_STEPS} steps, or a budget in "
-        "minutes so short that few would fit",
+        description=f"tokens per batch, including padding; 0 = {MOST_TOKENS:,}, or fewer if an "
+        f"epoch would have less than {LEAST_STEPS} steps or if few steps fit into a budget in "
+        "minutes",
     )
     evaluate_every: int = Field(
         0,
         ge=0,
-        description="steps between validations; 0: twice an epoch; with patience once an epoch, "
-        f"but at least {LEAST_BETWEEN} and at most {BETWEEN} apart",
+        description="steps between validations; 0 = twice per epoch, or with patience once per "
+        f"epoch, {LEAST_BETWEEN} to {BETWEEN} steps apart",
     )
     patience: int = Field(
         0,
         ge=0,
-        description="stop after so many validations in which neither metric nor loss came to a "
-        "new best; 0: never",
+        description="early stopping: number of validations without a new best metric or loss; "
+        "0 = never stop early",
     )
     precision: Asked = Field(
-        "auto", description="of products; auto: bf16 where the hardware has it"
+        "auto", description="precision of matrix products; auto = bf16 if the hardware supports it"
     )
     device: Device = Field(
-        "cpu", description="where it trains; on a GPU no training is the same twice to the bit"
+        "cpu", description="cpu or cuda (a GPU, where results are not bit-identical)"
     )
-    threads: int = Field(0, ge=0, description="of this training; 0: as torch has them")
-    save_every: int = Field(0, ge=0, description="steps between checkpoints; 0: by time alone")
-    save_seconds: float = Field(30.0, gt=0, description="most seconds between checkpoints")
+    threads: int = Field(0, ge=0, description="CPU threads; 0 = the default of torch")
+    save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
+    save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
 
     @model_validator(mode="after")
     def one_budget(self) -> Self:
         given = [unit for unit in BUDGETS if getattr(self, unit)]
         if len(given) > 1:
-            raise RegardError(f"one budget at a time, not {' and '.join(given)}; leave one out")
+            raise RegardError(
+                f"only one budget is allowed, not {' and '.join(given)}; leave one out"
+            )
         look_up(SCHEDULES, self.schedule, "schedule")
         return self
 
     @property
     def budget(self) -> Budget:
-        """The one budget.
+        """Return the budget.
 
         >>> TrainingSettings(steps=500).budget
         Budget(unit='steps', amount=500.0)
@@ -132,7 +134,7 @@ class TrainingSettings(Settings):
         return Budget("epochs", MOST_EPOCHS if self.patience else DEFAULT_EPOCHS)
 
     def budget_of(self, steps: int) -> Budget:
-        """Return the budget for data whose epoch has so many steps.
+        """Return the budget for data with this many steps per epoch.
 
         >>> TrainingSettings(patience=5).budget_of(300), TrainingSettings(patience=5).budget_of(6)
         (Budget(unit='epochs', amount=40.0), Budget(unit='epochs', amount=500.0))

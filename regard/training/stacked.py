@@ -1,4 +1,4 @@
-"""Adam for networks that are slices of the same parameters, each with its own learning rate."""
+"""Adam for networks stacked in the same parameters, each with its own learning rate."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class StackedAdam:
-    """Adam, Kingma & Ba 2015, algorithm 1, on all the networks of a module at once.
+    """Adam (Kingma & Ba 2015, algorithm 1) for all stacked networks of a module at once.
 
     The first axis of every parameter is networks. Parameters and gradients become views of
     two long rows of numbers, so that a step is a few operations, not a few for each parameter.
@@ -43,7 +43,7 @@ class StackedAdam:
             parameter.grad = self.gradients[mine].view(parameter.shape)
 
     def step(self, share: float = 1.0) -> None:
-        """One step at this share of each network's rate; the gradients are zero afterwards."""
+        """Make a step at this share of each network's rate, then zero the gradients."""
         self.steps += 1
         (one, two), g = self.betas, self.gradients
         self.mean.lerp_(g, 1 - one)

@@ -135,7 +135,7 @@ def broken(folder, **changes):
         ({"model_type": None}, "kind None"),
         ({"hidden_size": None}, "is not whole: KeyError"),
         ({"hidden_size": 10**9}, "does not fit its weights: width=1000000000 is over 1,000,000"),
-        ({"hidden_size": 10**6}, "it describes [0-9,]{15,} numbers, and the file holds"),
+        ({"hidden_size": 10**6}, "it describes [0-9,]{15,} numbers, the file has"),
         ({"num_hidden_layers": 10**12}, "does not fit its weights: layers="),
         ({"vocab_size": 10**15}, "does not fit its weights: vocab_size="),
         ({"vocab_size": 0}, "vocab_size is 0"),

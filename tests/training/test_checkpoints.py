@@ -44,7 +44,7 @@ def test_content_that_is_unsound_though_its_hash_fits_is_put_aside(tmp_path, nam
     assert found is not None
     assert found.step == 2
     assert found.tensors["model"]["a"].tolist() == [2.0, 2.0]
-    assert "put aside as step-4.damaged" in says
+    assert "renamed to step-4.damaged" in says
 
 
 def test_a_checkpoint_whose_manifest_lost_a_file_is_not_taken(tmp_path):

@@ -52,7 +52,7 @@ def test_a_batch_goes_where_the_model_is():
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_is_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RegardError, match=r"device=cuda: this torch .* without it the processor"):
+    with pytest.raises(RegardError, match=r"device=cuda: this torch .* use device=cpu"):
         choose_device("cuda")
     with pytest.raises(RegardError, match="device=cuda"):
         choose_precision("auto", "cuda")

@@ -186,7 +186,7 @@ def test_all_damaged_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "step-3" / "MANIFEST.json").unlink()
     told = run(Bag(), checkpoints, save_every=3)
     assert told[0].step == 1
-    assert told[0].note.endswith("It begins anew.")
+    assert told[0].note.endswith("Training restarts from the beginning.")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"to_logits.weight is \(2, 5\) there and \(3, 5\) here"):
         list(train(other, Toy(), settings(), Checkpoints(tmp_path)))
     other.more = torch.nn.Linear(1, 1)
-    with pytest.raises(RegardError, match=r"more.bias stands on one side only"):
+    with pytest.raises(RegardError, match=r"only one side has more.bias"):
         list(train(other, Toy(), settings(), Checkpoints(tmp_path)))
 
 
@@ -396,7 +396,7 @@ class Slow(Bag):
     [
         (1e-6, {}, 8192, ""),  # all fits
         (4e-5, {}, 1024, ""),  # 60 s / (1,024 · 40 µs): some 1,500
-        (1e-3, {}, 256, "updates fit into 1 minutes, which is few; take a smaller network"),
+        (1e-3, {}, 256, "updates fit into 1 minutes, too few; take a smaller network"),
         (4e-5, {"batch_tokens": 8192}, 8192, "which is few; batch_tokens="),
         (2e-3, {"batch_size": 40}, 8192, "which is few; batch_size="),
     ],

@@ -50,7 +50,7 @@ def test_what_is_asked_for_is_done() -> None:
         assert (product @ product.T).dtype == torch.bfloat16
     with choose_precision("fp32").autocast():
         assert (product @ product.T).dtype == torch.float32
-    with pytest.raises(RegardError, match="auto, fp32 or bf16, not 'fp8'"):
+    with pytest.raises(RegardError, match="unknown precision 'fp8'; choose auto, fp32 or bf16"):
         choose_precision("fp8")
 
 

@@ -133,7 +133,7 @@ def test_a_run_is_trained_by_two_and_told_by_one(tmp_path: Path) -> None:
     assert alone.returncode == 2
     assert "the processes of" in alone.stderr
     refused, _ = together(*words[:5], "tfidf", "--out", f"{out}-2", "examples=200")
-    assert "tfidf is fitted, not trained: start one process" in refused.stderr
+    assert "tfidf cannot be trained by several processes" in refused.stderr
 
 
 @pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("a", "2"), ("0", "two")])

@@ -26,7 +26,7 @@ def test_cosine_is_slow_at_first() -> None:
 
 
 def test_one_budget_at_a_time() -> None:
-    with pytest.raises(RegardError, match="one budget at a time, not steps and minutes"):
+    with pytest.raises(RegardError, match="only one budget is allowed, not steps and minutes"):
         TrainingSettings(steps=5, minutes=1)
     assert TrainingSettings().budget == ("epochs", 5.0)
     assert TrainingSettings(minutes=1.5).budget == ("minutes", 1.5)
