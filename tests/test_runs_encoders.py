@@ -117,7 +117,7 @@ def test_weights_that_have_changed_are_noticed(data, weights, tmp_path):
     tensors = load_file(source / "model.safetensors")
     name = next(name for name in tensors if name.endswith("LayerNorm.bias"))
     save_file({**tensors, name: tensors[name] + 1}, source / "model.safetensors")
-    with pytest.raises(RegardError, match=r"the weights of .* are not what they were"):
+    with pytest.raises(RegardError, match=r"the weights of .* changed since"):
         train(tmp_path / "run", "bert", *given)
 
 
@@ -170,10 +170,10 @@ def test_settings_that_come_with_the_weights(bert):
 @pytest.mark.parametrize(
     ("model", "given", "says"),
     [
-        ("bert", ["weights={w}", "tokenizer=bpe"], "tokenizer of its own: leave tokenizer=bpe out"),
-        ("bert", ["weights={w}", "vocabulary=99"], "tokenizer of its own: leave vocabulary=99 out"),
+        ("bert", ["weights={w}", "tokenizer=bpe"], "its own tokenizer; leave tokenizer=bpe out"),
+        ("bert", ["weights={w}", "vocabulary=99"], "its own tokenizer; leave vocabulary=99 out"),
         ("bert", ["weights={w}", "width=99"], "leave width=99 out"),
-        ("bert", ["weights={w}", "init=x"], "x does not exist|both say what to begin with"),
+        ("bert", ["weights={w}", "init=x"], "x does not exist|exclude each other"),
         ("bert", ["weights={w}/config.json"], "is no folder"),
         ("bert", ["weights={w}", "length=2"], "no room|none has room"),
         ("frozen", [], "takes one: weights=FOLDER"),
@@ -198,7 +198,7 @@ def test_a_run_goes_on_from_one_that_began_with_weights(data, bert, tmp_path):
     then = train(tmp_path / "then", "bert", data, f"init={tmp_path / 'first'}", *BRIEF, "steps=1")
     assert then.config.network == first.config.network
     assert then.folder.environment()["init"]["new"] == []
-    with pytest.raises(RegardError, match="both say what to begin with: give one"):
+    with pytest.raises(RegardError, match="exclude each other; give only one"):
         train(tmp_path / "x", "bert", data, f"init={tmp_path / 'first'}", f"weights={bert}")
 
 
@@ -212,9 +212,9 @@ def test_the_commands(model, data, bert, tmp_path, capsys, monkeypatch):
     assert (forecast["model"], forecast["train"] > 100) == (model, True)
     assert not (tmp_path / "run").exists()
     assert call(*command, "--out", out, *(["epochs=1"] if model == "bert" else [])) == 0
-    assert f"begun from {bert}: " in capsys.readouterr().out
+    assert f"started from {bert}: " in capsys.readouterr().out
     assert call(*command, "--out", out, *(["epochs=1"] if model == "bert" else [])) == 0
-    assert "was complete already" in capsys.readouterr().out
+    assert "is already complete" in capsys.readouterr().out
     assert call("show", out, "a good film") == 0
     assert "[CLS] a good film [SEP]" in capsys.readouterr().out
     assert call("evaluate", out) == 0

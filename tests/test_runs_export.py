@@ -195,9 +195,9 @@ def test_what_is_told(made, command, tmp_path):
         ((tmp_path / "x", "--to", "huggingface"), "x is there already; give another folder"),
         (
             (tmp_path / "y", "--to", "marian"),
-            "is no Transformer that writes one text for another: Marian's",
+            "is not a Transformer that writes one text for another, which is all that Marian's",
         ),
-        ((tmp_path / "y", "--to", "ctranslate2"), "is no Transformer that writes"),
+        ((tmp_path / "y", "--to", "ctranslate2"), "is not a Transformer that writes"),
         ((tmp_path / "y", "--to", "huggingface", "--quantization", "int8"), "is CTranslate2's"),
     ):
         status, out, err = call(*words)
@@ -206,8 +206,8 @@ def test_what_is_told(made, command, tmp_path):
         assert not (tmp_path / "y").exists()
     for name, to, says in (
         ("rotary", "huggingface", "GPT-2 has no place for position=rotary"),
-        ("gru", "huggingface", "is no model that Hugging Face has a layout for"),
-        ("gru", "marian", "is no Transformer that writes"),
+        ("gru", "huggingface", "Hugging Face has no format for"),
+        ("gru", "marian", "is not a Transformer that writes"),
         ("pre", "marian", "Marian has no place for norm=pre; it takes norm=post"),
     ):
         words = ("export", made(name).folder.path, "--to", to, "--out", tmp_path / "y")

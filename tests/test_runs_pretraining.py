@@ -126,17 +126,17 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
         RegardError, match=r"embedding.*is \(\d+, 16\) there and \(\d+, 32\) here; give the"
     ):
         finish(run)
-    with pytest.raises(RegardError, match="tokens of its own, with tokenizer=characters: leave"):
+    with pytest.raises(RegardError, match="its own tokenizer with tokenizer=characters; leave"):
         Config.make("birthplace", "gpt", [init, "tokenizer=bpe"])
     assert Config.make("birthplace", "gpt", [init, "tokenizer=characters"]).data.length == 40
-    with pytest.raises(RegardError, match="tfidf counts words and begins from no run"):
+    with pytest.raises(RegardError, match="tfidf is a baseline and cannot start from a run"):
         Config.make("classification", "tfidf", [init])
     with pytest.raises(RegardError, match="does not exist"):
         runs.open_or_start(tmp_path / "none", "birthplace", "gpt", [f"init={tmp_path / 'no'}"])
     begun = runs.open_or_start(tmp_path / "begun", "birthplace-pretrain", "gpt", SMALL)
     again = [f"init={begun.folder.path}", "steps=1"]
     run = runs.open_or_start(tmp_path / "early", "birthplace", "gpt", again)
-    with pytest.raises(RegardError, match="no complete run to begin from"):
+    with pytest.raises(RegardError, match="no completed run to start from"):
         finish(run)
 
 
@@ -168,9 +168,9 @@ def test_texts_held_out_may_have_other_words(tmp_path):
 
 
 def test_a_model_without_any_of_the_weights_is_refused(pretrained):
-    with pytest.raises(RegardError, match="no weight of that run has a place in this model"):
+    with pytest.raises(RegardError, match="no weight of that run matches this model"):
         begin_from(torch.nn.Linear(3, 2), pretrained.folder.path, "gpt", pretrained.task)
-    with pytest.raises(RegardError, match="pretrained is a gpt; a bert begins from a bert"):
+    with pytest.raises(RegardError, match="pretrained is a gpt; a bert can only start from a bert"):
         begin_from(pretrained.network, pretrained.folder.path, "bert", pretrained.task)
 
 
@@ -303,6 +303,6 @@ def test_a_budget_in_minutes_is_repeated_with_the_batch_that_it_chose(tmp_path):
     last = run.metrics()[-1]
     assert last["batch_tokens"] == 256
     assert run.repeat == f"steps={last['steps']} batch_tokens=256"
-    assert run.notes[-1].endswith(f": {run.repeat} repeats it elsewhere")
+    assert run.notes[-1].endswith(f"; repeat it elsewhere with {run.repeat}")
     again = Config.make("language-modeling", "gpt", [*given, *run.repeat.split()]).training
     assert (again.budget.unit, again.batch_tokens) == ("steps", 256)

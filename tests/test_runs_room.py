@@ -1,4 +1,4 @@
-"""What does not fit into the memory is told with the figures before it is allocated."""
+"""What does not fit into memory is told with the figures before it is allocated."""
 
 from pathlib import Path
 
@@ -71,18 +71,18 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(
 ) -> None:
     free(10_000, monkeypatch)
     wide = [*TINY[:1], "width=16384", "feedforward=65536"]
-    says = r"does not fit into the memory: [\d,]{11,} parameters take [\d,]+\.\d GB in training"
+    says = r"does not fit into memory: [\d,]{11,} parameters take [\d,]+\.\d GB in training"
     with pytest.raises(UntrainableError, match=says):
         runs.forecast("classification", "transformer", wide)
     run = runs.start(tmp_path / "run", "classification", "transformer", wide)
-    with pytest.raises(RegardError, match=r"and 10\.0 GB are free; take a smaller width"):
+    with pytest.raises(RegardError, match=r"and 10\.0 GB are free; use a smaller width"):
         next(run.train())
     assert not run.folder.begun
 
 
 @pytest.mark.parametrize(
     ("pair", "says"),
-    [("score=bahdanau", "did you mean additive"), ("width=16384", "does not fit into the memory")],
+    [("score=bahdanau", "did you mean additive"), ("width=16384", "does not fit into memory")],
 )
 def test_a_network_that_cannot_be_built_is_told_before_data_are_read(
     pair: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -102,7 +102,7 @@ def test_a_network_that_cannot_be_built_is_told_before_data_are_read(
 def test_a_batch_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     free(0.2, monkeypatch)
     notes = runs.forecast("classification", "transformer", [*TINY, "batch_tokens=8000"]).warnings
-    assert any("this training may not fit into the memory: " in note for note in notes)
+    assert any("this training may not fit into memory: " in note for note in notes)
     free(10_000, monkeypatch)
     assert runs.forecast("classification", "transformer", TINY).warnings == ()
 

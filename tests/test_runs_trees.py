@@ -200,7 +200,7 @@ def test_positions_along_trees_need_data_with_trees(position, task, model, given
 
 
 def test_tokens_that_cut_words_are_refused(parses):
-    with pytest.raises(RegardError, match="tokenizer=bpe cuts words into pieces, and a CoNLL-U"):
+    with pytest.raises(RegardError, match="tokenizer=bpe splits words, but a CoNLL-U"):
         task(parses, tokenizer="bpe", vocabulary=400).train  # noqa: B018
 
 

@@ -128,9 +128,8 @@ class MultiHeadAttention(Mechanism):
         must_be_tensors(**{k: x for k, x in given.items() if x is not None or k == "queries"})
         if isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim == queries.ndim:
             raise RegardError(
-                "the third argument is a mask, and this one holds numbers: values of their own are "
-                "given by name, layer(queries, keys, values=…); what is added to the scores is part "
-                "of the score"
+                "the third argument is a mask, and this one holds numbers: separate values are "
+                "given by name, layer(queries, keys, values=…); a bias is part of the score"
             )
         mask, keys = as_mask(mask), memory
         query_positions, key_positions = both_sides(positions, memory)

@@ -1,12 +1,12 @@
-"""Runs: names and settings become a task, a model and a folder that remembers everything.
+"""Runs: train a model on a task in a folder that stores everything.
 
 run = open_or_start("runs/first", "classification", "transformer", ["epochs=3"])
 for progress in run.train(): ...
 run.evaluate().value
 load("runs/first").predict("not a bad film")
 
-The names below are loaded when they are first used, so that `Config` tells a misspelt name before
-torch is loaded.
+The names below are imported on first use, so that `Config` reports a misspelt name before torch is
+loaded.
 """
 
 import importlib

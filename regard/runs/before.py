@@ -1,4 +1,4 @@
-"""Pretraining on one's own unlabelled texts, before a task that has few labels."""
+"""Pretraining on unlabelled texts of the user's, before a task with few labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from regard.settings import Settings, key_of, unknown_key
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
 
-#: How a model is pretrained, and what for that is set otherwise than by default.
+#: How each model is pretrained: the task, and settings that differ from its defaults.
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "bert": ("masked-modeling", ("next_sentence=false",)),
     "gpt": ("language-modeling", ()),
@@ -35,15 +35,14 @@ def pretraining_for(
     overrides: Sequence[str] = (),
     budget: Sequence[str] = (),
 ) -> Run:
-    """The run that pretrains a task's model on `texts`, in a folder of its own.
+    """Return the run that pretrains a task's model on `texts`, in its own folder.
 
-    Its network and the way that texts are cut into tokens are those of the task with these
-    `overrides`; its budget and what else is to be known of its training are `budget`, as
-    ``key=value``. Texts that the task is judged by are left out of `texts`: those of its test file,
-    or, where a test is split off its data, all of these. Train it, then the task with
-    ``init=FOLDER``.
+    Network and tokenizer are those of the task with these `overrides`; `budget` has settings of
+    pretraining as ``key=value``. Texts the task is tested on are left out of `texts`: those
+    of its test file, or all of its data if the test split is taken from them. Train this run, then
+    the task with ``init=FOLDER``.
 
-    Errors: a model that is not pretrained (a bert, gpt or t5 is).
+    Errors: a model other than bert, gpt and t5.
     """
     way, given = way_of(task, model, texts, overrides, budget)
     return open_or_start(Path(folder), way, model, given)
@@ -52,14 +51,14 @@ def pretraining_for(
 def way_of(
     task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
-    """The task that pretrains a model, and its settings, as `pretraining_for` has them."""
+    """Return the task that pretrains a model and its settings, for `pretraining_for`."""
     if model not in WAYS or not TASKS[task].labelled:
         raise RegardError(
-            f"{model} on {task} is not pretrained on texts; --pretrain-on goes with --model "
-            f"{', '.join(WAYS)} and a task that puts labels on texts"
+            f"{model} on {task} cannot be pretrained on texts; --pretrain-on needs --model "
+            f"{', '.join(WAYS)} and a task that labels texts"
         )
     if any(key_of(pair) == "weights" for pair in overrides):
-        raise RegardError("weights= are pretrained already: leave --pretrain-on out, or weights=")
+        raise RegardError("weights= are already pretrained; leave --pretrain-on or weights= out")
     wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
@@ -77,17 +76,17 @@ def way_of(
 
 
 def judged_by(data: Settings, texts: str) -> dict[str, str]:
-    """The settings that leave the test of a labelled task out of the `texts` that are read before.
+    """Return the settings that exclude the test of a labelled task from the pretraining `texts`.
 
-    Errors: `texts` are the file that the test is split off from.
+    Errors: `texts` is the file that the test split is taken from.
     """
     held = data.model_dump()
     same = Path(texts).expanduser().resolve() == Path(held["data"]).expanduser().resolve()
     if held["test"] or not same:
         return {"without": held["test"] or held["data"], "without_text": held["text"]}
-    if texts in NAMES:  # they leave their own test out
+    if texts in NAMES:  # these exclude their own test split
         return {}
     raise RegardError(
-        f"--pretrain-on {texts} is the task's own data, and the test is split off from it: give "
-        "the test as a file by test=FILE, or other texts"
+        f"--pretrain-on {texts} is the task's own data, which includes its test split; give the "
+        "test as a file by test=FILE, or other texts"
     )

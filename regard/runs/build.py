@@ -1,4 +1,4 @@
-"""Names and settings become a network."""
+"""Build a network from names and settings."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from regard.data.vectors import Vectors
 
 
-BODY = "body."  # what a network calls the one that it wraps
-HEAD = "to_labels."  # and what puts labels on what that makes of a text
+BODY = "body."  # the name prefix of a wrapped network
+HEAD = "to_labels."  # and of the layer that predicts labels
 
 
 def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
-    """The pretrained word vectors that the model's settings name, for the words of a vocabulary."""
+    """Load the pretrained word vectors named by the settings, for the words of a vocabulary."""
     name = str(getattr(config.network, "vectors", ""))
     if not name:
         return None
@@ -44,19 +44,19 @@ def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
 
 
 def complete(folder: Path) -> Folder:
-    """The folder of a run that another begins from. Errors: it is not complete."""
-    found = Folder(folder)
-    if not found.complete:
+    """Return the folder of a run to start from. Errors: it is not complete."""
+    donor = Folder(folder)
+    if not donor.complete:
         raise RegardError(
-            f"init={folder}: there is no complete run to begin from; train it to its end first, or "
-            "end it by --end"
+            f"init={folder}: there is no completed run to start from; train it to its end first, "
+            "or complete it by --end"
         )
-    return found
+    return donor
 
 
 def prepare(config: Config, *own: Any) -> Any:
-    """The task, its data still unread: with what a run has of its ``own``, first its tokenizer,
-    or with the tokens of what it begins from, a run or pretrained weights."""
+    """Build the task without reading its data, with what a run has of its ``own`` (first its
+    tokenizer), or with the tokenizer of the run or weights that it starts from."""
     task = TASKS[config.task].prepare(config.reads)
     if not own and (init := config.training.init):
         own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
@@ -66,20 +66,20 @@ def prepare(config: Config, *own: Any) -> Any:
 
 
 def weights_of(config: Config) -> str:
-    """Return what ``weights=`` says of a model that begins with pretrained ones, else ""."""
+    """Return ``weights=`` of a model that starts from pretrained weights, else ""."""
     return str(getattr(config.network, "weights", ""))
 
 
 def tokenizer_kind(config: Config) -> TokenizerKind:
-    """Return how a run's ``tokenizer.json`` is read: as regard's own, or as it came."""
+    """Return the class that reads a run's ``tokenizer.json``."""
     return EncoderTokenizer if weights_of(config) else Tokenizer
 
 
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
-    """The network of a training at its first step, and in facts what it begins with.
+    """Return the network at the first step of a training, and facts about its initial weights.
 
-    Errors: those of `build_network`, `begin_from` and `Encoder.put`; more memory than is free; an
-    optimizer that finds nothing to do in it; a network that looks at what it is to foretell.
+    Errors: those of `build_network`, `begin_from` and `Encoder.put`; too little free memory; an
+    optimizer without parameters; a network that sees the token it is to predict.
     """
     must_be_buildable(config)
     vectors = pretrained(config, task.tokenizer.vocabulary)
@@ -98,35 +98,36 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
         stored = Encoder(name).put(network)
         if stored["new"] and config.entry.frozen:
             raise RegardError(
-                f"{config.model} trains no encoder, and weights={name} has no {stored['new'][0]}: "
-                f"leave the settings that ask for it out, or train a bert"
+                f"{config.model} trains no encoder, and weights={name} has no {stored['new'][0]}; "
+                f"leave out the settings that need it, or train a bert"
             )
     return network, {"vectors": facts(vectors), "init": taken, "weights": stored}
 
 
 def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[str, Any]:
-    """Put the weights of another run into a network where the names agree; what was done, in facts.
+    """Copy the weights of another run into a network where names match; return facts about it.
 
-    A network that wraps another (``body``, as those that put labels on texts) takes the other's;
-    what puts labels on texts is taken for the same labels alone. Of a task with other symbols
-    behind the same tokens (sentinels) the rows of the tokens are taken, and of the symbol that
-    ends a text. Errors: no complete run; one of another ``model``; nothing that agrees; a weight of
-    another shape, with both shapes.
+    A network that wraps another one (``body``) takes the weights of that one; the layer that
+    predicts labels is copied only if the labels are the same. If tasks add different symbols to the
+    same tokens (sentinels), the rows of the tokens and of the end symbol are copied. Errors: no
+    completed run; a run of another ``model``; no matching name; different shapes, with both shapes.
     """
     labels = getattr(task, "labels", ())
     donor = complete(folder)
     if (kind := Config.read(folder).model) != model:
-        raise RegardError(f"init={folder} is a {kind}; a {model} begins from a {model}")
+        raise RegardError(f"init={folder} is a {kind}; a {model} can only start from a {model}")
     tensors = donor.read_weights()
     if list(labels) != donor.environment().get("data", {}).get("labels", []):
         tensors = {n: x for n, x in tensors.items() if not n.startswith(HEAD)}
     here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
-    # In the network's own order: which weight a refusal names does not depend on the file's.
+    # In the network's order, so that the weight an error names does not depend on the file's.
     prefixed = {prefix + name: name for name in tensors}
     taken = {prefixed[name]: name for name in here if name in prefixed}
     if not taken:
-        raise RegardError(f"init={folder}: no weight of that run has a place in this model")
+        raise RegardError(
+            f"init={folder}: no weight of that run matches this model; give its settings"
+        )
     for there, name in taken.items():
         was, now = tuple(tensors[there].shape), tuple(here[name].shape)
         if was != now and was[1:] == now[1:] and now[0] == task.sizes["vocabulary"]:
@@ -134,8 +135,8 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
             continue
         if was != now:
             raise RegardError(
-                f"init={folder}: {there} is {was} there and {now} here; give the settings of that "
-                "run, or none"
+                f"init={folder}: {there} has the shape {was} there and {now} here; use the "
+                "settings of that run, or give none"
             )
         with torch.no_grad():
             here[name].copy_(tensors[there])
@@ -149,7 +150,7 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
 
 
 def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
-    """Copy the rows of the tokens that two tables share, and of what ends a text in each."""
+    """Copy the rows of the tokens that two embeddings share, and of the end symbol."""
     end = tokens if len(there) == tokens + 1 else Marks.behind(tokens).separator
     with torch.no_grad():
         here[:tokens].copy_(there[:tokens])
@@ -158,28 +159,28 @@ def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
 
 
 def facts(vectors: "Vectors | None") -> dict[str, int]:
-    """What a run remembers of the pretrained vectors that it began with."""
+    """Return what a run stores about its initial pretrained vectors."""
     if vectors is None:
         return {}
     return {"width": vectors.width, "found": vectors.found, "asked": vectors.asked}
 
 
 def small(config: Config) -> Callable[[], nn.Module]:
-    """Return what builds the network for eight words: its parts have their names and sizes."""
+    """Return a function that builds the network for a vocabulary of eight words."""
     given = config.network.model_dump()
-    # The width of pretrained vectors is known when they are read: any that heads divide.
+    # The width of pretrained vectors is not known yet: use any that is divisible by heads.
     width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
     return partial(build_network, config, vocabulary=8, labels=2, width=width)
 
 
 def must_be_buildable(config: Config) -> None:
-    """Errors, before any data are read: a part that is misspelt; more memory than is free."""
+    """Raise an error, before data are read, for a misspelt part or too little free memory."""
     if not config.entry.baseline and (needed := shape_of(config, small(config))) is not None:
         needed.check()
 
 
 def build_once(config: Config) -> None:
-    """Build the network for eight words, so that a misspelt part is named before any training."""
+    """Build the network for eight words, to report a misspelt part before any training."""
     must_be_buildable(config)
     if not config.entry.baseline:
         OPTIMIZERS[config.training.optimizer].suits(small(config)())
@@ -194,11 +195,11 @@ def build_network(
     vectors: "Vectors | None" = None,
     width: int | None = None,
 ) -> nn.Module:
-    """A network with its first weights, which the seed decides.
+    """Build a network with initial weights from the seed.
 
-    `marks`: the symbols about a text, where the tokenizer has its own. `width`: of pretrained
-    vectors that were used in training and are not needed any more. Errors: a Python file that is
-    not trusted, or no longer is what it was when the settings were read.
+    `marks`: the special tokens, if the tokenizer has its own. `width`: width of the pretrained
+    vectors used in training, which are no longer needed. Errors: a Python file that is not trusted,
+    or has changed since the settings were read.
     """
     settings = config.network
     must_be_trusted(config.named, Path("the run"))

@@ -1,4 +1,4 @@
-"""What a run is: a task, a model and their settings; as a file, and compared with another."""
+"""The configuration of a run: a task, a model and their settings, as a file."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,10 @@ from regard.trusted import must_be_trusted, trust_named
 
 CONFIG = "config.toml"
 SECTIONS = ("data", "network", "training")
-CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # texts into tokens
-FREE = {"data_dir", "save_every", "save_seconds"}  # where and when, not what
-PRETRAINED = "pretrained"  # tokenizer= of a run whose tokens came with its weights=
-#: How a pretrained network is fine-tuned where nothing else is said. Devlin et al. 2019, A.3.
+CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # settings of tokenization
+FREE = {"data_dir", "save_every", "save_seconds"}  # these do not affect results
+PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
+#: The default settings for fine-tuning a pretrained network. Devlin et al. 2019, A.3.
 FINE_TUNING: Mapping[str, Any] = {
     "epochs": 4,
     "learning_rate": 3e-5,
@@ -48,13 +48,12 @@ class Config:
 
     @classmethod
     def make(cls, task: str, model: str, overrides: Sequence[str] = ()) -> "Config":
-        """A run's config from ``key=value`` pairs; each key finds the part that it belongs to.
+        """Return a run's config from ``key=value`` pairs.
 
-        A key that task and model both have (the `length` of a text) goes to both. With ``init=RUN``
-        what is not given is as in that run: the network's settings, and how texts are cut into
-        tokens. Errors: a task, model or key that does not exist, with the nearest spellings; other
-        tokens than those of the run that is begun from; a baseline, which begins from none;
-        positions along trees of data that have none; with ``weights=``, what the weights decide.
+        A key that task and model share (`length`) goes to both. With ``init=RUN``, the network and
+        tokenizer settings default to those of that run. Errors: an unknown task, model or key, with
+        the nearest spellings; a tokenizer other than that of ``init``; ``init`` for a baseline;
+        tree positions for data without trees; settings that ``weights=`` determines.
         """
         trust_named((task, model))
         asked = look_up(TASKS, task, "task")
@@ -63,7 +62,9 @@ class Config:
         trust_named(network.values())
         if init := training.get("init"):
             if entry.baseline:
-                raise RegardError(f"{model} counts words and begins from no run: leave init out")
+                raise RegardError(
+                    f"{model} is a baseline and cannot start from a run; leave init out"
+                )
             before = cls.read(Path(init))
             _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
             data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
@@ -75,7 +76,7 @@ class Config:
             configured = configured if init else _as_stored(name, network)
         elif entry.frozen:
             raise RegardError(
-                f"{model} trains no encoder and takes one: weights=FOLDER, or a name on the hub"
+                f"{model} needs a pretrained encoder: give weights=FOLDER, or a name on the hub"
             )
         usual = training_defaults(asked, configured, training)
         settings = build(TrainingSettings, {**usual, **training})
@@ -83,9 +84,9 @@ class Config:
 
     @classmethod
     def read(cls, folder: Path) -> "Config":
-        """The config of a run's folder, or of a file like its ``config.toml``.
+        """Read the config of a run's folder, or a file like its ``config.toml``.
 
-        Errors: no folder, no run in it, a file edited badly, a Python file of a stranger's.
+        Errors: no folder, no run in it, an invalid file, an untrusted Python file.
         """
         path = folder if folder.is_file() else folder / CONFIG
         try:
@@ -95,12 +96,12 @@ class Config:
         except (FileNotFoundError, NotADirectoryError):
             if (folder / "config.json").is_file():
                 raise RegardError(
-                    f"{folder} holds no run but a model in Hugging Face's layout, which `regard "
-                    "serve` and regard.interop.huggingface.load read"
+                    f"{folder} contains no run but a model in Hugging Face format; open it with "
+                    "`regard serve` or regard.interop.huggingface.load"
                 ) from None
-            what = "holds no run" if folder.exists() else "does not exist"
+            what = "contains no run" if folder.exists() else "does not exist"
             raise RegardError(
-                f"{folder} {what}; `regard train TASK --out {folder}` would make one"
+                f"{folder} {what}; create one with `regard train TASK --out {folder}`"
             ) from None
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None
@@ -114,7 +115,7 @@ class Config:
 
     @property
     def entry(self) -> ModelEntry:
-        """The model's row in the table."""
+        """Return the model's entry in the table of models."""
         return TASKS[self.task].models[self.model]
 
     @property
@@ -124,19 +125,19 @@ class Config:
 
     @property
     def attends(self) -> bool:
-        """Whether the model has attention to look at."""
+        """Return whether the model has attention weights."""
         return self.entry.attends(self.network.model_dump())
 
     @property
     def reads_trees(self) -> bool:
-        """Whether it reads parsed sentences alone: its positions are places in their trees."""
+        """Return whether it needs parsed sentences, since its positions are tree positions."""
         return str(getattr(self.network, "position", "")).startswith("tree-")
 
     @property
     def reads(self) -> Settings:
-        """The task's settings as the model has them: a text leaves room for its symbols.
+        """Return the task's settings with `length` reduced by the model's special tokens.
 
-        Errors: no text has room.
+        Errors: the length leaves no room for a text.
         """
         data, network = self.data.model_dump(), self.network.model_dump()
         if "length" not in data or "length" not in network:
@@ -144,28 +145,28 @@ class Config:
         room = min(data["length"], network["length"]) - self.entry.symbols
         if room < 1:
             raise RegardError(
-                f"length={data['length']}: {self.model} sets symbols about a text, so that "
-                f"none has room; take length={self.entry.symbols + 1} or more"
+                f"length={data['length']} is too short for the special tokens of {self.model}; "
+                f"take length={self.entry.symbols + 1} or more"
             )
         return self.data.model_copy(update={"length": room})
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Every setting by section: data, network, training."""
+        """Return all settings by section: data, network, training."""
         parts = (self.data, self.network, self.training)
         return {
             name: part.model_dump(mode="json") for name, part in zip(SECTIONS, parts, strict=True)
         }
 
     def toml(self) -> bytes:
-        """The text of ``config.toml``."""
+        """Return the content of ``config.toml``."""
         return tomli_w.dumps({"task": self.task, "model": self.model, **self.sections()}).encode()
 
     def differences(self, there: "Config") -> list[str]:
-        """Each setting that another config has otherwise: "steps is 100 there and 200 here".
+        """Return each setting that differs in another config: "steps is 100 there and 200 here".
 
-        Where the data lie and when to save is not compared: the results do not depend on it.
+        Settings that do not affect results are not compared.
         """
-        found = [
+        differences = [
             f"{name} is {theirs!r} there and {ours!r} here"
             for name, ours, theirs in (
                 ("task", self.task, there.task),
@@ -173,8 +174,8 @@ class Config:
             )
             if ours != theirs
         ]
-        if found:
-            return found
+        if differences:
+            return differences
         theirs = there.sections()
         return [
             f"{key} is {theirs[section].get(key)!r} there and {value!r} here"
@@ -185,7 +186,7 @@ class Config:
 
 
 def model_after(init: Path | None, task: str) -> str:
-    """The name of the model of the run that a task begins from, if the task has such a model."""
+    """Return the model of the run that a task starts from, if the task has such a model."""
     if init is None:
         return ""
     name = Config.read(init).model
@@ -193,7 +194,7 @@ def model_after(init: Path | None, task: str) -> str:
 
 
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
-    """Refuse positions along trees where data give none: each word would hang on the one before."""
+    """Raise an error for tree positions if the data have no trees."""
     if not position.startswith("tree-"):
         return
     configured = task.configure(data).model_dump()
@@ -203,26 +204,26 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
     if task.answers_in_texts or not (files and all(map(is_conllu, files))):
         raise RegardError(
             f"position={position} reads the tree of each text, and "
-            f"{' and '.join(files) or 'the data'} of {task.name} have none: give parsed sentences "
-            "with labels (classification, --data FILE.conllu label=KEY). In Python: with "
+            f"{' and '.join(files) or 'the data'} of {task.name} have none; give parsed sentences "
+            "with labels (classification, --data FILE.conllu label=KEY), or in Python use "
             "regard.attention.parsed(…)"
         )
     if (kind := configured["tokenizer"]) != "words":
         raise RegardError(
-            f"tokenizer={kind} cuts words into pieces, and a CoNLL-U tree has one node a word: "
-            f"take tokenizer=words with position={position}"
+            f"tokenizer={kind} splits words, but a CoNLL-U tree has one node per word; use "
+            f"tokenizer=words with position={position}"
         )
 
 
 def training_defaults(
     task: TaskEntry, network: Settings, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the training settings of a network where the user has given none.
+    """Return the default training settings of a network.
 
-    A network that begins with pretrained weights is fine-tuned gently; any other is trained as
-    the task says, with these exceptions. Where ``batch_tokens`` is given, the task's batch in texts
-    is left out. Where a ``schedule`` is given that falls to the end of its budget, so are patience,
-    warm-up and the mean of the weights: such a training goes to its end.
+    A network with pretrained weights gets the settings for fine-tuning, any other those of the
+    task, with two exceptions: if ``batch_tokens`` is given, the task's batch size is left out; if a
+    decaying ``schedule`` is given, so are patience, warmup and the mean of the weights, as such a
+    training uses its whole budget.
 
     >>> from regard.models.settings import EncoderSettings
     >>> task = TASKS["classification"]
@@ -247,51 +248,49 @@ def training_defaults(
 
 
 def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
-    """Return a network's settings with the sizes of the weights that it begins with."""
+    """Return a network's settings with the sizes of its pretrained weights."""
     from regard.interop.encoder import Encoder
 
     encoder = Encoder(name)
     settings = encoder.settings(dict(given))
-    _ = encoder.tokenizer  # what is missing is told before anything is trained
+    _ = encoder.tokenizer  # report missing files before any training
     return settings
 
 
 def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
-    """Return what ``tokenizer`` is beside pretrained weights. Errors: another is asked for."""
+    """Return ``tokenizer`` for pretrained weights. Errors: another one is given."""
     asked = data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
         if asked["tokenizer"] != PRETRAINED:
-            raise RegardError(
-                f"weights={name} has a tokenizer of its own: leave {key}={asked[key]} out"
-            )
+            raise RegardError(f"weights={name} has its own tokenizer; leave {key}={asked[key]} out")
     return PRETRAINED
 
 
 def _taken_over(
     before: Config, entry: ModelEntry, given: Mapping[str, Any], init: str
 ) -> dict[str, Any]:
-    """Return the network settings of a run that another begins from."""
+    """Return the network settings of the run that another starts from."""
     if given.get("weights"):
         raise RegardError(
-            f"init={init} and weights={given['weights']} both say what to begin with: give one"
+            f"init={init} and weights={given['weights']} exclude each other; give only one"
         )
     return shared(before.network, entry.settings)
 
 
 def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:
-    """Tokens come with the weights that know them: settings that ask for others would be lies."""
+    """Raise an error for tokenizer settings that differ from those of the run to start from."""
     asked, theirs = data.model_dump(), before.data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
         if key in theirs and asked[key] != theirs[key]:
             raise RegardError(
-                f"init={init} has tokens of its own, with {key}={theirs[key]}: leave {key}= out"
+                f"init={init} has its own tokenizer with {key}={theirs[key]}; leave {key}= out"
             )
 
 
 def shared(
     before: Settings, kind: type[Settings], keys: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """The values of another run's settings that settings of this kind have too."""
+    """Return the values of another run's settings that settings of this kind share."""
     return {
         key: value
         for key, value in before.model_dump().items()

@@ -1,4 +1,4 @@
-"""What a run stood on: versions, processor, threads, precision. Written once, into ``env.json``."""
+"""The environment of a run: versions, processor, threads, precision; stored in ``env.json``."""
 
 import os
 import platform
@@ -18,19 +18,19 @@ PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-lea
 
 
 class Stood(BaseModel):
-    """What ``env.json`` must be to be read; other fields are left as they are."""
+    """The schema of ``env.json``; other fields are ignored."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     class Made(BaseModel):
-        """How numbers were computed."""
+        """The precision of the computation."""
 
         model_config = ConfigDict(extra="forbid")
         name: Literal["fp32", "bf16"]
         reason: str
 
     class Data(BaseModel):
-        """What the task remembers of its data."""
+        """What the task stores about its data."""
 
         model_config = ConfigDict(extra="allow")
         name: str
@@ -43,11 +43,11 @@ class Stood(BaseModel):
         @model_validator(mode="after")
         def _fit_together(self) -> "Stood.Data":
             if len({*self.labels}) < len(self.labels) or len(self.labels) != len(self.counts):
-                raise ValueError("labels are each there once, with a count of each")
+                raise ValueError("labels must be unique, with one count each")
             return self
 
     class Begun(BaseModel):
-        """The pretrained weights that it began with."""
+        """The initial pretrained weights."""
 
         model_config = ConfigDict(extra="allow")
         source: str = ""
@@ -56,7 +56,7 @@ class Stood(BaseModel):
     versions: dict[str, str | None] = {}
 
     class Learned(BaseModel):
-        """What was learned from, where that is not counted by labels."""
+        """The size of the training data, if it is not counted by labels."""
 
         model_config = ConfigDict(extra="allow")
         examples: int = Field(0, ge=0)
@@ -77,7 +77,7 @@ class Stood(BaseModel):
 
 
 def environment(training: TrainingSettings) -> dict[str, Any]:
-    """This machine and these versions, and what was decided on them for a training."""
+    """Return machine, versions, and the choices made for a training on them."""
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device.type)
     gpu = {"gpu": torch.cuda.get_device_name()} if device.type == "cuda" else {}
@@ -92,7 +92,7 @@ def environment(training: TrainingSettings) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """This machine and these versions."""
+    """Return a description of this machine and the installed versions."""
     return {
         "versions": {"python": platform.python_version(), **{n: installed(n) for n in PACKAGES}},
         "system": platform.platform(),
@@ -104,13 +104,13 @@ def machine() -> dict[str, Any]:
 
 
 def kernels() -> dict[str, int]:
-    """What the choice of an attention kernel depends on here, beside the call."""
-    found = asdict(constants())
-    return found if can_compile() else {**found, "compile_hidden": 0}
+    """Return the machine constants by which an attention kernel is chosen."""
+    measured = asdict(constants())
+    return measured if can_compile() else {**measured, "compile_hidden": 0}
 
 
 def installed(package: str) -> str:
-    """The version of an installed package, or "not installed"."""
+    """Return the version of an installed package, or "not installed"."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -118,7 +118,7 @@ def installed(package: str) -> str:
 
 
 def processor() -> str:
-    """The processor's name, as the system tells it."""
+    """Return the processor's name as reported by the system."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as info:
             for line in info:

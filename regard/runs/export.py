@@ -1,4 +1,4 @@
-"""A complete run as a folder of another program: Hugging Face, Marian's layout, CTranslate2."""
+"""Export a completed run in the format of Hugging Face, Marian or CTranslate2."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,70 +25,73 @@ END = "</s>"
 
 
 class Exported(NamedTuple):
-    """The folder that was written, and how it is loaded there."""
+    """The folder that was written and the call that loads it."""
 
     folder: Path
     load: str
 
 
 def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float32") -> Exported:
-    """Write a complete run as a folder that another program loads; nothing is overwritten.
+    """Write a completed run as a folder for another program; nothing is overwritten.
 
-    ``to``: a name of `TARGETS`. "huggingface" takes GPT, BERT and T5 in their own layouts, and a
-    Transformer in Marian's (norm=post) or Pegasus' (norm=pre); ``quantization`` is CTranslate2's.
-    The card says what the run was trained on and what it reached on its test split.
+    ``to``: a name in `TARGETS`. "huggingface" exports GPT, BERT and T5 in their own formats, and a
+    Transformer as Marian (norm=post) or Pegasus (norm=pre); ``quantization`` is for CTranslate2.
+    The model card has the training data and the metrics on the test split.
 
-    Errors: `RegardError`: a run that is not complete; a model or a setting that the program has no
-    place for, by its name.
+    Errors: `RegardError`: a run that is not complete; a model or setting that the format does not
+    support.
     """
     write = look_up(TARGETS, to, "target")
     if quantization != "float32" and to != "ctranslate2":
-        raise RegardError(f"quantization={quantization} is CTranslate2's; {to} takes float32")
+        raise RegardError(
+            f"quantization={quantization} needs ctranslate2; {to} supports only float32"
+        )
     if run.config.entry.baseline:
-        raise RegardError(f"{run.config.model} counts words: it has no network to export")
+        raise RegardError(
+            f"{run.config.model} is a baseline without a network; only networks can be exported"
+        )
     return write(run, Path(folder), quantization)
 
 
 def card_of(run: Run) -> Card:
-    """What a run's README says: its data, its metric on the test split, its training."""
+    """Return the model card of a run: data, metrics on the test split and training."""
     config = run.config
     trained = {"task": config.task, **config.data.model_dump(mode="json")}
     trained |= {key: _names(trained[key]) for key in FILES if trained.get(key)}
     kept = {key: value for key, value in trained.items() if not _unset(value) and key != HOME}
     training = config.training.model_dump(mode="json")
-    judged = {key: shown(value) for key, value in run.evaluate().json().items()}
+    metrics = {key: shown(value) for key, value in run.evaluate().json().items()}
     notes = (
         f"Trained by {training['optimizer']} with seed {training['seed']}, learning rate "
         f"{training['learning_rate']}.",
         *(f"{note.capitalize()}." for note in run.notes),
     )
-    return Card(f"{config.model} on {config.task}", kept, judged, notes)
+    return Card(f"{config.model} on {config.task}", kept, metrics, notes)
 
 
-#: Where a user keeps data is nobody else's business: files by their names alone.
+#: Paths are private: the card shows file names only.
 HOME, FILES = "data_dir", ("data", "test", "target", "texts", "without")
 
 
 def _unset(value: object) -> bool:
-    """Whether a setting says nothing: an empty text, or a count that is the data's own choice."""
+    """Return whether a setting is unset: an empty text, or 0."""
     return value == "" or (type(value) is int and value == 0)
 
 
 def shown(value: object) -> object:
-    """A number as people read it."""
+    """Format a number with six significant digits."""
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
-    """GPT, BERT, T5 or a Transformer."""
+    """Export a GPT, BERT, T5 or Transformer."""
     model, settings = run.network, run.config.network
     if isinstance(model, Transformer):
         return translator(run, folder, "")
     if not hasattr(model, "embedding") or hasattr(model, "body"):
         raise RegardError(
-            f"{run.config.model} on {run.config.task} is no model that Hugging Face has a layout "
-            "for; gpt, bert and t5 as they are pretrained have one, and the transformer that "
-            "translates"
+            f"Hugging Face has no format for {run.config.model} on {run.config.task}; export a "
+            "pretrained gpt, bert or t5, or a transformer for translation"
         )
     layout = layout_for(settings)
     tokenizer: Tokenizer = run.task.tokenizer
@@ -104,7 +107,7 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
     else:
         end = cast(Writes[Any], run.task).end
         roles["eos_token"], config["eos_token_id"] = names[end - len(tokenizer)], end
-    if layout.kind == "gpt":  # where texts stand one behind the other, one begins behind an end
+    if layout.kind == "gpt":  # in concatenated texts, each one starts after an end symbol
         begins = isinstance(run.task, LanguageModeling)
         config["bos_token_id"] = config["eos_token_id"] if begins else None
     save(model, settings, folder, tokenizer=inner, roles=roles, card=card_of(run), config=config)
@@ -113,7 +116,7 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
 
 
 def ends(tokenizer: Tokenizer, vocabulary: int) -> list[str]:
-    """Names of the numbers behind a tokenizer's own, as tasks give them out."""
+    """Return the names of the symbols that a task adds to the tokenizer's tokens."""
     more = vocabulary - len(tokenizer)
     if more < marks.COUNT:
         return [END][:more]
@@ -121,12 +124,12 @@ def ends(tokenizer: Tokenizer, vocabulary: int) -> list[str]:
 
 
 def to_marian(run: Run, folder: Path, quantization: str) -> Exported:
-    """A Transformer with norm=post, in Marian's layout."""
+    """Export a Transformer with norm=post in Marian's format."""
     return translator(run, folder, "marian")
 
 
 def translator(run: Run, folder: Path, layout: str) -> Exported:
-    """A Transformer in a layout of Hugging Face's translators."""
+    """Export a Transformer in a format of Hugging Face's translation models."""
     model, settings = transformer(run)
     tokenizer = run.task.tokenizer
     save_translator(model, settings, folder, tokenizer=tokenizer, card=card_of(run), layout=layout)
@@ -135,24 +138,24 @@ def translator(run: Run, folder: Path, layout: str) -> Exported:
 
 
 def to_ctranslate2(run: Run, folder: Path, quantization: str) -> Exported:
-    """A Transformer, by CTranslate2's own specification."""
+    """Export a Transformer for CTranslate2."""
     model, settings = transformer(run)
     save_ctranslate2(model, settings, folder, run.task.tokenizer, quantization=quantization)
     return Exported(folder, f"ctranslate2.Translator({str(folder)!r})")
 
 
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
-    """The network of a run that translates, and its settings. Errors: it is another model."""
+    """Return the Transformer of a run and its settings. Errors: it is another model."""
     model: nn.Module = run.network
     if not isinstance(model, Transformer) or not isinstance(run.task, Sequences):
         raise RegardError(
-            f"{run.config.model} on {run.config.task} is no Transformer that writes one text for "
-            "another: Marian's layout and CTranslate2 hold those alone"
+            f"{run.config.model} on {run.config.task} is not a Transformer that writes one text "
+            "for another, which is all that Marian's format and CTranslate2 support"
         )
     return model, cast(TransformerSettings, run.config.network)
 
 
-#: Where a run can go.
+#: The export function of each target.
 TARGETS: Mapping[str, Callable[[Run, Path, str], Exported]] = {
     "huggingface": to_huggingface,
     "marian": to_marian,

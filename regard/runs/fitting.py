@@ -1,4 +1,4 @@
-"""Fit the layer that labels on an encoder that stays as it is: one pass, then a solver."""
+"""Fit a classification layer on a frozen encoder: one pass over the texts, then a solver."""
 
 import math
 import time
@@ -19,15 +19,15 @@ from regard.training.loop import Progress, using_threads
 from regard.training.precision import Precision, choose_device
 from regard.training.settings import TrainingSettings
 
-TOKENS = 8_192  # of a batch, padding counted
+TOKENS = 8_192  # per batch, including padding
 READ: tuple[Split, Split] = ("train", "validation")
 
 
 class Fitting:
-    """Set the layer of a network that puts labels on texts, and nothing else.
+    """Fits only the classification layer of a network.
 
-    The states of train and validation are computed once and held in memory, 4 · width bytes a
-    text; validation chooses the penalty (`regard.models.frozen.fit_head`). No seed plays a part.
+    The states of train and validation are computed once and kept in memory, 4 · width bytes per
+    text; the penalty is chosen on validation (`regard.models.frozen.fit_head`). Deterministic.
     """
 
     def __init__(
@@ -45,20 +45,20 @@ class Fitting:
         self.begun, self.tokens = time.monotonic(), 0
 
     def run(self) -> Iterator[Progress]:
-        """Read all texts, yielding after each batch, then fit; the last yield has the metric."""
+        """Encode all texts, yielding after each batch, then fit; the last yield has the metric."""
         self.begun = time.monotonic()
         width = self.network.to_labels.in_features
-        found = {split: np.zeros((len(self.lengths[split]), width), np.float32) for split in READ}
+        states = {split: np.zeros((len(self.lengths[split]), width), np.float32) for split in READ}
         with using_threads(self.settings.threads):
             for step, (split, indexes) in enumerate(self.batches, 1):
-                found[split][indexes] = self.states(split, indexes)
-                # The layer is not fitted yet: to it each label is as likely.
+                states[split][indexes] = self.states(split, indexes)
+                # The layer is not fitted yet: the loss is that of uniform probabilities.
                 yield self._progress(step, math.log(max(len(self.task.labels), 2)))
             answers = {split: self.task.answers(split) for split in READ}
             head = fit_head(
-                found["train"],
+                states["train"],
                 answers["train"],
-                found["validation"],
+                states["validation"],
                 answers["validation"],
                 labels=len(self.task.labels),
                 weights=self.task.weights,
@@ -66,7 +66,7 @@ class Fitting:
         with torch.no_grad():
             self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
             self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
-        logits = torch.from_numpy(found["validation"] @ head.weight.T + head.bias)
+        logits = torch.from_numpy(states["validation"] @ head.weight.T + head.bias)
         metric = self.task.measure(logits.softmax(1).numpy(), answers["validation"])
         self.network.eval()
         yield self._progress(len(self.batches) + 1, head.loss, metric, head.held_loss)
@@ -81,14 +81,14 @@ class Fitting:
         return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
 
     def _plan(self, split: Split) -> list[NDArray[np.int64]]:
-        """Return the batches in which a split is read, short texts first."""
+        """Return the batches of a split, short texts first."""
         budget = max(TOKENS, int(self.lengths[split].max(initial=1)))
         return plan_batches(self.lengths[split], tokens=budget, seed=0, epoch=0, shuffle=False)
 
     def _progress(
         self, step: int, loss: float, metric: float | None = None, held: float | None = None
     ) -> Progress:
-        """Return where the fitting stands; it is done once there is a metric."""
+        """Return the progress; the fitting is done once there is a metric."""
         seconds = max(time.monotonic() - self.begun, 1e-9)
         whole = sum(int(lengths.sum()) for lengths in self.lengths.values())
         left = seconds * max(whole / max(self.tokens, 1) - 1, 0.01)

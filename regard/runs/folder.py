@@ -1,4 +1,4 @@
-"""The folder of a run: one writer at a time, and hashes of everything once it is complete."""
+"""The folder of a run: one writer at a time, and hashes of all files once it is complete."""
 
 import os
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ TokenizerKind = type[Tokenizer] | type[EncoderTokenizer]
 
 
 class Folder:
-    """Where the parts of a run lie.
+    """The files of a run.
 
-    ``config.toml`` settings, ``env.json`` what it stood on, ``metrics.jsonl`` its progress,
-    ``checkpoints/`` while it trains, ``tokenizer.json``, ``model.safetensors`` (of a baseline
-    ``model/``), ``predictions.jsonl`` of the test split, and last ``MANIFEST.json``, the hashes of
-    all these: a run is complete when it is there.
+    ``config.toml`` has the settings, ``env.json`` the environment, ``metrics.jsonl`` the progress,
+    ``checkpoints/`` exists during training, then ``tokenizer.json``, ``model.safetensors`` (for a
+    baseline ``model/``), ``predictions.jsonl`` for the test split, and last ``MANIFEST.json``, the
+    hashes of all these, which marks the run as complete.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,24 +41,24 @@ class Folder:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has trained, answered the test split and said so."""
+        """Return whether the run is trained and its test predictions are written."""
         return self.manifest.exists()
 
     @property
     def begun(self) -> bool:
-        """Whether training began: its settings and data held, and must not change any more."""
+        """Return whether training has begun; settings and data must not change any more."""
         return self.environment_path.exists()
 
     def environment(self) -> dict[str, Any]:
-        """``env.json``; empty before the training began. Errors: it is not as `Stood` says."""
+        """Return ``env.json``, empty before the training. Errors: it does not match `Stood`."""
         if not self.begun:
             return {}
-        found = read_json(self.environment_path)
-        checked(Stood, found, self.environment_path)
-        return found
+        values = read_json(self.environment_path)
+        checked(Stood, values, self.environment_path)
+        return values
 
     def seal(self) -> None:
-        """Hash all files of the run: from now on it is complete. Checkpoints are not needed."""
+        """Hash all files of the run, which completes it, and delete the checkpoints."""
         files = {
             path.relative_to(self.path).as_posix(): durable.entry(path.read_bytes())
             for path in sorted(self.path.rglob("*"))
@@ -70,42 +70,42 @@ class Folder:
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove what a complete run needs no more: checkpoints, four times its size each."""
+        """Delete what a completed run no longer needs: checkpoints, each four times its size."""
         durable.remove_folder(self.checkpoints.folder)
         durable.remove_leftovers(self.path)
         (self.path / LOCK).unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes:
-        """A file of a complete run, compared with its hash. Errors: missing or changed."""
+        """Read a file of a completed run and verify its hash. Errors: missing or changed."""
         name = path.relative_to(self.path).as_posix()
         try:
             data = path.read_bytes()
             written = read_json(self.manifest)[name]
         except (OSError, KeyError) as error:
-            raise RegardError(f"{path} cannot be read: {error!r}") from None
+            raise RegardError(f"cannot read {path}: {error!r}; train the run again") from None
         if durable.entry(data) != written:
-            raise RegardError(f"{path} has changed since the run was completed; train it anew")
+            raise RegardError(f"{path} has changed since the run was completed; train it again")
         return data
 
     def read_weights(self) -> Tensors:
-        """The final weights, hash compared. Errors: they are damaged."""
+        """Read the final weights and verify their hash. Errors: they are damaged."""
         return parse_tensors(self.read(self.weights), self.weights)
 
     def read_tokenizer(self, kind: TokenizerKind) -> Tokenizer | EncoderTokenizer:
-        """The tokenizer, of this kind, hash compared once the run is complete."""
+        """Read the tokenizer as this class; verify its hash if the run is complete."""
         if self.complete:
             self.read(self.tokenizer_path)
         return kind.load(self.tokenizer_path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that writes here; the system frees the lock of one that is killed.
+        """Lock the folder for writing; the system releases the lock of a killed process.
 
-        Errors: another process is at it, by its number.
+        Errors: another process holds the lock, with its process id.
         """
         try:
             import fcntl
-        except ImportError:  # Windows: not guarded there
+        except ImportError:  # Windows: no lock there
             yield
             return
         with durable.told(self.path / LOCK, 0):
@@ -116,7 +116,7 @@ class Folder:
             except BlockingIOError:
                 owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "another"
                 raise RegardError(
-                    f"process {owner} is at work in {self.path}; wait for it or give another --out"
+                    f"process {owner} is writing to {self.path}; wait for it or give another --out"
                 ) from None
             with durable.told(self.path / LOCK, 20):
                 os.ftruncate(handle, 0)
@@ -126,7 +126,7 @@ class Folder:
             os.close(handle)
 
     def holds_something_else(self) -> bool:
-        """Whether files lie here that no run has put here."""
+        """Return whether the folder contains files that are not a run's."""
         if not self.path.exists() or (self.path / CONFIG).exists():
             return False
         if not self.path.is_dir():

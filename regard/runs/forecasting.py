@@ -1,4 +1,4 @@
-"""What a training would cost: two batches, a step on each, and arithmetic."""
+"""Forecast the cost of a training from one step on each of two batches."""
 
 import time
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ from regard.training.precision import choose_precision
 if TYPE_CHECKING:
     pass
 
-SAMPLE = 200  # texts that a baseline is fitted to
-FORWARD = 3  # a step costs so many forward passes
+SAMPLE = 200  # number of texts to fit a baseline to
+FORWARD = 3  # cost of a step in forward passes
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The cost of a training on this machine, about: it rests on a step or two.
+    """The approximate cost of a training on this machine, estimated from a step or two.
 
-    `disk_mb` while training (three checkpoints of weights, best weights and optimizer); a
-    complete run keeps its weights alone. `at_most`: patience may end it before. `warnings`: of few
-    updates in a budget of minutes, and of memory that may not do.
+    `disk_mb` is for training (three checkpoints of weights, best weights and optimizer); a
+    completed run keeps only its weights. `at_most`: patience may stop it earlier. `warnings`: about
+    a budget in minutes with few updates, and about memory.
     """
 
     task: str
@@ -54,18 +54,18 @@ class Forecast:
     warnings: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the forecast as JSON values."""
         return asdict(self)
 
 
 def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
-    """Load two batches, make a step on each, reckon by the quicker. Nothing is written.
+    """Forecast a training by the faster of two steps. Nothing is written.
 
-    Errors: as `open_or_start` and `Run.train` would have at their beginning.
+    Errors: those of `open_or_start` and of the beginning of `Run.train`.
     """
     config = Config.make(task, model, overrides)
     prepared = prepare(config)
-    forget_peak()  # the memory of an arm is its own
+    forget_peak()  # measure the memory of each arm separately
     if config.entry.baseline:
         return _of_baseline(config, prepared)
     if config.entry.frozen:
@@ -84,7 +84,7 @@ def _of_network(config: Config, task: Any) -> Forecast:
         follow_the_clock(training)
     plan = training.plan()
     with using_threads(settings.threads):
-        # Pays for what every process pays once.
+        # Warm up: one-time costs of the process.
         with seeded(0, training.device), precision.autocast(settings.device):
             task.loss(network, to_device(network, task.batch("train", plan[0]))).backward()
         pace = min(_pace(training, indexes) for indexes in plan[:2])
@@ -129,7 +129,7 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
     fitting = Fitting(network, task, settings, precision)
     middle = fitting.batches[len(fitting.batches) // 2 :][:2]
     with using_threads(settings.threads), seeded(0, fitting.device):
-        fitting.states(*fitting.batches[0])  # pays for what every process pays once
+        fitting.states(*fitting.batches[0])  # warm up: one-time costs of the process
         fitting.tokens, begun = 0, time.monotonic()
         for split, indexes in middle:
             fitting.states(split, indexes)
@@ -154,7 +154,7 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
 
 
 def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
-    """Seconds per token, padding not counted, of one step on one batch."""
+    """Return the seconds per token, without padding, of one step on a batch."""
     begun, before = time.monotonic(), training.state.tokens
     training.update(indexes)
     return (time.monotonic() - begun) / max(training.state.tokens - before, 1)

@@ -1,4 +1,4 @@
-"""How a run learns: a network is trained, a baseline fitted, and the test split answered once."""
+"""Train a run's network or fit its baseline, then predict the test split once."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -31,19 +31,19 @@ from regard.trusted import remember
 
 
 def precision_of(folder: Folder) -> Precision:
-    """The precision that a run computes in, from its ``env.json``."""
+    """Return the precision of a run, from its ``env.json``."""
     return Precision(**folder.environment()["precision"])
 
 
 def kernels_of(folder: Folder) -> Constants:
-    """What a run chose its attention kernels by when it began, from its ``env.json``."""
+    """Return the constants by which a run chose its attention kernels, from its ``env.json``."""
     return constants_from(folder.environment().get("kernels", {}), str(folder.path))
 
 
 class Learner:
-    """Trains a run's network, or fits its baseline, and writes what comes of it.
+    """Trains a run's network, or fits its baseline, and writes the results.
 
-    What an earlier process wrote is gone on with. The folder is locked by the caller.
+    It resumes what an earlier process left. The caller locks the folder.
     """
 
     def __init__(self, folder: Folder, config: Config) -> None:
@@ -51,23 +51,23 @@ class Learner:
 
     @property
     def precision(self) -> Precision:
-        """The precision that it is trained in."""
+        """Return the precision of the training."""
         return precision_of(self.folder)
 
     def work_beside(self, end: bool) -> Iterator[Progress]:
-        """Train beside the first process, which alone writes and answers."""
+        """Train in a further process; only the first one writes files and predicts."""
         task = prepare(self.config)
         model, _ = begin(self.config, task)
-        ranks().wait()  # until it has written what the training stands on
+        ranks().wait()  # until it has written ``env.json``
         yield from self._steps(task, model, end)
 
     def _steps(self, task: Any, model: nn.Module, end: bool) -> Iterator[Progress]:
-        """Train the network, by what ``env.json`` says."""
+        """Train the network with the environment in ``env.json``."""
         environment = self.folder.environment()
         settings = self.config.training.model_copy(update={"threads": environment["threads"]})
         steps, kernels = self._training(task, model, settings, end), kernels_of(self.folder)
         while True:
-            with using(kernels):  # not around the yield, where it would be the caller's too
+            with using(kernels):  # not around the yield, where it would affect the caller
                 progress = next(steps, None)
             if progress is None:
                 return
@@ -76,14 +76,14 @@ class Learner:
     def _training(
         self, task: Any, model: nn.Module, settings: TrainingSettings, end: bool
     ) -> Iterator[Progress]:
-        """Learn, and leave the network with its best weights."""
+        """Train the network, which ends with its best weights."""
         if self.config.entry.frozen:
             return Fitting(cast(Tuned, model), task, settings, self.precision).run()
         saved = self.folder.checkpoints
         return train(model, task, settings, saved, precision=self.precision, end=end)
 
     def validate(self) -> Iterator[Progress]:
-        """Train and validate; the test split is not read."""
+        """Train and validate without reading the test split."""
         task = prepare(self.config)
         if self.config.entry.baseline:
             self._begin(task)
@@ -92,10 +92,10 @@ class Learner:
             yield from self._learn(task)
 
     def _fitted(self, task: Task[Any]) -> tuple[Any, Progress]:
-        """Fit the baseline to the train split and judge it on the validation split."""
+        """Fit the baseline on the train split and evaluate it on the validation split."""
         baseline = self.config.entry.build(self.config.network, **task.sizes)
         tokens = int(task.lengths("train", 0, 0).sum())
-        begun = time.monotonic()  # as a network's: reading, tokens and judging are not training
+        begun = time.monotonic()  # as for a network: without reading, tokenizing and evaluating
         task.fit(baseline)
         seconds = max(time.monotonic() - begun, 1e-9)
         validation, loss = task.judge(baseline, "validation")
@@ -118,12 +118,12 @@ class Learner:
         return baseline, progress
 
     def _fit(self, task: Task[Any]) -> Progress:
-        """Fit the baseline, then write it and its answers on the test split."""
+        """Fit the baseline, then write it and its test predictions."""
         baseline, progress = self._fitted(task)
         with TemporaryDirectory() as aside:
             baseline.save(Path(aside))
             files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
-        durable.remove_folder(self.folder.baseline)  # of a process killed after this
+        durable.remove_folder(self.folder.baseline)  # left by a process that was killed after this
         durable.write_folder(self.folder.baseline, files)
         durable.write_bytes(self.folder.predictions, task.answer(baseline).rows())
         return progress
@@ -131,7 +131,7 @@ class Learner:
     def _learn(
         self, task: Any, end: bool = False
     ) -> Generator[Progress, None, tuple[nn.Module, dict[str, Any]]]:
-        """Train the network, and return it with what ``env.json`` is to say in the end."""
+        """Train the network and return it with the final content of ``env.json``."""
         config, folder = self.config, self.folder
         model, begun = begin(config, task)
         environment = self._begin(
@@ -158,7 +158,7 @@ class Learner:
         return model, environment
 
     def work(self, end: bool) -> Iterator[Progress]:
-        """Train the network, then write its weights and its answers on the test split."""
+        """Train the network, then write its weights and its test predictions."""
         config, folder, task = self.config, self.folder, prepare(self.config)
         if config.entry.baseline:
             self._begin(task)
@@ -176,7 +176,7 @@ class Learner:
         durable.write_json(folder.environment_path, environment)
 
     def _begin(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write ``env.json``, or on a resume see that what it tells of the data still holds."""
+        """Write ``env.json``, or on a resume check that it still matches the data."""
         data = task.facts()
         written = self.folder.environment()
         if not written:
@@ -185,12 +185,12 @@ class Learner:
         for what, here in (("data", data), *(facts or {}).items()):
             if written.get(what, {}) != here:
                 raise RegardError(
-                    f"the {what} of {self.folder.path} are not what they were when it began; "
+                    f"the {what} of {self.folder.path} changed since the training began; "
                     "give another --out"
                 )
         return {key: value for key, value in written.items() if key != "ended"}
 
     def _processes(self) -> dict[str, int]:
-        """How many train it, where several do or did: with another number other batches come."""
+        """Return the number of processes, if more than one: the batches depend on it."""
         several = ranks().world > 1 or "processes" in self.folder.environment()
         return {"processes": ranks().world} if several else {}

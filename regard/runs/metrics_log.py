@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: a line every few steps, in step with the checkpoints whatever happens."""
+"""``metrics.jsonl``: a line every few steps, consistent with the checkpoints."""
 
 import json
 from dataclasses import asdict
@@ -10,19 +10,19 @@ from regard.errors import RegardError
 from regard.reading import checked, parse_json, read_bytes
 from regard.training.loop import Progress
 
-MOST = 1 << 30  # bytes of such a file
+MOST = 1 << 30  # maximum bytes of the file
 EVERY = 10  # steps; those with a validation always have a line
 
 
 class MetricsLog:
-    """The lines of one training. After a kill, lines of steps that are made again go first."""
+    """The log of one training; on a resume, lines of steps that are repeated are removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.begun = False
 
     def add(self, progress: Progress) -> None:
-        """Append a step's line, if this step gets one."""
+        """Append a line for a step, if it is logged."""
         if not self.begun:
             self.cut(progress.step)
             self.begun = True
@@ -35,14 +35,14 @@ class MetricsLog:
             file.write(line)
 
     def cut(self, step: int) -> None:
-        """Drop the lines of this step and later ones, and what a kill left of a line."""
+        """Remove the lines from this step on, and an incomplete last line."""
         if self.path.exists():
             kept = [row for row in self.rows() if row["step"] < step]
             lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
             durable.write_bytes(self.path, lines.encode())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every whole line, as written. Errors: one that is no row of a training."""
+        """Return all complete lines. Errors: an invalid line."""
         if not self.path.exists():
             return []
         rows = []

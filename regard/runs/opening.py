@@ -1,4 +1,4 @@
-"""A run by its folder: a new one, one to go on with, one that is complete."""
+"""Open or create a run by its folder."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ def start(
     model: str = "transformer",
     overrides: Sequence[str] = (),
 ) -> Run:
-    """A new run in a folder of its own. Errors: there is something already."""
+    """Create a run in a new folder. Errors: the folder has a run already."""
     path = Path(folder)
     if (path / CONFIG).exists():
-        raise RegardError(f"{path} holds a run already; open_or_start would go on with it")
+        raise RegardError(f"{path} already contains a run; use open_or_start to resume it")
     return open_or_start(path, task, model, overrides)
 
 
@@ -32,41 +32,39 @@ def open_or_start(
     model: str = "transformer",
     overrides: Sequence[str] = (),
 ) -> Run:
-    """The run in a folder if its settings are these, or a new one in a new folder.
+    """Return the run in a folder if its settings match, or create one in a new folder.
 
-    `overrides` are ``key=value`` settings of task, model and training. Errors: a folder of
-    something else; a run of other settings, each named.
+    `overrides` are ``key=value`` settings of task, model and training. Errors: a folder with other
+    files; a run with other settings, each named.
     """
     return go_on(folder, Config.make(task, model, overrides))
 
 
 def go_on(folder: Path | str, config: Config) -> Run:
-    """Return the run of a config in its folder, new or begun. Errors: as `open_or_start`."""
+    """Return the new or existing run of a config in its folder. Errors: as `open_or_start`."""
     place = Folder(Path(folder))
     path = place.path
     if place.holds_something_else():
-        raise RegardError(f"{path} holds something else than a run; give another --out")
-    if (
-        ranks().first and not place.begun
-    ):  # or one that came to nothing, of a mistake in its settings or data
+        raise RegardError(f"{path} contains files that are not a run; give another --out")
+    if ranks().first and not place.begun:  # new, or failed before training
         with durable.told(path, 0):
             path.mkdir(parents=True, exist_ok=True)
         with place.locked():
             if not place.begun and not _same(config, path):
                 durable.write_bytes(path / CONFIG, config.toml())
-    ranks().wait()  # for the first process, which alone writes
+    ranks().wait()  # for the first process, the only one that writes
     if differences := config.differences(Config.read(path)):
         raise RegardError(
-            f"{path} holds another run: {', '.join(differences)}; "
-            "give another --out, or the same settings to go on"
+            f"{path} contains another run: {', '.join(differences)}; "
+            "give another --out, or the same settings to resume"
         )
     return Run(path, config)
 
 
 def below(folder: Path | str) -> list[Path]:
-    """The complete runs in a folder, three folders below at most; a comparison's best arms first.
+    """Return the completed runs at most three folders deep, the best arms of a comparison first.
 
-    Nothing of a folder that is a run itself, or that cannot be read.
+    Empty for a folder that is a run itself or cannot be read.
     """
     home = Path(folder)
     if (home / CONFIG).exists():
@@ -79,11 +77,11 @@ def below(folder: Path | str) -> list[Path]:
 
 
 def _ranks(home: Path) -> dict[Path, float]:
-    """The folder of each arm of a comparison, and its rank; nothing where there is none."""
+    """Return the rank of each arm's folder in a comparison; empty if there is none."""
     try:
-        found = read_json(home / "comparison.json")
-        sign = 1 if found["metric"] == "log loss" else -1
-        return {home / str(row["folder"]): sign * float(row["mean"]) for row in found["arms"]}
+        comparison = read_json(home / "comparison.json")
+        sign = 1 if comparison["metric"] == "log loss" else -1
+        return {home / str(row["folder"]): sign * float(row["mean"]) for row in comparison["arms"]}
     except (RegardError, ValueError, KeyError, TypeError):
         return {}
 
@@ -93,9 +91,9 @@ def _same(config: Config, path: Path) -> bool:
 
 
 def load(folder: Path | str) -> Run:
-    """The run in a folder, to judge it, ask it, or go on with it.
+    """Load the run in a folder.
 
-    Errors: no such folder, no run in it.
+    Errors: the folder does not exist or contains no run.
     """
     path = Path(folder)
     return Run(path, Config.read(path))

@@ -1,4 +1,4 @@
-"""Does a training fit into the memory? Reckoned before anything is allocated."""
+"""Estimate whether a training fits into memory, before anything is allocated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from regard.runs.config import Config
 from regard.training.settings import MOST_TOKENS, TrainingSettings
 
 NUMBER = 4  # bytes: weights and optimizer are in fp32
-MOMENTS = {"adamw": 2, "muon": 1}  # numbers that an optimizer keeps of each weight
+MOMENTS = {"adamw": 2, "muon": 1}  # values that an optimizer stores per weight
 
 
 @dataclass(frozen=True)
 class Need:
-    """The memory of a training, about, in MB (10⁶ bytes).
+    """The approximate memory of a training, in MB (10⁶ bytes).
 
-    ``kept_mb`` holds weights, gradients, the optimizer's numbers, the best weights and their mean;
-    ``batch_mb`` what a step on a batch of ``tokens`` keeps for its backward pass.
+    ``kept_mb`` is for weights, gradients, optimizer state, the best weights and their mean,
+    ``batch_mb`` for what a step on a batch of ``tokens`` stores for its backward pass.
     """
 
     parameters: int
@@ -32,7 +32,7 @@ class Need:
 
     @property
     def figures(self) -> str:
-        """The figures as a sentence, with what is free."""
+        """Return the memory needed and free, as a sentence."""
         return (
             f"{self.parameters:,} parameters take {_gb(self.kept_mb)} in training (weights, "
             f"gradients, optimizer), a batch of {self.tokens:,} tokens about {_gb(self.batch_mb)} "
@@ -40,27 +40,27 @@ class Need:
         )
 
     def check(self) -> None:
-        """Errors: what is kept alone is more than what is free."""
+        """Raise an error if ``kept_mb`` alone exceeds the free memory."""
         free = free_mb(self.device)
         if free and self.kept_mb > free:
             raise UntrainableError(
-                f"this network does not fit into the memory: {self.figures}; take a smaller width, "
+                f"this network does not fit into memory: {self.figures}; use a smaller width, "
                 "fewer layers or a smaller vocabulary"
             )
 
     @property
     def warning(self) -> str:
-        """A sentence if the batch may not fit beside the rest, else ""."""
+        """Return a warning if the batch may not fit as well, else ""."""
         free = free_mb(self.device)
         if not free or self.kept_mb + self.batch_mb <= free:
             return ""
-        return f"this training may not fit into the memory: {self.figures}; take a smaller batch"
+        return f"this training may not fit into memory: {self.figures}; use a smaller batch"
 
 
 def need(network: nn.Module, settings: TrainingSettings, trained: bool, length: int) -> Need:
-    """Reckon the memory of a training from a network, which may be one on torch's meta device.
+    """Estimate the memory of a training from a network, which may be on torch's meta device.
 
-    ``trained``: not frozen. ``length``: tokens of the longest text, 0 if there is no such bound.
+    ``trained``: not frozen. ``length``: maximum tokens of a text, 0 if unbounded.
     """
     parameters = sum(parameter.numel() for parameter in network.parameters())
     times = 3 + MOMENTS[settings.optimizer] + (settings.average > 0) if trained else 1
@@ -77,9 +77,9 @@ def need(network: nn.Module, settings: TrainingSettings, trained: bool, length: 
 
 
 def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
-    """Reckon from a network that ``build`` makes on torch's meta device: it has no numbers.
+    """Estimate from a network that ``build`` builds on torch's meta device, without allocation.
 
-    None where it has parts of a user's own, whose constructors may need numbers, or keep them.
+    None if it uses the user's own code, whose constructors may need or store real tensors.
     """
     if digests(config.named):
         return None

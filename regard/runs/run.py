@@ -1,4 +1,4 @@
-"""One run: a task, a model, a folder. Train it, judge it, ask it."""
+"""A run: a task, a model and a folder, to train, evaluate and predict with."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,13 +30,13 @@ from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
 from regard.training.ranks import ranks
 
-ENDED = "the training was ended by hand after {:.0%} of its budget"
-READ = "judged by texts that it has read: validation=0 holds none out"
-TIMED = "its budget of {:g} minutes was {:,} steps on this machine: {} repeats it elsewhere"
+ENDED = "the training was ended by --end after {:.0%} of its budget"
+READ = "evaluated on its training texts, since validation=0 holds none out"
+TIMED = "its budget of {:g} minutes was {:,} steps on this machine; repeat it elsewhere with {}"
 
 
 class Run:
-    """A run in its folder. Made by `start`, `open_or_start` and `load`."""
+    """A run in its folder, created by `start`, `open_or_start` and `load`."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = Folder(folder), config
@@ -51,24 +51,26 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether it has trained and answered the test split."""
+        """Return whether it is trained and has predicted the test split."""
         return self.folder.complete
 
     def train(self, *, end: bool = False) -> Iterator[Progress]:
-        """Train to the end of the budget, from where an earlier process stopped.
+        """Train to the end of the budget, resuming where an earlier process stopped.
 
-        At the end the test split is answered, once, and the folder sealed. A complete run yields
-        nothing. With `end` the end is here: the best weights of the newest checkpoint are the
-        run's, which says so (`ended`). Errors: another process trains here; the data have changed
-        since the run began; no space left (nothing is lost: run it again); nothing to end with.
+        At the end the test split is predicted, once, and the folder sealed. A completed run yields
+        nothing. `end` completes the run now with the best weights of its newest checkpoint, which
+        `ended` records. Errors: another process trains here; the data have changed since the run
+        began; no disk space (nothing is lost: run it again); `end` without a checkpoint.
         """
         if self.complete:
-            self.folder.tidy()  # after a process that was killed just before it did
+            self.folder.tidy()  # in case a process was killed just before this
             return
         if end and not self.folder.checkpoints.steps():
             raise RegardError(NOTHING)
         if ranks().world > 1 and self.config.entry.deterministic:
-            raise RegardError(f"{self.config.model} is fitted, not trained: start one process")
+            raise RegardError(
+                f"{self.config.model} cannot be trained by several processes; start only one"
+            )
         if ranks().first:
             with self.folder.locked():
                 durable.remove_leftovers(self.folder.path)
@@ -80,10 +82,10 @@ class Run:
         ranks().wait()
 
     def try_out(self) -> Iterator[Progress]:
-        """Train and validate as `train` does, and leave the test split unread.
+        """Train and validate like `train`, without reading the test split.
 
-        For a search over settings: nothing is answered and the run stays incomplete; `metrics`
-        has its validation scores. It goes on where an earlier process stopped. Errors: as `train`.
+        For a search over settings: the run stays incomplete; `metrics` has its validation scores.
+        It resumes where an earlier process stopped. Errors: as `train`.
         """
         with self.folder.locked():
             durable.remove_leftovers(self.folder.path)
@@ -92,28 +94,28 @@ class Run:
 
     @property
     def ended(self) -> float | None:
-        """The share of its budget after which it was ended by hand, if it was."""
+        """Return the share of its budget after which --end completed it, else None."""
         share = self._environment.get("ended")
         return None if share is None else float(share)
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known of its figures, as sentences."""
-        found = [] if self.ended is None else [ENDED.format(self.ended)]
+        """Return remarks on its results, as sentences."""
+        notes = [] if self.ended is None else [ENDED.format(self.ended)]
         if self.ended is None and self.complete and (how := self.convergence) != CONVERGED:
-            found.append(f"{how}: {MEANINGS[how]}")
+            notes.append(f"{how}: {MEANINGS[how]}")
         if self.repeat:
             steps = self.metrics()[-1]["steps"]
-            found.append(TIMED.format(self.config.training.minutes, steps, self.repeat))
-        return found if self.held_out else [*found, READ]
+            notes.append(TIMED.format(self.config.training.minutes, steps, self.repeat))
+        return notes if self.held_out else [*notes, READ]
 
     @property
     def repeat(self) -> str | None:
-        """The budget in steps of a run whose budget was minutes, as settings; None of others.
+        """Return the budget of a run with a budget in minutes, as steps; None for other runs.
 
-        With the batch, ``steps=900 batch_tokens=512``, where that was chosen by the time as well.
-        What a minute holds depends on the machine and on what else it does; steps do not. Of a
-        training that stopped early, by ``patience`` or by hand, these are the steps foreseen.
+        The batch size is included if it was chosen for the time: ``steps=900 batch_tokens=512``.
+        Unlike minutes, steps do not depend on the machine and its load. For a training that stopped
+        early, by ``patience`` or --end, these are the steps planned.
         """
         training, rows = self.config.training, self.metrics()
         if training.budget.unit != "minutes" or self.config.entry.baseline or not rows:
@@ -124,12 +126,11 @@ class Run:
     def evaluate(
         self, data: Path | None = None, *, text: str = "", label: str = "", labels: str = ""
     ) -> Any:
-        """How good the run is: on its test split, as answered at its end, or on a file.
+        """Return the `Evaluation` of the run on its test split, as predicted at its end, or a file.
 
-        ``text`` and ``label`` name the file's columns where they have no usual name, ``labels``
-        renames its labels ("neg:0,pos:1"); without them those of the training hold. Returns an
-        `Evaluation`. Errors: the run is not complete; a bad row, by file:line; a column or labels
-        that such a file does not have.
+        ``text`` and ``label`` name the columns of the file, ``labels`` renames its labels
+        ("neg:0,pos:1"); they default to those of the training. Errors: the run is not complete; a
+        bad row, with its file:line; a missing column or unknown labels.
         """
         self.must_be_complete()
         if data is None:
@@ -139,15 +140,15 @@ class Run:
 
     @cached_property
     def _tested(self) -> Any:
-        """The answers to the test split, as they were given at the end."""
+        """Load the test predictions made at the end of the training."""
         path = self.folder.predictions
         return self.task.restore(self.folder.read(path), str(path))
 
     def predict(self, texts: Any) -> Any:
-        """The run's answer to a text, or to each of a list, without the data of the training.
+        """Return the prediction for a text, or for each of a list; needs no training data.
 
-        A run that reads trees takes parsed sentences, as `regard.data.files.read_examples` reads
-        them from a .conllu file. Errors: it is given texts without trees.
+        A run with tree positions needs parsed sentences, as `regard.data.files.read_examples` reads
+        them from a .conllu file. Errors: texts without trees.
         """
         if isinstance(texts, str | Example):
             return self.predict([texts])[0]
@@ -156,90 +157,92 @@ class Run:
             return self.task.predict(self.model, list(texts))
 
     def best(self, texts: Sequence[str], search: Any) -> list[list[Any]]:
-        """The best texts for each, best first: so many by the run's own search, or by another.
+        """Return the best outputs for each text, best first, with the given search settings.
 
-        Errors: a run that writes no texts.
+        Errors: a run that does not generate texts.
         """
         with self.computing():
-            found: list[list[Any]] = self.task.best(self.model, texts, search)
-        return found
+            outputs: list[list[Any]] = self.task.best(self.model, texts, search)
+        return outputs
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-        """How likely the run thinks each target, given its source.
+        """Return the likelihood of each target given its source.
 
         Errors: a run that does not write one text for another; a pair that cannot be scored.
         """
         with self.computing():
-            found: list[Any] = self.task.score(self.model, pairs)
-        return found
+            scores: list[Any] = self.task.score(self.model, pairs)
+        return scores
 
     def attention(self, text: str) -> list[LayerAttention]:
-        """What each attention layer looks at in a text; nothing of a model without such layers.
+        """Return the attention of each layer for a text; empty for a model without attention.
 
         Errors: a baseline, which has no layers; a text without words.
         """
         with self.computing():
-            found: list[LayerAttention] = self.task.attention(self.network, text)
-        return found
+            layers: list[LayerAttention] = self.task.attention(self.network, text)
+        return layers
 
     def at_work(self, text: str) -> tuple[list[LayerAttention], int | None]:
-        """What every layer looks at while the run answers a text.
+        """Return the attention of every layer while the run answers a text.
 
-        It is written by the search that the run is judged by. The number says how many tokens were
-        read before any was written, where both stand in one text; else None.
+        The output is generated by the search used for evaluation. The number is the length of the
+        prompt in tokens, if prompt and output form one text; else None.
         """
         with self.computing():
-            found: tuple[list[LayerAttention], int | None] = self.task.at_work(self.network, text)
-        return found
+            layers: tuple[list[LayerAttention], int | None] = self.task.at_work(self.network, text)
+        return layers
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model sees, as its writer would recognise them.
+        """Return the tokens of a text that the model reads, in readable form.
 
-        Errors: the run is not complete; a baseline, which cuts texts in its own way.
+        Errors: the run is not complete; a baseline, which does its own tokenization.
         """
         self.must_be_complete()
         if self.config.entry.baseline:
-            raise RegardError(f"{self.config.model} counts words and has no tokens of the run's")
+            raise RegardError(
+                f"{self.config.model} is a baseline without a tokenizer; its tokens cannot be shown"
+            )
         return list(self.task.tokens(text))
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each text the run does not read; a baseline counts them all."""
+        """Return the number of ignored tokens of each text; 0 for a baseline."""
         if self.config.entry.baseline:
             return [0 for _ in texts]
         return list(self.task.left_out(texts))
 
     @property
     def validates(self) -> str:
-        """The name of the metric that validation measures; `Progress` has it as a share.
+        """Return the name of the validation metric, which `Progress` has as a share.
 
-        Of "likelihood" and "log loss" that share is exp(−loss).
+        For "likelihood" and "log loss" that share is exp(−loss).
         """
         return str(self._unread.validates)
 
     @property
     def held_out(self) -> bool:
-        """Whether the run has not read what it is judged by."""
+        """Return whether the run is evaluated on texts that it was not trained on."""
         return bool(self._unread.held_out)
 
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
-        """Parameters, and operations of a forward pass for the text of median length.
+        """Return parameters, and operations of a forward pass for the text of median length.
 
-        Of a baseline the numbers that it keeps. No operations where they are not counted.
+        For a baseline the stored numbers, without operations.
         """
         if self.config.entry.baseline:
             return sum(array.size for array in self.baseline.arrays.values()), None
         return count_parameters(self.network), self.task.operations(self.network, texts)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The rows of ``metrics.jsonl``: fields of `Progress`, some steps left out."""
+        """Return the rows of ``metrics.jsonl``: `Progress` of some of the steps."""
         return MetricsLog(self.folder.metrics).rows()
 
     @property
     def convergence(self) -> str:
-        """How the training had ended: a word of `regard.training.convergence`.
+        """Return how the training ended: an outcome of `regard.training.convergence`.
 
-        What is fitted and not trained, as a baseline is, is "converged". A network that says one
-        thing to every test example never learned.
+        A fitted model, such as a baseline, is "converged". A network that predicts the same for
+        every test example never learned.
         """
         if self.config.entry.deterministic:
             return CONVERGED
@@ -249,40 +252,40 @@ class Run:
 
     @property
     def _unread(self) -> Task[Any]:
-        """The task before anything is read."""
+        """Return the task without reading data or tokenizer."""
         task: Task[Any] = TASKS[self.config.task].prepare(self.config.reads)
         return task
 
     @cached_property
     def task(self) -> Any:
-        """The task with the run's own tokenizer; the data are read only if asked for."""
-        tokenizer = None  # a baseline has none of the run's: it counts words in its own way
+        """Return the task with the run's tokenizer; data are read only when needed."""
+        tokenizer = None  # a baseline does its own tokenization
         if not self.config.entry.baseline:
             tokenizer = self.folder.read_tokenizer(tokenizer_kind(self.config))
         return prepare(self.config, tokenizer, self._environment.get("data"))
 
     @property
     def model(self) -> Any:
-        """What answers: the trained network, or the fitted baseline."""
+        """Return the trained network or the fitted baseline."""
         return self.baseline if self.config.entry.baseline else self.network
 
     @cached_property
     def baseline(self) -> Any:
-        """The fitted baseline."""
+        """Return the fitted baseline. Errors: the model is a network."""
         self.must_be_complete()
         durable.read_folder(self.folder.baseline)
         load = self.config.entry.load
         if load is None:
-            raise RegardError(f"{self.config.model} is a network: ask .network")
+            raise RegardError(f"{self.config.model} is a network, not a baseline; use .network")
         return load(self.folder.baseline)
 
     @cached_property
     def network(self) -> nn.Module:
-        """The trained network, best weights, in evaluation mode. Errors: a baseline has none."""
+        """Return the network with its best weights in evaluation mode. Errors: a baseline."""
         self.must_be_complete()
         if self.config.entry.baseline:
             raise RegardError(
-                f"{self.config.model} is no network: it has no layers and no attention to look at"
+                f"{self.config.model} is a baseline without a network, layers or attention"
             )
         self._same_parts()
         width = self._environment.get("vectors", {}).get("width")
@@ -294,12 +297,12 @@ class Run:
         load_weights(model, stored)
         for name, parameter in model.named_parameters():
             if not parameter.isfinite().all():
-                raise RegardError(f"{self.folder.weights}: {name} has numbers that are not finite")
+                raise RegardError(f"{self.folder.weights}: {name} has values that are not finite")
         return model.eval()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Inside, the network computes as it did in training: its precision, its kernels.
+        """Use the precision and kernels of the training within the context.
 
         Errors: the run is not complete.
         """
@@ -320,18 +323,18 @@ class Run:
         return kernels_of(self.folder)
 
     def _same_parts(self) -> None:
-        """Errors: a file of one's own that the run was trained with has changed since."""
+        """Raise an error if a user's Python file has changed since the training."""
         known = self._environment.get("parts", {})
         for spec in changed(self.config.named, known):
             raise RegardError(
-                f"{spec} has changed since {self.folder.path} was trained with it; put it back, "
-                "or train anew in another --out"
+                f"{spec} has changed since {self.folder.path} was trained with it; restore it, or "
+                "train again with another --out"
             )
 
     def must_be_complete(self) -> None:
-        """Errors: a run that is not, which answers nothing."""
+        """Raise an error if the run is not complete."""
         if not self.complete:
             raise RegardError(
-                f"the run in {self.folder.path} is not complete; the command that began it goes on "
-                "from where it was, and `regard train … --end` ends it there"
+                f"the run in {self.folder.path} is not complete; run its command again to resume, "
+                "or complete it as it is with `regard train … --end`"
             )

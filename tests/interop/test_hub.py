@@ -109,5 +109,5 @@ def test_the_command_trains_from_a_hub(there, tmp_path):
     command += ["--data", str(data), f"weights={NAME}", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert f"begun from {NAME}: " in done.stdout
+    assert f"started from {NAME}: " in done.stdout
     assert COMMIT in (tmp_path / "run" / "env.json").read_text()

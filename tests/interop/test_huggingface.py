@@ -167,7 +167,7 @@ def test_what_early_files_hold_and_nobody_reads_is_left_out(tmp_path):
     tensors = {**safetensors.torch.load_file(file), unused: torch.zeros(32, 2)}
     safetensors.torch.save_file(tensors, file)
     assert load(tmp_path).kind == "t5"
-    with pytest.raises(RegardError, match=r"holds no run but a model in Hugging Face's layout"):
+    with pytest.raises(RegardError, match=r"contains no run but a model in Hugging Face format"):
         runs.load(tmp_path)
 
 

@@ -227,7 +227,7 @@ def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     training.close()
     list(run.train(end=True))
     asked = RunTask(str(folder), "classification", "mean", tuple(settings))
-    with pytest.raises(RegardError, match=r"seed-0: the training was ended by hand after \d+% of"):
+    with pytest.raises(RegardError, match=r"seed-0: the training was ended by --end after \d+% of"):
         train_and_judge(asked, lambda *said: None)
 
 
@@ -246,7 +246,9 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     with pytest.raises(RegardError, match=r"Mine changed since .*seed-0 was trained; give another"):
         compare("classification", arms, seeds=2, out=tmp_path / "c", overrides=given)
     first = runs.load(next((tmp_path / "c").glob("transformer*/seed-0")))
-    with pytest.raises(RegardError, match=r"Mine has changed since .* was trained with it; put it"):
+    with pytest.raises(
+        RegardError, match=r"Mine has changed since .* was trained with it; restore it"
+    ):
         first.predict("a film")
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     data.write_text(data.read_text().replace("film 3 is good,pos", "film 3 is good,neg"))
@@ -377,7 +379,7 @@ def test_settings_go_to_the_arms_that_have_them() -> None:
         ({"reference": "cnn"}, "one of the arms: mean, tfidf, not 'cnn'"),
         ({"seeds": 0}, "seeds=0"),
         ({"budget": "soon"}, "budget 'soon'"),
-        ({"budget": "5 steps", "overrides": ["epochs=2"]}, "arm mean: one budget at a time"),
+        ({"budget": "5 steps", "overrides": ["epochs=2"]}, "arm mean: only one budget is allowed"),
         ({"overrides": ["widht=8"]}, "did you mean width"),
         ({"overrides": ["width"]}, "key=value, not 'width'"),
         ({"overrides": ["width=8", "width=9"]}, "arm mean: width is set twice"),

@@ -233,7 +233,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
 
     told: list[str] = []
     again = open_lab("sentiment").run(request, said.append, lambda *shown: told.append(shown[2]))
-    assert all("complete already" in words for words in told)
+    assert all("already complete" in words for words in told)
     assert again["arms"] == result["arms"]
 
 
