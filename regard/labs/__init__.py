@@ -100,12 +100,13 @@ def open_lab(name: str) -> "Lab":
 
     Errors: no lab of that name, with the nearest; a file's object that is not a lab.
     """
-    from regard.labs.lab import Lab
     from regard.parts import a, is_part, load_object
     from regard.trusted import trust_named
 
-    if not is_part(name):
-        entry = look_up(LABS, name, "lab")
+    entry = None if is_part(name) else look_up(LABS, name, "lab")  # before torch is loaded
+    from regard.labs.lab import Lab
+
+    if entry is not None:
         module, _, attribute = entry.lab.partition(":")
         lab: Lab = getattr(importlib.import_module(module), attribute)
         return replace(lab, name=name, question=entry.question)

@@ -72,7 +72,7 @@ def test_who_leaves_frees_a_place_within_a_second(serving: Begin, folder: Path) 
 
     def taken() -> int:
         lines = httpx.get(f"{server.url}/metrics", timeout=20).text.splitlines()
-        return int(next(x for x in lines if x.startswith("regard_queue_length ")).split()[1])
+        return int(float(next(x for x in lines if x.startswith("regard_queue_length ")).split()[1]))
 
     while taken() < 50:
         time.sleep(0.01)
