@@ -1,1 +1,1 @@
-"""Comparisons: arms, budgets, jobs over processes, and the statistics that judge them."""
+"""Comparisons: arms, budgets, jobs in several processes, and statistics."""

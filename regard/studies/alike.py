@@ -1,4 +1,4 @@
-"""What is compared is alike: runs of one data, of one code, on one test."""
+"""Checks that compared runs share data, code and test examples."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,25 +19,24 @@ OWN_CHOICE = {*CUTTING, *WRITING, *LEARNING}
 
 
 def check_folder(place: Path, config: "Config") -> None:
-    """No other run is where this one goes."""
+    """Raise an error if the folder of a run contains another run."""
     if not (place / CONFIG).exists():
         return
     if differences := config.differences(type(config).read(place)):
         raise RegardError(
-            f"{place} holds another run: {', '.join(differences)}; give another --out, "
-            "or the same settings to go on"
+            f"{place} contains another run: {', '.join(differences)}; give another --out, "
+            "or the same settings to resume"
         )
 
 
 def read_alike(data: Any) -> str:
-    """What of a task's settings says which texts are read and how they are split."""
+    """Return the settings of a task that decide which texts are read and how they are split."""
     return str(data.model_dump_json(exclude={*CUTTING, *WRITING, "class_weights"}))
 
 
 def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Errors: a complete run is of other data than there are now (`facts`, if they were read), of
-    other pretrained weights, or of other code of one's own: beside runs that are still to be
-    trained it would not be compared but confused.
+    """Raise an error if a completed run used other data (`facts`, if they were read), pretrained
+    weights or user code than there are now, so that it cannot be compared with new runs.
     """
     from regard.runs import Config
     from regard.runs.folder import Folder
@@ -58,39 +57,39 @@ def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_same_test(configs: Mapping[str, "Config"]) -> None:
-    """No arm has other test examples.
+    """Raise an error if arms have different test examples.
 
-    How texts are cut into tokens, how many are learned from and how is an arm's own choice.
+    Tokenization and training data may differ between arms.
     """
     from regard.tasks import TASKS
 
     first: tuple[str, dict[str, Any]] | None = None
     for name, config in configs.items():
-        # Where tokens are judged and not texts, what a token is must be the same.
+        # If the metric is per token, the tokenization must be the same.
         own = {"validation"} if TASKS[config.task].by_token else OWN_CHOICE
         data = config.data.model_dump(exclude=own)
         first = first or (name, data)
         for key, value in data.items():
             if value != first[1][key]:
                 raise RegardError(
-                    f"arms are compared on the same test: {key} is {first[1][key]!r} in "
+                    f"arms need the same test examples: {key} is {first[1][key]!r} in "
                     f"{first[0]} and {value!r} in {name}"
                 )
 
 
 def check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
-    """All runs answered the same test examples, and were judged alike."""
+    """Raise an error if runs have different test examples or metrics."""
     counted = {run.signature: name for name, runs in done.items() for run in runs.values()}
     if len(counted) > 1:
         one, other, *_ = counted
         raise RegardError(
-            f"{counted[one]} and {counted[other]} were judged by other measures: {one or 'none'} "
-            f"and {other or 'none'}; give another --out, so that all are trained and judged anew"
+            f"{counted[one]} and {counted[other]} have different metrics: {one or 'none'} "
+            f"and {other or 'none'}; give another --out, to train and evaluate all again"
         )
     asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
     if len(asked) > 1:
         one, other, *_ = asked.values()
         raise RegardError(
-            f"{one} and {other} answered different test examples; arms may differ in the model "
+            f"{one} and {other} predicted different test examples; arms may differ in the model "
             "and its training, not in the data"
         )

@@ -1,4 +1,4 @@
-"""The arms of a comparison: which models, with which settings, called what."""
+"""The arms of a comparison: models with settings and names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ LISTED = re.compile(r"(?:[^:=,]+:)?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?")
 
 @dataclass(frozen=True)
 class Arm:
-    """One thing compared: a model by name, and what is set differently from its defaults."""
+    """One model in a comparison, with its settings that differ from the defaults."""
 
     name: str
     model: str
@@ -43,7 +43,7 @@ class Arm:
 
     @property
     def deterministic(self) -> bool:
-        """Whether every seed makes the same predictions, so that one run stands for all."""
+        """Return whether all seeds give the same predictions, so that one run is enough."""
         entries = (entry.models.get(self.model) for entry in TASKS.values())
         return any(entry is not None and entry.deterministic for entry in entries)
 
@@ -67,7 +67,7 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
     look_up(models, model, "model")
     overrides = tuple(_pairs(rest))
     if colon and not overrides:
-        raise RegardError(f"arm {name!r}: after the colon come settings, as in {model}:heads=2")
+        raise RegardError(f"arm {name!r}: settings must follow the colon, as in {model}:heads=2")
     for pair in overrides:
         if "=" not in pair:
             raise RegardError(f"arm {name!r}: settings are written key=value, not {pair!r}")
@@ -132,16 +132,16 @@ def parse_arms(
 def check_arms(
     arms: Sequence[Arm], models: Mapping[str, ModelEntry] = TASKS["classification"].models
 ) -> None:
-    """Refuse a comparison without two arms, or with one name twice."""
+    """Raise an error for fewer than two arms, or equal names."""
     if len(arms) < 2:
         names = [arm.name for arm in arms]
         others = [name for name in (*models, f"{next(iter(models))}:layers=2") if name not in names]
         raise RegardError(
-            f"a comparison takes two arms or more, not {len(arms)}: --arms "
+            f"a comparison needs at least two arms, not {len(arms)}; give --arms "
             f"{','.join([*names, *others][:2])}; the models of this task are: {', '.join(models)}"
         )
     seen: set[str] = set()
     for arm in arms:
         if arm.name.casefold() in seen:
-            raise RegardError(f"two arms are called {arm.name!r}; give each other settings")
+            raise RegardError(f"two arms are named {arm.name!r}; give them different settings")
         seen.add(arm.name.casefold())

@@ -1,4 +1,4 @@
-"""A training budget as people say it: 10m, 90s, 500 steps, 3 epochs, 2M tokens."""
+"""Parse training budgets: 10m, 90s, 500 steps, 3 epochs, 2M tokens."""
 
 import re
 from fractions import Fraction
@@ -15,7 +15,7 @@ _FORMS = "10m, 90s, 1.5h, 500 steps, 3 epochs or 2M tokens"
 
 
 def parse_budget(text: str) -> dict[str, str]:
-    """One training setting from a budget: minutes, steps, epochs or tokens, as key and value.
+    """Return a budget as a training setting: minutes, steps, epochs or tokens.
 
     >>> parse_budget("10m"), parse_budget("90s"), parse_budget("2M tokens")
     ({'minutes': '10'}, {'minutes': '1.5'}, {'tokens': '2000000'})
@@ -23,7 +23,7 @@ def parse_budget(text: str) -> dict[str, str]:
     ({'steps': '500'}, {'epochs': '1'})
     >>> parse_budget("10")
     Traceback (most recent call last):
-    regard.errors.RegardError: budget '10': 10 of what? A budget is 10m, 90s, ... or 2M tokens
+    regard.errors.RegardError: budget '10' has no unit; write 10m, 90s, ... or 2M tokens
     """
     written = text.strip()
     if time := _TIME.fullmatch(written):
@@ -31,12 +31,12 @@ def parse_budget(text: str) -> dict[str, str]:
     elif count := _COUNT.fullmatch(written):
         key, amount = f"{count[3]}s", Fraction(count[1]) * _TIMES[count[2].lower()]
     elif re.fullmatch(_NUMBER, written):
-        raise RegardError(f"budget {text!r}: {written} of what? A budget is {_FORMS}")
+        raise RegardError(f"budget {text!r} has no unit; write {_FORMS}")
     else:
-        raise RegardError(f"budget {text!r}: a budget is {_FORMS}")
+        raise RegardError(f"unknown budget {text!r}; write {_FORMS}")
     if not 0 < amount < _ALL:
-        raise RegardError(f"budget {text!r}: more than none and less than all; as in {_FORMS}")
+        raise RegardError(f"budget {text!r} must be above 0 and finite; write {_FORMS}")
     whole = amount.denominator == 1
     if not whole and key in ("steps", "tokens"):
-        raise RegardError(f"budget {text!r}: {key} are whole")
+        raise RegardError(f"budget {text!r}: {key} must be a whole number")
     return {key: str(amount) if whole else repr(float(amount))}

@@ -121,11 +121,11 @@ class Study:
         """Check everything that can be checked before anything is trained."""
         found = _arms(arms, models_of(task))
         if seeds < 1:
-            raise RegardError(f"seeds={seeds}: a comparison needs one or more")
+            raise RegardError(f"seeds={seeds}: a comparison needs at least one")
         names = [arm.name for arm in found]
         if reference is not None and reference not in names:
             raise RegardError(
-                f"the reference must be one of the arms: {', '.join(names)}, not {reference!r}"
+                f"unknown reference {reference!r}; choose one of the arms: {', '.join(names)}"
             )
         given = [
             f"{key}={value}" for key, value in (parse_budget(budget) if budget else {}).items()
@@ -152,7 +152,7 @@ class Study:
             if "=" not in pair:
                 raise RegardError(f"settings are written key=value, not {pair!r}")
             if key_of(pair) == "seed":
-                raise RegardError(f"{pair}: a comparison numbers its seeds itself; give --seeds")
+                raise RegardError(f"{pair}: a comparison sets its own seeds; use --seeds instead")
             if key_of(pair) not in known:
                 raise RegardError(unknown_key(key_of(pair), sorted(known)))
         configs = {}

@@ -1,4 +1,4 @@
-"""Many jobs on a few processes: one thread each, progress back, and no job takes others down.
+"""Run many jobs in a few processes with one thread each; a failed job does not stop others.
 
 Every worker is a `concurrent.futures` executor of one spawned process, so that when a process dies
 (killed, out of memory) it is known which job it had; a fresh worker takes its place. Workers send
@@ -27,8 +27,8 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES} | {
 GLANCE = 0.1  # seconds between looks at who has finished
 EVERY = 0.2  # seconds between two words of progress from one worker
 DIED = (
-    "its worker process died: killed, or out of memory; "
-    "the same command goes on from its last checkpoint"
+    "its worker process died: killed or out of memory; "
+    "run the same command again to resume from its last checkpoint"
 )
 
 
@@ -112,7 +112,7 @@ def launch(
     end by themselves when this process dies.
     """
     if workers is not None and workers < 1:
-        raise RegardError(f"workers={workers}: a comparison needs one or more")
+        raise RegardError(f"workers={workers}: a comparison needs at least one")
     tell = on_event or (lambda event: None)
     desks: list[_Desk] = []
     try:

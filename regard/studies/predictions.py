@@ -1,4 +1,4 @@
-"""Compare what other programs predicted: their files take the place of runs.
+"""Compare the predictions of other programs: files take the place of runs.
 
 The statistics, the table and the report are those of trained runs; what a file does not tell (time,
 memory, parameters) is left out.
@@ -61,7 +61,7 @@ def named(given: str | Path) -> PredictionFile:
     name, equals, file = text.partition("=")
     own = bool(equals) and not ({"/", "\\"} & set(name)) and not path_of(text).exists()
     if own and not (name.strip() and file):
-        raise RegardError(f"{text!r}: a file of predictions is given as FILE or NAME=FILE")
+        raise RegardError(f"{text!r}: give a file of predictions as FILE or NAME=FILE")
     path = path_of(file if own else text)
     stem = path.name.removesuffix(".gz").removesuffix(".GZ")
     stem = stem.rpartition(".")[0] or stem
@@ -89,7 +89,7 @@ def by_arm(given: Sequence[str | Path]) -> dict[str, dict[int, Path]]:
         seed = len(mine) if file.seed is None else file.seed
         if len({one.seed is None for one in files if one.arm == file.arm}) > 1:
             raise RegardError(
-                f"{file.arm}: some of its files tell a seed and some do not; call them "
+                f"{file.arm}: some file names have a seed and some do not; name them "
                 f"{file.arm}.0.jsonl, {file.arm}.1.jsonl, …"
             )
         if seed in mine:
@@ -100,7 +100,7 @@ def by_arm(given: Sequence[str | Path]) -> dict[str, dict[int, Path]]:
         mine[seed] = file.path
     if len(found) < 2:
         raise RegardError(
-            f"a comparison takes two arms or more, not {', '.join(found) or 'none'}; name them by "
+            f"a comparison needs at least two arms, not {', '.join(found) or 'none'}; name them by "
             "NAME=FILE, a file for each seed"
         )
     return found
@@ -139,7 +139,7 @@ def compare_predictions(
     names = list(paths)
     if reference is not None and reference not in names:
         raise RegardError(
-            f"the reference must be one of the arms: {', '.join(names)}, not {reference!r}"
+            f"unknown reference {reference!r}; choose one of the arms: {', '.join(names)}"
         )
     for arm, seeds in paths.items():
         if not seeds.keys() & paths[reference or names[0]].keys():
@@ -213,7 +213,7 @@ def _judge(
             folder = out / Arm(arm, "").folder / f"seed-{seed}"
             read[arm, seed] = _Read(rows, _nats(rows, metric, path), folder)
     if len(first) < 2:
-        raise RegardError(f"{origin} holds one prediction; a comparison needs two or more")
+        raise RegardError(f"{origin} has only one prediction; a comparison needs at least two")
     labels = in_order({x for file in read.values() for row in file.rows
                        for x in (row.label, row.predicted)})  # fmt: skip
     judged = {key: _judged(file, first, labels, metric) for key, file in read.items()}
@@ -276,7 +276,7 @@ def _judged(
 def _nats(rows: Sequence[PredictedRow], metric: str, path: Path) -> NDArray[np.float64] | None:
     lacking = next((row.where for row in rows if not row.probabilities), "")
     if lacking and metric == "log-loss":
-        raise RegardError(f"{lacking}: lacks 'probabilities', which the log loss is of ({path})")
+        raise RegardError(f"{lacking}: lacks 'probabilities', which log-loss needs ({path})")
     if lacking:
         return None
     chances = np.array([row.probabilities[row.label] for row in rows])

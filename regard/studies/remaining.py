@@ -1,4 +1,4 @@
-"""How long jobs on a few processes will take yet: from what the like of them took."""
+"""Estimate the remaining time of a job queue from finished jobs of the same kind."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A search over settings, as it is declared: how many trials, from which ranges, drawn how."""
+"""The declaration of a search over settings: trials, ranges and sampler."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,12 +53,10 @@ class Search:
     def __post_init__(self) -> None:
         if self.trials < 2:
             raise RegardError(
-                f"tune={self.trials}: a search has two trials or more; the first is the default"
+                f"tune={self.trials}: a search needs at least two trials; the first is the default"
             )
         if self.sampler not in SAMPLERS:
-            raise RegardError(
-                f"sampler={self.sampler!r}: the samplers are {' and '.join(SAMPLERS)}"
-            )
+            raise RegardError(f"unknown sampler {self.sampler!r}; choose {' or '.join(SAMPLERS)}")
         if self.seed < 0:
             raise RegardError(f"the seed of a search is 0 or more, not {self.seed}")
 
@@ -91,7 +89,7 @@ class Search:
         """
         given = dict(_pair(text) for text in self.space)
         if len(given) < len(self.space):
-            raise RegardError("a range is given twice for one setting; leave one out")
+            raise RegardError("two ranges are given for the same setting; leave one out")
         shared = {key_of(pair) for pair in overrides}
         for key in given:
             if key in shared:

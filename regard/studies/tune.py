@@ -60,7 +60,7 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
                     raise RegardError(f"arm {arm.name}, range of {key}: {error}") from None
                 if getattr(config.data, "validation", None) == 0:
                     raise RegardError(
-                        "validation=0 holds no text out, and a search needs some: give validation="
+                        "validation=0 holds no texts out, which a search needs; give validation="
                     )
         _same_search(study, arm, search, spaces[arm.name])
     return spaces

@@ -1,4 +1,4 @@
-"""What the runs of an arm are worth together, and how much more one arm is worth than another.
+"""Score an arm from its runs, and the difference between two arms.
 
 Right and wrong answers, and log loss, are a table of seeds × examples as they are. A score that is
 no mean over examples (BLEU, macro-F1, balanced accuracy) enters the same table by the jackknife's

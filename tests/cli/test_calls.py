@@ -72,7 +72,7 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"task": "clasification"}, "did you mean classification"),
         ({"model": "lstm"}, "did you mean rnn"),
         ({"lerning_rate": 1}, "did you mean learning_rate"),
-        ({"budget": "3 moons"}, "a budget is 10m"),
+        ({"budget": "3 moons"}, "write 10m"),
         ({"score": object}, "score has the unsupported type type; give a string"),
         ({"data": np.zeros(3)}, "data has the unsupported type ndarray; .* for data a file"),
         ({"data": "none.csv"}, "none.csv"),

@@ -197,7 +197,8 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mean   5 × ")
     assert lines[-1].endswith(
-        "; runs stop early when validation stops improving; nothing was written"
+        " with 2 parallel runs; runs stop early when validation stops improving; "
+        "nothing was written"
     )
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr("regard.runs.room.Need.warning", property(lambda need: "it is tight"))
@@ -212,7 +213,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(
         (["classification", "--arms", "mean,trnsformer"], "did you mean transformer"),
         (["classification", "--arms", "mean"], "two arms or more"),
         (["classification"], "two arms or more"),
-        (["translation", "--arms", "gru"], "two arms or more, not 1: --arms gru,bahdanau; "),
+        (["translation", "--arms", "gru"], "at least two arms, not 1; give --arms gru,bahdanau; "),
         (["classification", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
     ],
 )

@@ -60,7 +60,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
         ("train classification lerning_rate=1", "did you mean learning_rate"),
         ("train classification device=gpu", "did you mean cuda?"),
         ("train classification heads=few", "input should be a valid integer"),
-        ("train classification --budget 3x", "a budget is 10m"),
+        ("train classification --budget 3x", "write 10m"),
         ("train classification --modle rnn", "--model"),
         ("train classification --epochs 3", "unknown option --epochs; write a setting"),
         ("train classification --lr=0.1", "without dashes: learning_rate=VALUE"),

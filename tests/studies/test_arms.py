@@ -44,11 +44,11 @@ def test_settings_of_an_arm() -> None:
     ("texts", "says"),
     [
         (["mean,maen"], "did you mean mean"),
-        (["mean"], "two arms or more, not 1"),
-        ([""], "two arms or more, not 0"),
+        (["mean"], "at least two arms, not 1"),
+        ([""], "at least two arms, not 0"),
         (["mean,4"], "no model is called '4'"),
-        (["mean,cnn,mean"], "two arms are called 'mean'"),
-        (["rnn:,cnn"], "after the colon"),
+        (["mean,cnn,mean"], "two arms are named 'mean'"),
+        (["rnn:,cnn"], "settings must follow the colon"),
         (["rnn:wide,cnn"], "key=value, not 'wide'"),
     ],
 )
@@ -76,7 +76,7 @@ def test_too_few_arms_are_answered_by_models_of_the_task(
 ) -> None:
     with pytest.raises(RegardError) as caught:
         parse_arms(given, TASKS[task].models)
-    assert f"two arms or more, not {len(given)}: {example}" in str(caught.value)
+    assert f"at least two arms, not {len(given)}; give {example}" in str(caught.value)
 
 
 def test_folders_are_safe_and_distinct() -> None:

@@ -267,7 +267,7 @@ def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
     for seeds in (1, 2):  # the second time the first seed's runs are kept
         found = compare("dates", arms, seeds=seeds, out=tmp_path / "c", overrides=given)
         assert [row.seeds for row in found.arms] == [seeds] * 5
-    with pytest.raises(RegardError, match="arms are compared on the same test: split_seed is 0"):
+    with pytest.raises(RegardError, match="arms need the same test examples: split_seed is 0"):
         compare("dates", "gru;gru:split_seed=1", seeds=1, out=tmp_path / "d", overrides=given)
 
 
@@ -388,7 +388,7 @@ def test_settings_go_to_the_arms_that_have_them() -> None:
         ({"arms": "mean:width=wide,tfidf"}, "arm mean:width=wide: width='wide'"),
         ({"arms": "mean:filters=3,cnn"}, "arm mean:filters=3: no setting is called 'filters'"),
         ({"arms": "mean,tfidf:data=imdb"}, "data is 'reviews' in mean and 'imdb' in tfidf"),
-        ({"arms": [Arm("a", "mean"), Arm("a", "cnn")]}, "two arms are called 'a'"),
+        ({"arms": [Arm("a", "mean"), Arm("a", "cnn")]}, "two arms are named 'a'"),
     ],
 )
 def test_mistakes_are_found_before_anything_runs(given: dict[str, Any], says: str) -> None:
@@ -407,7 +407,7 @@ def test_rungs_must_be_arms_and_tasks_must_exist(tmp_path: Path) -> None:
 
 def test_another_run_in_the_folder_is_not_touched(inline: Inline, tmp_path: Path) -> None:
     compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
-    with pytest.raises(RegardError, match="holds another run: width is 8 there and 9 here"):
+    with pytest.raises(RegardError, match="contains another run: width is 8 there and 9 here"):
         compare("classification", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
 
 

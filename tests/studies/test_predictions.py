@@ -127,9 +127,9 @@ def test_files_are_told_apart_by_name_and_folder() -> None:
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (["a.0.jsonl", "a.1.jsonl"], "two arms or more, not a; name them by NAME=FILE"),
+        (["a.0.jsonl", "a.1.jsonl"], "at least two arms, not a; name them by NAME=FILE"),
         (["a.0.jsonl", "x/a.0.jsonl", "b.jsonl"], "a.0.jsonl and x/a.0.jsonl are both seed 0 of a"),
-        (["a.0.jsonl", "a=new.jsonl", "b.jsonl"], "some of its files tell a seed and some do not"),
+        (["a.0.jsonl", "a=new.jsonl", "b.jsonl"], "some file names have a seed and some do not"),
         (["a=", "b.jsonl"], "FILE or NAME=FILE"),
     ],
 )
@@ -149,12 +149,12 @@ def test_mistakes_leave_everything_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "two.0.jsonl").write_text(bare[0])
     for given, asked, says in (
         (files, {"metric": "f1"}, "no metric is called 'f1'"),
-        (files, {"reference": "best"}, "one of the arms: bad, good, not 'best'"),
+        (files, {"reference": "best"}, "unknown reference 'best'; choose one of the arms: bad, good"),
         ([*files[1:3], files[3]], {}, "good and bad have no seed in common: 0 and 1, 2"),
         ([files[3], tmp_path / "plain.0.jsonl"], {"metric": "log-loss"},
          r"plain.0.jsonl:1: lacks 'probabilities'"),
         ([files[3], tmp_path / "numbers.0.jsonl"], {}, "no prediction is one of the labels"),
-        ([tmp_path / "one.0.jsonl", tmp_path / "two.0.jsonl"], {}, "holds one prediction"),
+        ([tmp_path / "one.0.jsonl", tmp_path / "two.0.jsonl"], {}, "has only one prediction"),
     ):  # fmt: skip
         with pytest.raises(RegardError, match=says):
             compare_predictions(given, out=out, **asked)

@@ -51,7 +51,7 @@ def test_a_range_takes_the_usual_ones_place_or_joins_them() -> None:
         ({"space": ("data=a,b",)}, "data is not searched"),
         ({"space": ("width",)}, "a range is written key=low..high or key=a,b,c, not 'width'"),
         ({"space": ("width=",)}, "a range is written"),
-        ({"space": ("width=8,16", "width=2,3")}, "a range is given twice"),
+        ({"space": ("width=8,16", "width=2,3")}, "two ranges are given"),
         ({"space": ("width=8,16",), "overrides": ("width=8",)}, "width is given and searched"),
         ({"space": ("filters=3,4",)}, "no setting is called 'filters'"),
         ({"overrides": EVERYTHING}, "there is nothing to search"),
@@ -69,8 +69,8 @@ def test_a_space_that_cannot_be_searched_is_refused(given: dict[str, Any], says:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"trials": 1}, "tune=1: a search has two trials or more"),
-        ({"trials": 3, "sampler": "grid"}, "sampler='grid': the samplers are random and tpe"),
+        ({"trials": 1}, "tune=1: a search needs at least two trials"),
+        ({"trials": 3, "sampler": "grid"}, "unknown sampler 'grid'; choose random or tpe"),
         ({"trials": 3, "seed": -1}, "the seed of a search is 0 or more"),
     ],
 )

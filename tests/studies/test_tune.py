@@ -292,7 +292,7 @@ def test_ranges_and_validation_are_checked_before_anything_runs(
     with pytest.raises(RegardError, match=r"arm mean, range of dropout: dropout='2\.0'"):
         searched(tmp_path, search={"space": ("dropout=0..2",)})
     asked: dict[str, Any] = {"arms": ["gpt", "gpt:layers=1"], "search": Search(2)}
-    with pytest.raises(RegardError, match="validation=0 holds no text out"):
+    with pytest.raises(RegardError, match="validation=0 holds no texts out"):
         Study.plan("birthplace-pretrain", **asked, out=tmp_path)
     assert inline.ran == []
     assert list(tmp_path.iterdir()) == []

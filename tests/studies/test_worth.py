@@ -64,7 +64,7 @@ def test_runs_that_were_judged_by_other_measures_are_not_compared() -> None:
     check_paired({"good": dict(enumerate(GOOD)), "bad": dict(enumerate(BAD))})
     other = replace(BAD[1], signature=BAD[1].signature.replace("13a", "intl"))
     assert other.signature != BAD[1].signature
-    with pytest.raises(RegardError, match=r"good and bad were judged by other measures: \S*13a"):
+    with pytest.raises(RegardError, match=r"good and bad have different metrics: \S*13a"):
         check_paired({"good": dict(enumerate(GOOD)), "bad": {1: other}})
 
 
