@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from regard import durable
+from regard import atomic_io
 
 SMALL = ("examples=200", "width=16", "heads=2", "feedforward=16", "layers=1", "steps=30",
          "patience=0", "precision=fp32", "batch_tokens=512", "threads=1")  # fmt: skip
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{mark}{each.circumstance}, {each.command}: {ended}", flush=True)
     print(json.dumps({"asked": len(found), "bad": sum(not each.well for each in found)}))
     if asked.out:
-        durable.write_json(asked.out, [asdict(each) for each in found])
+        atomic_io.write_json(asked.out, [asdict(each) for each in found])
     return int(not all(each.well for each in found))
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import family_models
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError, look_up
 from regard.interop import attention_interface
 
@@ -231,7 +231,9 @@ def judged(names: Sequence[str], out: Path, seconds: float) -> Iterator[Verdict]
     for name in names:
         if name not in done:
             done[name] = alone(name, seconds)
-            durable.write_json(out, {**versions(), "families": [asdict(x) for x in done.values()]})
+            atomic_io.write_json(
+                out, {**versions(), "families": [asdict(x) for x in done.values()]}
+            )
         yield done[name]
 
 

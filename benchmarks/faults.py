@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 from regard.runs import Config
 from regard.tasks import TASKS
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
             result = asdict(tally)
     print(json.dumps(result))
     if asked.out:
-        durable.write_json(asked.out, result)
+        atomic_io.write_json(asked.out, result)
     return int(result["mismatches"] + result["tracebacks"] + result["stuck"] > 0)
 
 

@@ -28,7 +28,7 @@ from benchmarks.hostile_streams import GZIPS, TARS
 from benchmarks.hostile_zips import ZIPS, Make, member, zipped
 from benchmarks.opened_data import WORDS, sentences
 from benchmarks.robustness import Answer, answers, quick_place, used
-from regard import durable
+from regard import atomic_io
 
 LONGEST = 1_000  # letters of a line that refuses
 #: Reviews that archives hold beside those of a sound one.
@@ -240,7 +240,7 @@ def main() -> None:
     print(f"\n{len(archives)} archives, {len(rows)} readings: "
           + ", ".join(f"{count} {kind}" for kind, count in sorted(totals.items())))  # fmt: skip
     if asked.out:
-        durable.write_json(asked.out, {"readings": rows})
+        atomic_io.write_json(asked.out, {"readings": rows})
     sys.exit(bool(set(totals) - {"taken", "refused"}))
 
 

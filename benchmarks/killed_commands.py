@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 
 ARMS = "mean,transformer:layers=1,tfidf"
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tally = attack(asked.kills, Path(place), asked.seed)
     print(json.dumps(asdict(tally)))
     if asked.out:
-        durable.write_json(asked.out, asdict(tally))
+        atomic_io.write_json(asked.out, asdict(tally))
     return int(tally.failures > 0)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard import durable, runs
+from regard import atomic_io, runs
 from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.training.checkpoints import Checkpoints
@@ -83,7 +83,7 @@ def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterato
                 break
             if not strike(folder, chance, aims, length, tally):
                 break
-        if not (folder / durable.MANIFEST).exists():
+        if not (folder / atomic_io.MANIFEST).exists():
             finish(begin(folder))
         tally.trainings += 1
         tally.mismatches += fingerprint(folder) != tally.reference
@@ -138,7 +138,7 @@ def wait(
 
 def writing(checkpoints: Checkpoints, process: BaseProcess) -> bool:
     """Whether an unfinished checkpoint of this process lies there."""
-    mine = f".{process.pid}{durable.PARTIAL}"
+    mine = f".{process.pid}{atomic_io.PARTIAL}"
     try:
         with os.scandir(checkpoints.folder) as entries:
             return any(entry.name.endswith(mine) for entry in entries)
@@ -192,7 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
     print(json.dumps(result))
     if asked.out:
-        durable.write_json(asked.out, result)
+        atomic_io.write_json(asked.out, result)
     return int(result["mismatches"] + result["unreadable"] > 0)
 
 

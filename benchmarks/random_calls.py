@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import plain_loop
-from regard import durable
+from regard import atomic_io
 from regard.attention import (
     NORMALIZERS,
     POSITIONS,
@@ -397,7 +397,7 @@ def main() -> None:
     for says, often in found["refused"].items():
         print(f"  refused {often} ×: {says}")
     if asked.out:
-        durable.write_json(asked.out, found)
+        atomic_io.write_json(asked.out, found)
     sys.exit(bool(found["wrong"]))
 
 

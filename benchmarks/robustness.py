@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from benchmarks.mutants import mutate
 from benchmarks.opened import TARGETS
 from benchmarks.opened_data import Target
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 
 SECONDS = 10.0  # of a processor that a mutant may take, whatever else the machine does
@@ -156,7 +156,7 @@ def made(target: Target, sound: Path, number: int, seed: int, folder: Path) -> N
     file = chance.choice(files)
     file.write_bytes(mutate(file.name, file.read_bytes(), chance))
     if chance.random() < 0.7:
-        for manifest in folder.rglob(durable.MANIFEST):
+        for manifest in folder.rglob(atomic_io.MANIFEST):
             if manifest != file:
                 _seal(manifest)
 
@@ -165,7 +165,7 @@ def _seal(manifest: Path) -> None:
     with suppress(ValueError, AttributeError):
         names = json.loads(manifest.read_bytes()).keys()
         entries = {
-            name: durable.entry((manifest.parent / name).read_bytes())
+            name: atomic_io.entry((manifest.parent / name).read_bytes())
             for name in names
             if (manifest.parent / name).is_file()
         }
@@ -277,7 +277,7 @@ def main() -> None:
             print(f"    {often} × {cause}, as {found.name}:{first}", file=sys.stderr)
     print(f"\n{totals['mutants']:,} mutants, {totals['failures']} failures")
     if asked.out:
-        durable.write_json(asked.out, {"seed": asked.seed, "kinds": tallies})
+        atomic_io.write_json(asked.out, {"seed": asked.seed, "kinds": tallies})
     sys.exit(bool(totals["failures"]))
 
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.atomic_io import write_bytes, write_json
 from regard.data.files import Example, read_examples
-from regard.durable import write_bytes, write_json
 from regard.errors import RegardError, look_up
 from regard.studies.compare import Study
 from regard.studies.job import Judged, read_judged, train_and_judge

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from regard.errors import RegardError
-from regard.parts import a, load_object, one_line
+from regard.plugins import a, load_object, one_line
 from regard.trusted import must_be_trusted
 
 T = TypeVar("T")

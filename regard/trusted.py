@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from regard.durable import configuration
+from regard.atomic_io import configuration
 from regard.errors import RegardError
-from regard.parts import is_part
+from regard.plugins import is_part
 
 VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the processes begun from here
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from regard.analysis.timing import in_turns, seconds
+from regard.atomic_io import write_json
 from regard.attention import NORMALIZERS, SCORES, Mask, attend, others, use
 from regard.attention.kernels import choose
-from regard.durable import write_json
 
 HEADS, WIDTH = 4, 64
 KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16

@@ -12,7 +12,7 @@ from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.attention.score import Score
 from regard.attention.scores import SCORES
 from regard.errors import RegardError, look_up
-from regard.parts import a, is_part, load_part
+from regard.plugins import a, is_part, load_part
 
 
 class Arguments(NamedTuple):

@@ -3,7 +3,7 @@
 from regard.attention.mechanism import Mechanism
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import look_up
-from regard.parts import is_part, load_part
+from regard.plugins import is_part, load_part
 
 MECHANISMS: dict[str, type[Mechanism]] = {"multi-head": MultiHeadAttention}
 

@@ -15,7 +15,7 @@ from regard.attention.tracing import readable
 from regard.attention.trees import TreeDepth, TreeKeys
 from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
-from regard.parts import is_part, load_part, one_line
+from regard.plugins import is_part, load_part, one_line
 
 
 class Learned(nn.Module):

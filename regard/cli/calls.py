@@ -9,7 +9,7 @@ from regard.cli import compare as command
 from regard.cli.console import bar, err, hidden, say
 from regard.cli.train import as_pairs, follow, in_words, wanted
 from regard.errors import RegardError
-from regard.parts import short
+from regard.plugins import short
 
 if TYPE_CHECKING:
     from regard.runs import Run

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.console import Json, emit_json, out, say
 from regard.errors import RegardError
-from regard.parts import one_line
+from regard.plugins import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor

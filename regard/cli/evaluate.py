@@ -50,7 +50,7 @@ def evaluate(
 
     regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
     """
-    from regard import durable
+    from regard import atomic_io
     from regard.runs.run import READ
 
     if data is None and (text or label):
@@ -62,7 +62,7 @@ def evaluate(
     notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None:
         plain = evaluation.plain() if predictions.suffix != ".jsonl" else b""
-        durable.write_bytes(predictions, plain or evaluation.rows())
+        atomic_io.write_bytes(predictions, plain or evaluation.rows())
     if json:
         emit_json(
             {

@@ -154,7 +154,7 @@ def write_charts(
     path: Path, text: str, answer: str, chart: "Html", parts: "Sequence[Html]"
 ) -> None:
     """Write one chart as a picture, or a page with the text, the answer and all parts."""
-    from regard.durable import write_bytes
+    from regard.atomic_io import write_bytes
     from regard.reports.aligned import drawing
     from regard.reports.markup import shorten, tag
     from regard.reports.page import page

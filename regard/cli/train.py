@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
-from regard.parts import short
+from regard.plugins import short
 from regard.trusted import trust_named
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from regard.conformance.law import (
     zero,
 )
 from regard.conformance.subjects import JUNK, KERNELS, VALUE_WIDTH, Given, ScoreSubject, by
-from regard.parts import one_line
+from regard.plugins import one_line
 
 
 def output(subject: ScoreSubject) -> Measured:

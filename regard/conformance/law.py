@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from regard.parts import one_line
+from regard.plugins import one_line
 
 Outcome = Literal["holds", "fails", "does not apply"]
 S = TypeVar("S")

@@ -20,7 +20,7 @@ from regard.conformance.law import (
     zero,
 )
 from regard.conformance.subjects import MaskSubject, ScoreSubject
-from regard.parts import one_line
+from regard.plugins import one_line
 
 
 def answers(subject: MaskSubject) -> Measured:

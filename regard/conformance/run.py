@@ -28,7 +28,7 @@ from regard.conformance.normalizers import NORMALIZER_LAWS
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 from regard.errors import RegardError, look_up
-from regard.parts import a, is_part, load_object, one_line
+from regard.plugins import a, is_part, load_object, one_line
 
 Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer | NetworkSubject
 #: Every law, by what it is about. The first of each kind is what the others stand on.

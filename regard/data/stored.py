@@ -25,10 +25,10 @@ import numpy as np
 from jaxtyping import Int32, Int64, UInt
 from numpy.typing import NDArray
 
+from regard.atomic_io import PARTIAL, remove_folder, sync_folder, told, write_through
 from regard.data.fetch import cache
 from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer
-from regard.durable import PARTIAL, remove_folder, sync_folder, told, write_through
 from regard.errors import RegardError
 from regard.reading import read_json
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.durable import write_bytes
+from regard.atomic_io import write_bytes
 from regard.errors import RegardError, UntrainableError, look_up
 
 PAD: Final = 0

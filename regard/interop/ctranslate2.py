@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard import durable
+from regard import atomic_io
 from regard.attention import sinusoidal
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
@@ -77,7 +77,7 @@ def save_ctranslate2(
         files["tokenizer.json"] = tokenizer.to_bytes()
     files["config.json"] = as_json(files["config.json"])
     place.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_folder(place, files)
+    atomic_io.write_folder(place, files)
     return tokens
 
 

@@ -11,7 +11,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 from regard.interop.hub import fetch
 from regard.reading import parse_tensors, read_bytes, read_json
@@ -129,9 +129,9 @@ def write(
         WEIGHTS: safetensors.torch.save(plain, metadata={"format": "pt"}),
         **files,
     }
-    with durable.told(place, sum(map(len, made.values()))):
+    with atomic_io.told(place, sum(map(len, made.values()))):
         place.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_folder(place, made)
+    atomic_io.write_folder(place, made)
     return place
 
 

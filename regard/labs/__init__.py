@@ -100,7 +100,7 @@ def open_lab(name: str) -> "Lab":
 
     Errors: no lab of that name, with the nearest; a file's object that is not a lab.
     """
-    from regard.parts import a, is_part, load_object
+    from regard.plugins import a, is_part, load_object
     from regard.trusted import trust_named
 
     entry = None if is_part(name) else look_up(LABS, name, "lab")  # before torch is loaded

@@ -8,10 +8,10 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from regard.durable import write_json
+from regard.atomic_io import write_json
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
-from regard.parts import is_part
+from regard.plugins import is_part
 from regard.reports.comparison import write_report
 from regard.reports.findings import Section, Table, write_findings
 from regard.reports.scales import duration

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.reports.evidence import Arm
-from regard.studies import worth
+from regard.studies import scoring
 from regard.studies.statistics import Difference, compare_runs
 
 KINDS = {
@@ -88,7 +88,7 @@ def looked_back(a: Arm, b: Arm) -> Difference | None:
         )
         same = len({(run.asked, run.signature) for run in (*one, *other)}) == 1
         same = same and len(one) == len(other) and one[0].examples > 1
-        return worth.difference(one, other, (a.name, b.name)) if same else None
+        return scoring.difference(one, other, (a.name, b.name)) if same else None
     ours, theirs = a.right, b.right
     if a.metric != "accuracy" or ours.size == 0 or ours.shape[-1] != theirs.shape[-1]:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.durable import write_bytes
+from regard.atomic_io import write_bytes
 from regard.reports import aligned, attended, mistakes, search, written
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm, arms_of, read_json

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.durable import write_bytes
+from regard.atomic_io import write_bytes
 from regard.reports.markup import Html, shorten, tag
 from regard.reports.page import LIMIT, page
 from regard.reports.scales import number

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from regard.analysis.layer_attention import LayerAttention
+from regard.atomic_io import write_bytes
 from regard.attention import Attended, Mask
 from regard.attention.sines import Sinusoidal
-from regard.durable import write_bytes
 from regard.errors import RegardError
 from regard.reports.findings import Table
 from regard.reports.maps import heat_map, mask_map

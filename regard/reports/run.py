@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.analysis.layer_attention import LayerAttention
-from regard.durable import write_bytes
+from regard.atomic_io import write_bytes
 from regard.errors import RegardError
 from regard.reports.findings import Table, machine
 from regard.reports.markup import Html, join, tag

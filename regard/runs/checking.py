@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.conformance import NetworkSubject
 from regard.errors import RegardError
-from regard.parts import is_part
+from regard.plugins import is_part
 from regard.runs import load
 from regard.runs.build import build_network, build_once
 from regard.runs.config import Config

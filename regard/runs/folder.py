@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard import durable
+from regard import atomic_io
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
@@ -36,7 +36,7 @@ class Folder:
         self.weights = path / "model.safetensors"
         self.baseline = path / "model"
         self.predictions = path / "predictions.jsonl"
-        self.manifest = path / durable.MANIFEST
+        self.manifest = path / atomic_io.MANIFEST
         self.checkpoints = Checkpoints(path / "checkpoints")
 
     @property
@@ -60,19 +60,19 @@ class Folder:
     def seal(self) -> None:
         """Hash all files of the run, which completes it, and delete the checkpoints."""
         files = {
-            path.relative_to(self.path).as_posix(): durable.entry(path.read_bytes())
+            path.relative_to(self.path).as_posix(): atomic_io.entry(path.read_bytes())
             for path in sorted(self.path.rglob("*"))
             if path.is_file()
             and not path.name.startswith(".")
             and self.checkpoints.folder not in path.parents
         }
-        durable.write_json(self.manifest, files)
+        atomic_io.write_json(self.manifest, files)
         self.tidy()
 
     def tidy(self) -> None:
         """Delete what a completed run no longer needs: checkpoints, each four times its size."""
-        durable.remove_folder(self.checkpoints.folder)
-        durable.remove_leftovers(self.path)
+        atomic_io.remove_folder(self.checkpoints.folder)
+        atomic_io.remove_leftovers(self.path)
         (self.path / LOCK).unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes:
@@ -83,7 +83,7 @@ class Folder:
             written = read_json(self.manifest)[name]
         except (OSError, KeyError) as error:
             raise RegardError(f"cannot read {path}: {error!r}; train the run again") from None
-        if durable.entry(data) != written:
+        if atomic_io.entry(data) != written:
             raise RegardError(f"{path} has changed since the run was completed; train it again")
         return data
 
@@ -108,7 +108,7 @@ class Folder:
         except ImportError:  # Windows: no lock there
             yield
             return
-        with durable.told(self.path / LOCK, 0):
+        with atomic_io.told(self.path / LOCK, 0):
             handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
@@ -118,7 +118,7 @@ class Folder:
                 raise RegardError(
                     f"process {owner} is writing to {self.path}; wait for it or give another --out"
                 ) from None
-            with durable.told(self.path / LOCK, 20):
+            with atomic_io.told(self.path / LOCK, 20):
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             yield
@@ -131,5 +131,5 @@ class Folder:
             return False
         if not self.path.is_dir():
             return True
-        own = {LOCK, *(path.name for path in self.path.glob(f".{CONFIG}.*{durable.PARTIAL}"))}
+        own = {LOCK, *(path.name for path in self.path.glob(f".{CONFIG}.*{atomic_io.PARTIAL}"))}
         return any(path.name not in own for path in self.path.iterdir())

@@ -9,12 +9,12 @@ from typing import Any, cast
 import safetensors.torch
 from torch import nn
 
-from regard import durable
+from regard import atomic_io
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.errors import RegardError
 from regard.memory import peak_mb
 from regard.models.tuned import Tuned
-from regard.parts import digests
+from regard.plugins import digests
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.environment import environment
@@ -123,9 +123,11 @@ class Learner:
         with TemporaryDirectory() as aside:
             baseline.save(Path(aside))
             files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
-        durable.remove_folder(self.folder.baseline)  # left by a process that was killed after this
-        durable.write_folder(self.folder.baseline, files)
-        durable.write_bytes(self.folder.predictions, task.answer(baseline).rows())
+        atomic_io.remove_folder(
+            self.folder.baseline
+        )  # left by a process that was killed after this
+        atomic_io.write_folder(self.folder.baseline, files)
+        atomic_io.write_bytes(self.folder.predictions, task.answer(baseline).rows())
         return progress
 
     def _learn(
@@ -145,7 +147,7 @@ class Learner:
             },
         )
         remember(config.named)
-        durable.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
+        atomic_io.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         ranks().wait()
         lengths = task.lengths("train", config.training.seed, 0)
         environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
@@ -171,9 +173,9 @@ class Learner:
             using(kernels_of(self.folder)),
         ):
             answers = task.answer(model).rows()
-        durable.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
-        durable.write_bytes(folder.predictions, answers)
-        durable.write_json(folder.environment_path, environment)
+        atomic_io.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
+        atomic_io.write_bytes(folder.predictions, answers)
+        atomic_io.write_json(folder.environment_path, environment)
 
     def _begin(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
         """Write ``env.json``, or on a resume check that it still matches the data."""
@@ -181,7 +183,7 @@ class Learner:
         written = self.folder.environment()
         if not written:
             written = {**environment(self.config.training), "data": data, **(facts or {})}
-            durable.write_json(self.folder.environment_path, written)
+            atomic_io.write_json(self.folder.environment_path, written)
         for what, here in (("data", data), *(facts or {}).items()):
             if written.get(what, {}) != here:
                 raise RegardError(

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 from regard.reading import checked, parse_json, read_bytes
 from regard.training.loop import Progress
@@ -31,7 +31,7 @@ class MetricsLog:
         row = asdict(progress)
         del row["note"], row["few_updates"]
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
-        with durable.told(self.path, len(line)), self.path.open("ab") as file:
+        with atomic_io.told(self.path, len(line)), self.path.open("ab") as file:
             file.write(line)
 
     def cut(self, step: int) -> None:
@@ -39,7 +39,7 @@ class MetricsLog:
         if self.path.exists():
             kept = [row for row in self.rows() if row["step"] < step]
             lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
-            durable.write_bytes(self.path, lines.encode())
+            atomic_io.write_bytes(self.path, lines.encode())
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all complete lines. Errors: an invalid line."""

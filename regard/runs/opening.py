@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 from regard.reading import read_json
 from regard.runs.config import CONFIG, Config
@@ -47,11 +47,11 @@ def go_on(folder: Path | str, config: Config) -> Run:
     if place.holds_something_else():
         raise RegardError(f"{path} contains files that are not a run; give another --out")
     if ranks().first and not place.begun:  # new, or failed before training
-        with durable.told(path, 0):
+        with atomic_io.told(path, 0):
             path.mkdir(parents=True, exist_ok=True)
         with place.locked():
             if not place.begun and not _same(config, path):
-                durable.write_bytes(path / CONFIG, config.toml())
+                atomic_io.write_bytes(path / CONFIG, config.toml())
     ranks().wait()  # for the first process, the only one that writes
     if differences := config.differences(Config.read(path)):
         raise RegardError(

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.errors import UntrainableError
 from regard.memory import free_mb
-from regard.parts import digests
+from regard.plugins import digests
 from regard.runs.config import Config
 from regard.training.settings import MOST_TOKENS, TrainingSettings
 

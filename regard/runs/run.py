@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard import durable
+from regard import atomic_io
 from regard.analysis.cost import count_parameters
 from regard.analysis.layer_attention import LayerAttention
 from regard.attention.kernels.choose import Constants, using
 from regard.data.examples import Example
 from regard.errors import RegardError
-from regard.parts import changed
+from regard.plugins import changed
 from regard.runs.build import build_network, prepare, tokenizer_kind
 from regard.runs.config import Config
 from regard.runs.folder import Folder
@@ -73,7 +73,7 @@ class Run:
             )
         if ranks().first:
             with self.folder.locked():
-                durable.remove_leftovers(self.folder.path)
+                atomic_io.remove_leftovers(self.folder.path)
                 yield from Learner(self.folder, self.config).work(end)
                 self.folder.seal()
         else:
@@ -88,7 +88,7 @@ class Run:
         It resumes where an earlier process stopped. Errors: as `train`.
         """
         with self.folder.locked():
-            durable.remove_leftovers(self.folder.path)
+            atomic_io.remove_leftovers(self.folder.path)
             yield from Learner(self.folder, self.config).validate()
         self.__dict__.pop("_environment", None)
 
@@ -273,7 +273,7 @@ class Run:
     def baseline(self) -> Any:
         """Return the fitted baseline. Errors: the model is a network."""
         self.must_be_complete()
-        durable.read_folder(self.folder.baseline)
+        atomic_io.read_folder(self.folder.baseline)
         load = self.config.entry.load
         if load is None:
             raise RegardError(f"{self.config.model} is a network, not a baseline; use .network")

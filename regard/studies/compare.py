@@ -10,16 +10,16 @@ from typing import Any
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
 from regard.settings import key_of, unknown_key
-from regard.studies import worth
-from regard.studies.alike import (
+from regard.studies import scoring
+from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
+from regard.studies.budget import parse_budget
+from regard.studies.compatibility import (
     check_folder,
     check_paired,
     check_same_test,
     must_be_alike,
     read_alike,
 )
-from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
-from regard.studies.budget import parse_budget
 from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
 from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
@@ -330,7 +330,7 @@ class Study:
             if seeds:
                 ours, theirs = (_paired(done[name], seeds, name in fixed) for name in (a, b))
                 marked = tuple(name for name in (a, b) if name in untrained)
-                difference = worth.difference(ours, theirs, (a, b))
+                difference = scoring.difference(ours, theirs, (a, b))
                 found.append(replace(difference, untrained=marked))
         return as_family(found)
 
@@ -410,7 +410,7 @@ def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> li
 
 
 def _result(arm: Arm, runs: Mapping[int, Judged], failures: int = 0) -> ArmResult:
-    mean, low, high = worth.interval([runs[seed] for seed in sorted(runs)])
+    mean, low, high = scoring.interval([runs[seed] for seed in sorted(runs)])
     costs = list(runs.values())
     seconds = [run.seconds for run in costs if run.seconds is not None]
     peaks = [run.peak_mb for run in costs if run.peak_mb is not None]

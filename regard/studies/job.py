@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 from numpy.typing import DTypeLike, NDArray
 
-from regard.durable import MANIFEST, write_json
+from regard.atomic_io import MANIFEST, write_json
 from regard.errors import RegardError
 from regard.reading import checked, read_json
 from regard.studies.launch import Report

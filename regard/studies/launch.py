@@ -18,7 +18,7 @@ from multiprocessing import connection, get_context, parent_process
 from typing import Any, Literal, Protocol
 
 from regard.errors import RegardError
-from regard.studies.remaining import Running, seconds_left
+from regard.studies.eta import Running, seconds_left
 
 _LIBRARIES = ["OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"]
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES} | {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard import durable
+from regard import atomic_io
 from regard.data.files import path_of
 from regard.data.predictions import PredictedRow, align, read_predictions
 from regard.data.sources import in_order
@@ -221,9 +221,9 @@ def _judge(
         _remove_earlier(out / Arm(arm, "").folder)
     found: dict[str, dict[int, Judged]] = {arm: {} for arm in paths}
     for (arm, seed), file in read.items():
-        durable.write_folder(file.folder, {"predictions.jsonl": _kept(file.rows)})
+        atomic_io.write_folder(file.folder, {"predictions.jsonl": _kept(file.rows)})
         found[arm][seed] = replace(judged[arm, seed], run=identity(file.folder))
-        durable.write_json(judged_path(file.folder), asdict(found[arm][seed]))
+        atomic_io.write_json(judged_path(file.folder), asdict(found[arm][seed]))
     return found
 
 
@@ -322,6 +322,6 @@ def _remove_earlier(home: Path) -> None:
         if (place / "config.toml").exists():
             raise RegardError(f"{place} holds a run; give another --out")
         if place.is_dir():
-            durable.remove_folder(place)
+            atomic_io.remove_folder(place)
         else:
             place.unlink()

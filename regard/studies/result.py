@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from regard.durable import write_json
+from regard.atomic_io import write_json
 from regard.reading import checked, read_json
 from regard.shown import shown
 from regard.studies.arms import Arm

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from regard.errors import RegardError
 from regard.ranges import Choice, LogUniform, Range, parse_range
 from regard.settings import Settings, key_of, unknown_key
-from regard.studies.alike import CUTTING
 from regard.studies.arms import Arm
+from regard.studies.compatibility import CUTTING
 from regard.training.settings import BUDGETS, TrainingSettings
 
 if TYPE_CHECKING:

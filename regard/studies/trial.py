@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.durable import remove_folder, write_json
+from regard.atomic_io import remove_folder, write_json
 from regard.errors import RegardError, UntrainableError
 from regard.reading import checked, read_json
 from regard.studies.job import RunTask, share

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.durable import remove_folder, remove_leftovers, write_json
+from regard.atomic_io import remove_folder, remove_leftovers, write_json
 from regard.errors import RegardError
-from regard.parts import digests
+from regard.plugins import digests
 from regard.ranges import Range
 from regard.reading import read_json
 from regard.studies.arms import Arm

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
-from regard.parts import is_part, load_object
+from regard.plugins import is_part, load_object
 from regard.settings import Settings, build
 from regard.tables import Table
 from regard.tasks.regression import REGRESSORS, RegressionSettings

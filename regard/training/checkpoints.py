@@ -13,9 +13,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
-from regard.parts import is_part
+from regard.plugins import is_part
 from regard.reading import parse_json, parse_tensors
 
 Tensors = dict[str, Tensor]
@@ -54,11 +54,11 @@ class Checkpoints:
             for group, tensors in checkpoint.tensors.items()
         }
         files["state.json"] = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
-        with durable.told(self.folder, sum(map(len, files.values()))):
+        with atomic_io.told(self.folder, sum(map(len, files.values()))):
             self.folder.mkdir(parents=True, exist_ok=True)
-        durable.write_folder(self.folder / f"step-{checkpoint.step}", files)
+        atomic_io.write_folder(self.folder / f"step-{checkpoint.step}", files)
         for step in self.steps()[: -self.keep]:
-            durable.remove_folder(self.folder / f"step-{step}")
+            atomic_io.remove_folder(self.folder / f"step-{step}")
 
     def steps(self) -> list[int]:
         """Return the steps with a complete checkpoint, in order."""
@@ -67,7 +67,7 @@ class Checkpoints:
 
     def load(self, step: int) -> Checkpoint:
         """Load a checkpoint and verify the hash of each file. Errors: a damaged file."""
-        files = durable.read_folder(self.folder / f"step-{step}")
+        files = atomic_io.read_folder(self.folder / f"step-{step}")
         place = self.folder / f"step-{step}"
         tensors = {
             name.removesuffix(".safetensors"): parse_tensors(data, place / name)
@@ -82,7 +82,7 @@ class Checkpoints:
         Leftovers of killed processes are removed; a damaged checkpoint is renamed to
         ``step-N.damaged``, to make room for its replacement.
         """
-        durable.remove_leftovers(self.folder)
+        atomic_io.remove_leftovers(self.folder)
         messages: list[str] = []
         for step in reversed(self.steps()):
             try:

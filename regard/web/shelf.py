@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from regard.durable import MANIFEST
+from regard.atomic_io import MANIFEST
 from regard.errors import RegardError, look_up
 from regard.reading import parse_json
 from regard.runs.config import CONFIG

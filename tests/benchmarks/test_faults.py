@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import faults
 from benchmarks.faults import Disk, attack
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux")
@@ -20,15 +20,15 @@ def test_a_disk_counts_writes_below_its_folder_alone(tmp_path: Path) -> None:
     disk = Disk(mine, 0, 0)
     with disk.mounted():
         mine.mkdir()
-        durable.write_bytes(mine / "x", b"abc")
-        durable.write_bytes(other / "x", b"abc")
+        atomic_io.write_bytes(mine / "x", b"abc")
+        atomic_io.write_bytes(other / "x", b"abc")
     assert disk.writes == 6  # mkdir, open, write, fsync, replace, fsync of the folder
     assert (mine / "x").read_bytes() == b"abc"
 
 
 def _write(place: Path) -> None:
     place.mkdir()
-    durable.write_bytes(place / "x", b"abc")
+    atomic_io.write_bytes(place / "x", b"abc")
 
 
 @pytest.mark.parametrize("refused", range(1, 7))
@@ -39,7 +39,7 @@ def test_the_write_that_is_refused_is_said(refused: int, tmp_path: Path) -> None
         pytest.raises((OSError, RegardError), match="No space left"),
     ):
         _write(place)
-    assert not any(path.name.endswith(durable.PARTIAL) for path in tmp_path.rglob("*"))
+    assert not any(path.name.endswith(atomic_io.PARTIAL) for path in tmp_path.rglob("*"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

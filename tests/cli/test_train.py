@@ -227,7 +227,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
         "bahdanau:",
         "training:",
     ]
-    assert ["beam=3", "texts", "that"] in [line[:3] for line in lines]
+    assert ["beam=3", "beam", "size;"] in [line[:3] for line in lines]
     assert ["data=dates", "reverse,", "dates,"] in [line[:3] for line in lines]
     assert ["readout=maxout", "state,", "maxout"] in [line[:3] for line in lines]
     found = json.loads(regard(*words, "--json").out)

@@ -201,7 +201,7 @@ def test_a_full_disk_is_one_line(made: Make, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("regard.durable.write_through", full)
+    monkeypatch.setattr("regard.atomic_io.write_through", full)
     with pytest.raises(RegardError, match="No space left"):
         write_report(comparison, folder)
     assert json.dumps(comparison)

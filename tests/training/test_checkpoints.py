@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard import durable
+from regard import atomic_io
 from regard.errors import RegardError
 from regard.training.checkpoints import Checkpoint, Checkpoints, must_describe, weights
 from regard.training.optimizer import AdamW
@@ -23,9 +23,9 @@ def saved(folder, steps=(2, 4)):
 def sealed(place, name, data):
     """Put other content into a file of a checkpoint, whose manifest then fits."""
     (place / name).write_bytes(data)
-    manifest = json.loads((place / durable.MANIFEST).read_text())
-    manifest[name] = durable.entry(data)
-    (place / durable.MANIFEST).write_text(json.dumps(manifest))
+    manifest = json.loads((place / atomic_io.MANIFEST).read_text())
+    manifest[name] = atomic_io.entry(data)
+    (place / atomic_io.MANIFEST).write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_content_that_is_unsound_though_its_hash_fits_is_put_aside(tmp_path, nam
 
 def test_a_checkpoint_whose_manifest_lost_a_file_is_not_taken(tmp_path):
     kept = saved(tmp_path)
-    manifest = json.loads((tmp_path / "step-4" / durable.MANIFEST).read_text())
+    manifest = json.loads((tmp_path / "step-4" / atomic_io.MANIFEST).read_text())
     del manifest["best.safetensors"]
-    (tmp_path / "step-4" / durable.MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / "step-4" / atomic_io.MANIFEST).write_text(json.dumps(manifest))
     found, says = kept.latest()
     assert found is not None
     assert found.step == 2

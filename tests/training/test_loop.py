@@ -303,7 +303,7 @@ def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path, monkeypatch: Any)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("regard.durable.write_through", full)
+        patch.setattr("regard.atomic_io.write_through", full)
         with pytest.raises(RegardError, match=r"step-9: No space left on device; it needs"):
             list(training)
     assert checkpoints.steps() == [3, 6]

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 
+from regard.atomic_io import configuration
 from regard.attention.carried import Carried
 from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
 from regard.attention.mask import Kind
-from regard.durable import configuration
 from regard.errors import RegardError
 from regard.reading import read_json
 

@@ -18,7 +18,7 @@ from regard.labs.lab import Compared, MeasuringLab, Takes
 from regard.labs.scores.figures import sections
 from regard.labs.scores.report import MADE_FOR, Study, arm_rows, claims, in_short
 from regard.labs.scores.tasks import TASKS, Arm, Budget, Trained, Work, task_of, train
-from regard.parts import is_part
+from regard.plugins import is_part
 from regard.settings import Settings
 from regard.studies.launch import Event, Job, launch
 from regard.studies.statistics import as_family, compare_runs

@@ -8,7 +8,7 @@ import pytest
 
 from regard.attention import Mask, Score
 from regard.errors import RegardError
-from regard.parts import is_part, load_object, load_part
+from regard.plugins import is_part, load_object, load_part
 
 SOURCE = """
 from beside import SLOPE

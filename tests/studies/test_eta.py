@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.studies.remaining import Running, seconds_left
+from regard.studies.eta import Running, seconds_left
 
 
 def test_unlike_arms_are_each_reckoned_by_their_own() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from regard.data.files import Example
 from regard.errors import RegardError
-from regard.studies import worth
-from regard.studies.alike import check_paired
+from regard.studies import scoring
+from regard.studies.compatibility import check_paired
 from regard.studies.job import Judged, clusters_of, scores_of
 from regard.studies.statistics import arm_interval, compare_runs
 from regard.tasks.classification.evaluation import LabelEvaluation
@@ -86,19 +86,21 @@ def test_pseudo_values_spread_as_other_texts_would() -> None:
 
 
 def test_with_seeds_their_differences_decide() -> None:
-    found = worth.difference(GOOD, BAD, ("good", "bad"))
+    found = scoring.difference(GOOD, BAD, ("good", "bad"))
     gains = [a.value - b.value for a, b in zip(GOOD, BAD, strict=True)]
     assert found.mean == pytest.approx(np.mean(gains))
-    assert found == compare_runs(worth.table(GOOD), worth.table(BAD), ("good", "bad"), unit="BLEU")
+    assert found == compare_runs(
+        scoring.table(GOOD), scoring.table(BAD), ("good", "bad"), unit="BLEU"
+    )
     assert found.seeds == 3
     assert found.says.startswith(f"good beats bad by {100 * found.mean:.1f} BLEU (")
-    mean, low, high = worth.interval(GOOD)
+    mean, low, high = scoring.interval(GOOD)
     assert mean == pytest.approx(np.mean([one.value for one in GOOD]))
     assert low < mean < high
 
 
 def test_with_one_seed_the_texts_decide() -> None:
-    found = worth.difference(GOOD[:1], BAD[:1], ("good", "bad"))
+    found = scoring.difference(GOOD[:1], BAD[:1], ("good", "bad"))
     ours, theirs = (runs[0].judgement for runs in (GOOD, BAD))
     assert ours is not None
     assert theirs is not None
@@ -108,7 +110,7 @@ def test_with_one_seed_the_texts_decide() -> None:
     assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * (ends[1] - ends[0]))
     assert found.says.endswith("one seed: two models, not two methods")
     low, high = ours.interval()
-    mean, lower, upper = worth.interval(GOOD[:1])
+    mean, lower, upper = scoring.interval(GOOD[:1])
     assert mean == pytest.approx(GOOD[0].value)
     assert (lower, upper) == pytest.approx((low / 100, high / 100), abs=0.15 * (high - low) / 100)
 
@@ -119,11 +121,11 @@ def test_groups_of_the_test_examples_are_what_was_drawn() -> None:
     good, bad = ([replace(one, clusters=clusters) for one in runs] for runs in (GOOD, BAD))
     assert good[0].groups is not None
     assert good[0].groups.tolist() == numbers.tolist()
-    found = worth.difference(good, bad, ("good", "bad"))
-    tables = worth.table(GOOD), worth.table(BAD)
+    found = scoring.difference(good, bad, ("good", "bad"))
+    tables = scoring.table(GOOD), scoring.table(BAD)
     assert found == compare_runs(*tables, ("good", "bad"), unit="BLEU", groups=numbers)
     assert found.estimate.examples_freedom == 7
-    assert worth.interval(good) == arm_interval(worth.table(GOOD), numbers)
+    assert scoring.interval(good) == arm_interval(scoring.table(GOOD), numbers)
     assert GOOD[0].groups is None
 
 
@@ -149,25 +151,25 @@ def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
     assert again.value == good[0].value
     sign = -1 if metric == "log-loss" else 1
     assert good[0].per_example.mean() == pytest.approx(sign * good[0].value)
-    found = worth.difference(good, bad, ("good", "bad"))
+    found = scoring.difference(good, bad, ("good", "bad"))
     gains = [sign * (a.value - b.value) for a, b in zip(good, bad, strict=True)]
     assert found.mean == pytest.approx(np.mean(gains))
     assert found.mean > 0.1
     unit = "nats" if metric == "log-loss" else "points"
     size = f"{found.mean:.3g}" if metric == "log-loss" else f"{100 * found.mean:.1f}"
     assert found.says.startswith(f"good beats bad by {size} {unit} (")
-    mean, low, high = worth.interval(good)
+    mean, low, high = scoring.interval(good)
     assert low < mean < high
     assert mean == pytest.approx(np.mean([run.value for run in good]))
 
 
 def test_the_same_system_twice_is_no_difference() -> None:
     for runs in (GOOD, GOOD[:1]):
-        found = worth.difference(runs, runs, ("a", "b"))
+        found = scoring.difference(runs, runs, ("a", "b"))
         assert (found.mean, found.p, found.found) == (0.0, 1.0, False)
 
 
 def test_other_texts_are_no_pair() -> None:
     fewer = run(WANTED[:9], WANTED[:9])
     with pytest.raises(RegardError, match="pairs seeds and test examples"):
-        worth.difference(GOOD[:1], [fewer], ("a", "b"))
+        scoring.difference(GOOD[:1], [fewer], ("a", "b"))

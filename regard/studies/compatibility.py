@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
-from regard.parts import changed
+from regard.plugins import changed
 from regard.studies.job import Judged
 
 if TYPE_CHECKING:
