@@ -175,8 +175,8 @@ def test_settings_that_come_with_the_weights(bert):
         ("bert", ["weights={w}", "width=99"], "leave width=99 out"),
         ("bert", ["weights={w}", "init=x"], "x does not exist|exclude each other"),
         ("bert", ["weights={w}/config.json"], "is no folder"),
-        ("bert", ["weights={w}", "length=2"], "no room|none has room"),
-        ("frozen", [], "takes one: weights=FOLDER"),
+        ("bert", ["weights={w}", "length=2"], "too short for the special tokens"),
+        ("frozen", [], "give weights=FOLDER"),
         ("gpt", ["weights={w}"], "no setting is called 'weights'"),
     ],
 )

@@ -123,7 +123,8 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
     init = f"init={pretrained.folder.path}"
     run = runs.open_or_start(tmp_path / "wide", "birthplace", "gpt", [init, "width=32", "steps=1"])
     with pytest.raises(
-        RegardError, match=r"embedding.*is \(\d+, 16\) there and \(\d+, 32\) here; give the"
+        RegardError,
+        match=r"embedding.*has the shape \(\d+, 16\) there and \(\d+, 32\) here; use the",
     ):
         finish(run)
     with pytest.raises(RegardError, match="its own tokenizer with tokenizer=characters; leave"):

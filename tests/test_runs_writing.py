@@ -82,7 +82,7 @@ def test_the_commands(trained, tmp_path):
     out = ask.invoke(app, ["predict", folder, "--file", str(file)]).stdout
     assert out.splitlines() == [trained.predict(t).text for t in ("ABC", "", "QRS")]
     shown = ask.invoke(app, ["show", folder, "ABC"]).stdout
-    assert f"lab-6 says: {trained.predict('ABC').text}  (ln p" in shown
+    assert f"prediction of lab-6: {trained.predict('ABC').text}  (ln p" in shown
     assert "[END]" in shown
     told = json.loads(ask.invoke(app, ["evaluate", folder, "--json"]).stdout)
     assert told["exact"] == trained.evaluate().exact

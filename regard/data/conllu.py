@@ -209,8 +209,8 @@ def word_ids(tokenizer: Tokenizer, words: Iterable[str]) -> list[int]:
     """
     if tokenizer.kind != "words":
         raise RegardError(
-            f"tokenizer={tokenizer.kind} cuts words into pieces, and a CoNLL-U tree has one node a "
-            "word: take tokenizer=words"
+            f"tokenizer={tokenizer.kind} splits words, but a CoNLL-U tree has one node per word; "
+            "use tokenizer=words"
         )
     inner = tokenizer.inner
     found = (inner.token_to_id(inner.normalizer.normalize_str(word)) for word in words)

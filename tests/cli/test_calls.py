@@ -134,7 +134,7 @@ def test_compare_makes_the_comparison_of_the_command(
     assert Path(written["report"]).exists()
     with pytest.raises(RegardError, match="did you mean rnn"):
         regard.compare("classification", ["mean", "lstm"])
-    with pytest.raises(RegardError, match="data is of the type dict"):
+    with pytest.raises(RegardError, match="data has the unsupported type dict"):
         regard.compare("classification", ["mean", "cnn"], data={})  # type: ignore[arg-type]
     with pytest.raises(RegardError, match="--sampler is of a search"):
         regard.compare("classification", ["mean", "cnn"], sampler="tpe")

@@ -38,7 +38,7 @@ def test_a_law_that_fails_is_said_in_numbers(regard):
     assert "raised ValueError: no idea" in table.out
     assert "speed and memory: the code does not run" in table.out
     rest = len(LAWS["score"]) - 1
-    assert f":Raises: 0 laws hold, 1 fail, {rest} not looked at\n" in table.out
+    assert f":Raises: 0 laws hold, 1 fail, {rest} not checked\n" in table.out
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_list(tmp_path):
     (tmp_path / "eng-fra" / "fra.txt").touch()
     text = run("list", "--data-dir", tmp_path).stdout
     assert f"stored in: {tmp_path / 'eng-fra'}" in text
-    assert "not here; regard data fetch imdb (84 MB)" in text
+    assert "not downloaded; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
         *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings", "entities"),

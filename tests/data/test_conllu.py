@@ -147,7 +147,7 @@ def test_a_word_is_a_token_whatever_stands_in_it(tmp_path):
     assert word_ids(Tokenizer.load(tmp_path / "tokenizer.json"), texts[1]) == [2, 5]
     with pytest.raises(RegardError, match="no token occurs 3 times"):
         train_on_words(texts, minimum=3)
-    with pytest.raises(RegardError, match="tokenizer=characters cuts words into pieces"):
+    with pytest.raises(RegardError, match="tokenizer=characters splits words"):
         word_ids(train_tokenizer("characters", ["abc"], minimum=1), ["abc"])
 
 

@@ -376,15 +376,15 @@ def test_settings_go_to_the_arms_that_have_them() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"reference": "cnn"}, "one of the arms: mean, tfidf, not 'cnn'"),
+        ({"reference": "cnn"}, "unknown reference 'cnn'; choose one of the arms: mean, tfidf"),
         ({"seeds": 0}, "seeds=0"),
         ({"budget": "soon"}, "budget 'soon'"),
         ({"budget": "5 steps", "overrides": ["epochs=2"]}, "arm mean: only one budget is allowed"),
         ({"overrides": ["widht=8"]}, "did you mean width"),
         ({"overrides": ["width"]}, "key=value, not 'width'"),
         ({"overrides": ["width=8", "width=9"]}, "arm mean: width is set twice"),
-        ({"overrides": ["seed=3"]}, "give --seeds"),
-        ({"arms": "mean:seed=3,tfidf"}, "give --seeds"),
+        ({"overrides": ["seed=3"]}, "use --seeds"),
+        ({"arms": "mean:seed=3,tfidf"}, "use --seeds"),
         ({"arms": "mean:width=wide,tfidf"}, "arm mean:width=wide: width='wide'"),
         ({"arms": "mean:filters=3,cnn"}, "arm mean:filters=3: no setting is called 'filters'"),
         ({"arms": "mean,tfidf:data=imdb"}, "data is 'reviews' in mean and 'imdb' in tfidf"),

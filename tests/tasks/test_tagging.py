@@ -262,7 +262,7 @@ def test_trees_reach_a_tagger(tmp_path: Path) -> None:
     ]
     run = runs.start(tmp_path / "run", "tagging", "transformer", given)
     assert list(run.train())[-1].validation is not None
-    with pytest.raises(RegardError, match="tokenizer=bpe cuts words into pieces"):
+    with pytest.raises(RegardError, match="tokenizer=bpe splits words"):
         runs.start(tmp_path / "bpe", "tagging", "transformer", [*given[:2], "tokenizer=bpe"])
     with pytest.raises(RegardError, match="reads the tree of each text, and these have none"):
         run.predict("She sleeps")

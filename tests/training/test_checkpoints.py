@@ -77,5 +77,5 @@ def test_settings_larger_than_the_weights_are_refused_before_memory_is_asked_for
         must_describe({"layers": 3}, build(8), shapes, "x")
     with pytest.raises(RegardError, match="width=1000001 is over 1,000,000"):
         must_describe({"width": 1_000_001}, build(8), shapes, "x")
-    with pytest.raises(RegardError, match=r"describes 1,000,001,000,000 numbers, .* holds 72"):
+    with pytest.raises(RegardError, match=r"describes 1,000,001,000,000 numbers, the file has 72"):
         must_describe({"width": 1_000_000}, build(1_000_000), shapes, "x")

@@ -273,7 +273,7 @@ def test_validations_fall_where_asked() -> None:
 def test_a_loss_that_is_not_finite_is_one_line() -> None:
     model = Bag()
     model.scale.fill_(math.nan)
-    with pytest.raises(RegardError, match=r"not finite at step 1; a learning_rate below 0\.05"):
+    with pytest.raises(RegardError, match=r"not finite at step 1; try a learning_rate below 0\.05"):
         run(model)
 
 
@@ -397,8 +397,8 @@ class Slow(Bag):
         (1e-6, {}, 8192, ""),  # all fits
         (4e-5, {}, 1024, ""),  # 60 s / (1,024 · 40 µs): some 1,500
         (1e-3, {}, 256, "updates fit into 1 minutes, too few; take a smaller network"),
-        (4e-5, {"batch_tokens": 8192}, 8192, "which is few; batch_tokens="),
-        (2e-3, {"batch_size": 40}, 8192, "which is few; batch_size="),
+        (4e-5, {"batch_tokens": 8192}, 8192, "too few; batch_tokens="),
+        (2e-3, {"batch_size": 40}, 8192, "too few; batch_size="),
     ],
 )
 def test_a_budget_in_minutes_chooses_the_batch_or_warns_of_few_updates(

@@ -142,7 +142,7 @@ def test_a_place_that_is_none(monkeypatch: pytest.MonkeyPatch, rank: str, world:
     monkeypatch.setenv("WORLD_SIZE", world)
     ranks.cache_clear()
     try:
-        with pytest.raises(RegardError, match=f"RANK={rank} and WORLD_SIZE={world} name no"):
+        with pytest.raises(RegardError, match=f"RANK={rank} and WORLD_SIZE={world} are invalid"):
             ranks()
     finally:
         monkeypatch.undo()
