@@ -187,7 +187,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
         f"the training was ended by --end after {4 / told.steps:.0%} of its budget"
     ]
     counts = runs.start(tmp_path / "counts", "classification", "tfidf", ["examples=120"])
-    with pytest.raises(RegardError, match="nothing to end"):
+    with pytest.raises(RegardError, match="nothing to complete"):
         list(counts.train(end=True))
 
 

@@ -126,7 +126,7 @@ def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):
 
 def test_texts_without_trees_are_refused(trained, tmp_path):
     loaded = runs.load(trained.folder.path)
-    with pytest.raises(RegardError, match=r"these have none; give parsed sentences, in a \.conllu"):
+    with pytest.raises(RegardError, match=r"these have none: give parsed sentences, in a \.conllu"):
         loaded.predict("w1 w2 w3")
     with pytest.raises(RegardError, match=r"in a \.conllu file"):
         loaded.attention("w1 w2 w3")

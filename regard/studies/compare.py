@@ -85,7 +85,7 @@ def compare(
     facts = study.read_data({job.arm for job in kept}) if missing else {}
     for job in kept:
         must_be_alike(Path(job.task.folder), facts.get(job.arm, {}))
-        tell(Event("kept", job.arm, job.seed, 1.0, "complete already"))
+        tell(Event("kept", job.arm, job.seed, 1.0, "already complete"))
     outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
     comparison = study.result([*tuned.failed, *outcomes], rungs, tuned.record)
     comparison.save()

@@ -154,7 +154,7 @@ class _ArmSearch:
             else:
                 _must_be_this(run, kept, facts)
                 remove_folder(Path(run.folder))  # of a process killed after its result was kept
-                tell(Event("kept", self.arm.name, number, 1.0, "complete already"))
+                tell(Event("kept", self.arm.name, number, 1.0, "already complete"))
         return missing
 
     def collect(self, batch: range) -> None:

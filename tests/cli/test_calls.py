@@ -136,7 +136,7 @@ def test_compare_makes_the_comparison_of_the_command(
         regard.compare("classification", ["mean", "lstm"])
     with pytest.raises(RegardError, match="data has the unsupported type dict"):
         regard.compare("classification", ["mean", "cnn"], data={})  # type: ignore[arg-type]
-    with pytest.raises(RegardError, match="--sampler is of a search"):
+    with pytest.raises(RegardError, match="--sampler needs a search"):
         regard.compare("classification", ["mean", "cnn"], sampler="tpe")
     with pytest.raises(RegardError, match="no setting is called 'epoch'; did you mean epochs"):
         regard.compare("classification", ["mean", "cnn"], epoch=3)

@@ -35,7 +35,7 @@ def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
 ) -> None:
     shown: list[tuple[object, ...]] = []
     watch = Watch(lambda *told: shown.append(told))
-    watch(Event("kept", "mean", 0, 1.0, "complete already", 4))
+    watch(Event("kept", "mean", 0, 1.0, "already complete", 4))
     watch(Event("started", "cnn", 0, 0.0, "", 4))
     watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4, 12.0))
     watch(Event("warning", "cnn", 0, 0.5, "about 9 updates fit", 4))
@@ -211,8 +211,8 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     ("words", "says"),
     [
         (["classification", "--arms", "mean,trnsformer"], "did you mean transformer"),
-        (["classification", "--arms", "mean"], "two arms or more"),
-        (["classification"], "two arms or more"),
+        (["classification", "--arms", "mean"], "at least two arms"),
+        (["classification"], "at least two arms"),
         (["translation", "--arms", "gru"], "at least two arms, not 1; give --arms gru,bahdanau; "),
         (["classification", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
     ],

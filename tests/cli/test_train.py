@@ -92,7 +92,7 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
         (["train", "classification", "learning_rat=1"], "did you mean learning_rate"),
         (["train", "classification", "learning_rate=fast"], "learning_rate='fast'"),
         (["train", "classification", "learning_rate"], "key=value, not 'learning_rate'"),
-        (["train", "classification", "--budget", "10"], "10 of what"),
+        (["train", "classification", "--budget", "10"], "budget '10' has no unit"),
         (
             ["train", "classification", "--budget", "3 steps", "epochs=2"],
             "only one budget is allowed",

@@ -79,7 +79,7 @@ def test_a_budget_sets_what_the_time_depends_on(budget: str, key: str, value: in
         (LabRequest(workers=2), "no use for --workers"),
         (LabRequest(overrides=["widht=2"]), "no setting is called 'widht'; did you mean width"),
         (LabRequest(budget="9 epochs"), "this lab's budget is a time or in steps, as in 30s"),
-        (LabRequest(budget="9"), "9 of what"),
+        (LabRequest(budget="9"), "budget '9' has no unit"),
         (LabRequest(budget="9s", overrides=["draws=2"]), "draws is set twice, by --budget and by"),
     ],
 )

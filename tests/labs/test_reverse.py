@@ -86,7 +86,7 @@ def test_lab_6_is_explained_by_what_was_measured() -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(RegardError, match="letters='0'"):
         plan("letters=0")
-    with pytest.raises(RegardError, match="budget '10': 10 of what"):
+    with pytest.raises(RegardError, match="budget '10' has no unit"):
         open_lab("reverse").dry_run(LabRequest(budget="10"), print)
     with pytest.raises(RegardError, match="steps='many'"):
         open_lab("reverse").dry_run(LabRequest(overrides=["steps=many"]), print)

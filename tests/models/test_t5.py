@@ -138,7 +138,7 @@ def test_by_name_and_errors():
     assert WRITERS["t5"].configure({"tie": "true"}).tie
     with pytest.raises(RegardError, match="width=10 is not divisible by heads=4; set head_width"):
         build(T5Settings, {"width": 10, "heads": 4})
-    with pytest.raises(RegardError, match="farthest=16 leaves buckets=32 nothing to share"):
+    with pytest.raises(RegardError, match="farthest=16 must exceed half of buckets=32"):
         build(T5Settings, {"farthest": 16})
-    with pytest.raises(RegardError, match="so there is no distance for position=t5-bias: take rot"):
+    with pytest.raises(RegardError, match="so there is no distance for position=t5-bias; use rot"):
         build(T5Settings, {"compress": "linformer"})

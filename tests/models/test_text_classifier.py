@@ -125,7 +125,7 @@ def test_a_text_as_long_as_the_setting_fits_behind_cls() -> None:
 
 
 def test_positions_between_words_need_a_layer() -> None:
-    with pytest.raises(RegardError, match="which layers=0 does not have"):
+    with pytest.raises(RegardError, match="layers=0 has none"):
         make("mean", position="rotary")
     assert make("mean", position="sinusoidal") is not None
 

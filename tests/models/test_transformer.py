@@ -74,7 +74,7 @@ def test_what_is_compressed_is_the_encoder_alone(kind):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"compress": "linformer", "pattern": "window-4"}, "so pattern=window-4 cannot hide some"),
+        ({"compress": "linformer", "pattern": "window-4"}, "so pattern=window-4 cannot mask some"),
         ({"compress": "linformer", "position": "alibi"}, "no distance for position=alibi"),
         (
             {"compress": "linformer", "position": "rotary", "score": "synthesizer"},

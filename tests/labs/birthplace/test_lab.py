@@ -93,7 +93,7 @@ def test_a_budget_is_that_of_pretraining():
     made = plan("birthplaces", "arms=rotary", budget="40 steps")
     assert [config.training.budget for config in before(made)] == [("steps", 40)]
     assert after(made)["rotary"].training.budget == ("epochs", 15)
-    with pytest.raises(RegardError, match="budget '10': 10 of what"):
+    with pytest.raises(RegardError, match="budget '10' has no unit"):
         plan("biographies", budget="10")
 
 

@@ -152,7 +152,7 @@ def test_paths_by_hand(waiting: Waiting) -> None:
         ("window=wide", "window='wide'"),
         ("heads=3", "heads=3 does not divide a width of 64: change heads, d or widths"),
         ("budget=500 steps", "its budget is a time, as in 30s"),
-        ("budget=9", "9 of what"),
+        ("budget=9", "budget '9' has no unit"),
     ],
 )
 def test_bad_settings_say_what_to_do(setting: str, says: str) -> None:
