@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,18 @@ def written(metric: str, value: float, digits: int) -> str:
     if metric == LOG_LOSS:
         return f"{value:.{digits + 2}f} nats"
     return f"{value:.{digits}%}"
+
+
+def half_width(per_example: NDArray[np.float64], least: int) -> float:
+    """Return half of a 95 % interval about a mean, 1.96 s/√n; infinity of fewer than ``least``.
+
+    >>> round(half_width(np.array([0.0, 1.0, 0.0, 1.0]), 2), 3)
+    0.566
+    """
+    n = len(per_example)
+    if n < least:
+        return math.inf
+    return NormalDist().inv_cdf(0.975) * float(per_example.std(ddof=1)) / math.sqrt(n)
 
 
 class Evaluation(ABC):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from regard.models.baselines import TfidfFeatures
 from regard.reading import checked, parse_rows
 from regard.tasks import unit_of
 from regard.tasks.encoded import Batch, plain
-from regard.tasks.evaluation import Evaluation
+from regard.tasks.evaluation import Evaluation, half_width
 from regard.tasks.regression import METRICS, RegressionSettings, RidgeSettings
 from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
@@ -190,8 +189,7 @@ class RegressionEvaluation(Evaluation):
 
     @property
     def _half(self) -> float:
-        deviation = float(self.per_example.std(ddof=1)) if self.n > 2 else math.inf
-        return NormalDist().inv_cdf(0.975) * deviation / math.sqrt(self.n)
+        return half_width(self.per_example, 3)
 
     @property
     def says_one_thing(self) -> bool:

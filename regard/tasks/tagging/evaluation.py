@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from regard.data.tagged import mark_spans, spans
 from regard.errors import RegardError
 from regard.reading import parse_rows
 from regard.shown import shown
-from regard.tasks.evaluation import Evaluation, written
+from regard.tasks.evaluation import Evaluation, half_width, written
 
 COMMONEST = "commonest tag"  # given to every word
 SHOWN = 20  # tags or kinds in a table of the terminal
@@ -187,10 +186,7 @@ class TagEvaluation(Evaluation):
 
     @property
     def _half(self) -> float:
-        if self.n < 2:
-            return math.inf
-        deviation = float(self.per_example.std(ddof=1))
-        return NormalDist().inv_cdf(0.975) * deviation / math.sqrt(self.n)
+        return half_width(self.per_example, 2)
 
     @property
     def says_one_thing(self) -> bool:
@@ -213,12 +209,6 @@ class TagEvaluation(Evaluation):
     @property
     def trivial(self) -> Mapping[str, float]:
         """What the metric would be if every word had the commonest tag of the training."""
-        if self.commonest in ("O", ""):
-            return {COMMONEST: 0.0} if self.metric != "accuracy" else self._guess
-        return self._guess
-
-    @property
-    def _guess(self) -> dict[str, float]:
         guess = [[self.commonest] * len(tags) for tags in self.true]
         return {COMMONEST: float(f1(*COUNTED[self.metric](guess, self.true).sum(0)))}
 
@@ -254,10 +244,7 @@ class TagEvaluation(Evaluation):
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, int, int]]:
-        """What is right, said and true of each kind of span, or of each tag; frequent ones first.
-
-        With `value` 2 right / (said + true) of one kind alone.
-        """
+        """What is right, said and true of each kind of span, or tag; frequent ones first."""
         right: Counter[str] = Counter()
         said: Counter[str] = Counter()
         true: Counter[str] = Counter()

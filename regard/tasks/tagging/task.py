@@ -20,14 +20,14 @@ from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.examples import Example
 from regard.data.sources import Corpus, in_order
 from regard.data.tagged import load_tagged, mark_spans, read_tagged, tags_by_name, words_of
-from regard.data.tokenizers import LEARN, UNKNOWN, WHOLE, must_be_known
+from regard.data.tokenizers import UNKNOWN, WHOLE
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.tasks.tagging import METRICS, TaggingSettings
 from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
 from regard.tasks.task import NAMED, Columns, Split, no_labels
-from regard.tasks.texts import OTHER, TextTask, outputs_of
+from regard.tasks.texts import TextTask, outputs_of
 
 UNTAGGED = -1  # the number of a tag that training does not have, and of padding
 
@@ -128,15 +128,6 @@ class Tagging(TextTask):
         for i, example in enumerate(examples):
             numbers = [place.get(tag, UNTAGGED) for tag in tags_of(example)]
             found[i] = np.array(numbers, dtype=np.int64)
-        return found
-
-    @cached_property
-    def train(self) -> Sentences:
-        """What is learned from. Errors: hardly a token of it is known."""
-        found = self._encoded(self._split_examples[0])
-        if self.tokenizer.unknown is not None:
-            remedy = OTHER if isinstance(self.tokenizer, EncoderTokenizer) else LEARN
-            must_be_known(found.ids, remedy, self.tokenizer.unknown)
         return found
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
@@ -301,7 +292,7 @@ class Tagging(TextTask):
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text that the model sees."""
         words = words_of(text)
-        named = [piece for piece, _ in zip(self._named(words), self.whole(text), strict=True)]
+        named = list(self._named(words))
         kept = truncate(range(len(named)), self.settings.length, self.settings.truncate)
         return [named[place] for place in kept]
 
