@@ -153,7 +153,7 @@ def test_the_commands(trained, parses, tmp_path, capsys):
     assert "regard show" not in said
     file.write_text("1\tw1\t_\t_\t_\t_\t7\t_\t_\t_\n")
     assert call("predict", folder, "--file", file) == 2
-    assert "s.conllu:1: the HEAD is 7" in " ".join(capsys.readouterr().err.split())
+    assert "s.conllu:1: HEAD is 7" in " ".join(capsys.readouterr().err.split())
 
 
 def test_arms_with_and_without_the_tree(parses, tmp_path):

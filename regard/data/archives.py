@@ -1,4 +1,4 @@
-"""Zip and tar archives, read where they lie and never extracted."""
+"""Zip and tar archives, read in place and never extracted."""
 
 import tarfile
 import zipfile
@@ -12,7 +12,7 @@ from regard.data.files import open_binary
 from regard.data.lines import FILE_LIMIT, Binary, within
 from regard.errors import RegardError
 
-#: How members may be packed. zipfile unpacks the others without a limit, 4 kB of bzip2 to 4 GB.
+#: Accepted compression methods. zipfile unpacks others without a limit: 4 kB of bzip2 to 4 GB.
 READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DIRECTORY = 4_000_000  # bytes of a zip archive's directory; a member takes some 60
 LONGEST_NAME = 255
@@ -22,8 +22,8 @@ LONGEST_NAME = 255
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive to read its members by `open_member`.
 
-    Errors, while it is open too: no zip archive; damaged, cut off, encrypted; a directory without
-    end; a member that is packed by another method than stored or deflate.
+    Errors, also while it is open: not a zip archive; damaged, truncated or encrypted; an oversized
+    directory; a member compressed by another method than stored or deflate.
     """
     with open_binary(path) as whole:
         try:
@@ -31,24 +31,26 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                 for member in archive.infolist():
                     if member.compress_type not in READ:
                         raise RegardError(
-                            f"{path}: {member.filename!r:.80} is packed by a method that is not "
-                            f"read ({member.compress_type}); pack it anew, as zip does by itself"
+                            f"{path}: {member.filename!r:.80} uses compression method "
+                            f"{member.compress_type}, which is not supported; repack it with zip"
                         )
                 yield archive
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise RegardError(f"{path}: is cut off or no zip archive ({error})") from None
+            raise RegardError(f"{path}: truncated or not a zip archive ({error})") from None
         except (NotImplementedError, RuntimeError, ValueError) as error:
-            raise RegardError(f"{path}: cannot be unpacked ({error})") from None
+            raise RegardError(f"{path}: cannot unpack ({error})") from None
 
 
 @contextmanager
 def open_member(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[Binary]:
     """Open a member of the archive at ``path``.
 
-    Errors: a name that no error could show; one that grows without measure.
+    Errors: a name that cannot be printed; a member that expands without limit.
     """
     if len(name) > LONGEST_NAME or not name.isprintable():
-        raise RegardError(f"{path}: a member is called {name!r:.80}; call it otherwise")
+        raise RegardError(
+            f"{path}: member name {name!r:.80} is too long or not printable; rename it"
+        )
     whole: Any = archive.fp
     before = whole.done
     with archive.open(name) as file:
@@ -58,8 +60,8 @@ def open_member(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[Bin
 def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, bytes]]:
     """Stream names and contents of files in a .tar.gz archive.
 
-    ``most_of`` says how many bytes a file of a name may have; those of 0, links, devices and
-    folders are passed over. Errors: damaged, cut off; a file that is larger.
+    ``most_of`` returns the maximum bytes of a file by its name; files with 0, links, devices and
+    folders are skipped. Errors: damaged or truncated; a file that is larger.
     """
     with open_binary(path) as stream:
         try:
@@ -70,9 +72,7 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
                     if not most or not member.isreg():
                         continue
                     if member.size > most:
-                        raise RegardError(
-                            f"{path.name}:{member.name}: is larger than {most:,} bytes"
-                        )
+                        raise RegardError(f"{path.name}:{member.name}: larger than {most:,} bytes")
                     file = archive.extractfile(member)
                     content = file.read() if file else b""
                     if len(content) != member.size:
@@ -81,15 +81,15 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
             while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
                 pass
         except tarfile.TarError as error:
-            raise RegardError(f"{path}: is cut off or no tar archive ({error})") from None
+            raise RegardError(f"{path}: truncated or not a tar archive ({error})") from None
 
 
 class _Member(tarfile.TarInfo):
-    """A member as its own header tells it.
+    """A tar member described by its own header only.
 
-    Headers that go before others, with long names or anything else, are passed over: tarfile holds
-    them whole, calls itself for each, and takes minutes for a megabyte of digits. A bad header and
-    a missing end are errors, where tarfile takes both for the end.
+    Extension headers (long names and the like) are skipped: tarfile holds them whole, recurses
+    into each, and takes minutes for a megabyte of digits. A bad header and a missing end are
+    errors, where tarfile treats both as the end.
     """
 
     @classmethod
@@ -115,7 +115,7 @@ PASSED_OVER = b"?"  # a type of no meaning
 
 
 class _Whole:
-    """A file of which zipfile reads no more at once than a directory may have."""
+    """A file whose single reads are limited to the maximum size of a zip directory."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self.file, self.path, self.done = file, path, 0
@@ -126,8 +126,8 @@ class _Whole:
         data = self.file.read(size) if 0 <= size <= DIRECTORY else self.file.read(DIRECTORY + 1)
         if max(size, len(data)) > DIRECTORY:
             raise RegardError(
-                f"{self.path}: its directory has more than {DIRECTORY:,} bytes, so tens of "
-                "thousands of members; unpack it yourself"
+                f"{self.path}: the zip directory exceeds {DIRECTORY:,} bytes (tens of thousands "
+                "of members); unpack it manually"
             )
         self.done += len(data)
         return data

@@ -22,29 +22,29 @@ from regard.reading import parse_json, read_json
 STATE = "state.json"  # of a saved data set; it names the files
 ROWS = 1_000  # read at once
 ROW = 8  # bytes that a row takes at least
-MOST_SAID = 1_000_000  # bytes of JSON beside the rows
+METADATA_LIMIT = 1_000_000  # bytes of JSON beside the rows
 UNLABELLED = -1
 
 
 def is_arrow(path: Path) -> bool:
-    """Whether a path names a Parquet file or a folder of a saved data set."""
+    """Return whether a path is a Parquet file or the folder of a saved data set."""
     return path.suffix.lower() == ".parquet" or (path / STATE).is_file()
 
 
 def rows(path: Path, text: str | None, label: str | None, group: str | None) -> Iterator[Row]:
-    """Every row, its place counted from 1: ``train.parquet:12``.
+    """Yield every row, numbered from 1: ``train.parquet:12``.
 
     Errors: pyarrow is not installed; a damaged file; more than 4 GB; no such column.
     """
     if not path.exists():
-        raise RegardError(f"{path}: there is no such file")
+        raise RegardError(f"{path}: no such file")
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise RegardError(
-            f"{path}: is read by pyarrow, which is not here ({error}): pip install -c "
-            "constraints.txt '.[data]', or save it as .csv or .jsonl"
+            f"{path}: reading it requires pyarrow, which is not installed ({error}): pip install "
+            "-c constraints.txt '.[data]', or save the data as .csv or .jsonl"
         ) from None
     number = read = 0
     schema, places, names = None, [0], None
@@ -58,10 +58,12 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
             for scalars in zip(*(batch.column(place) for place in places), strict=True):
                 values = [scalar.as_py() for scalar in scalars]
                 number += 1
-                # What a file says of its size is not believed: a column may unpack to any length.
+                # A file's declared size is not trusted: a column may unpack to any length.
                 sizes = [len(value) for value in values if isinstance(value, str)]
                 if max(sizes, default=0) > LINE_LIMIT:
-                    raise RegardError(f"{path.name}:{number}: a text is over {LINE_LIMIT:,} signs")
+                    raise RegardError(
+                        f"{path.name}:{number}: text exceeds {LINE_LIMIT:,} characters"
+                    )
                 read += sum(sizes) + ROW
                 _must_fit(path, read)
                 together = str(values[2]) if group and values[2] is not None else ""
@@ -75,41 +77,43 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
         OverflowError,
         RecursionError,
     ) as error:
-        says = " ".join(str(error).split())
-        raise RegardError(f"{path}: is damaged or of another kind ({says:.200})") from None
+        reason = " ".join(str(error).split())
+        raise RegardError(f"{path}: damaged or in another format ({reason:.200})") from None
 
 
 def _class_names(path: Path, schema: Any, column: int) -> list[str] | None:
-    """The names of a column's classes, where ``datasets`` wrote them. Errors: they are none."""
-    says = (schema.metadata or {}).get(b"huggingface", b"{}")
-    if len(says) > MOST_SAID:
-        raise RegardError(f"{path}: describes its columns in more than {MOST_SAID:,} bytes")
-    found = parse_json(says, f"{path}: its description by datasets")
+    """Return a column's class names if ``datasets`` stored them. Errors: not a list of names."""
+    metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
+    if len(metadata) > METADATA_LIMIT:
+        raise RegardError(f"{path}: the column description exceeds {METADATA_LIMIT:,} bytes")
+    info = parse_json(metadata, f"{path}: its datasets metadata")
     for key in ("info", "features", schema.names[column]):
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, dict) or found.get("_type") != "ClassLabel":
+        info = info.get(key) if isinstance(info, dict) else None
+    if not isinstance(info, dict) or info.get("_type") != "ClassLabel":
         return None
-    names = found.get("names")
+    names = info.get("names")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise RegardError(f"{path}: the names of its classes are {names!r:.60}, not strings")
+        raise RegardError(f"{path}: class names must be strings, not {names!r:.60}")
     ((name, often),) = Counter(names).most_common(1) or [("", 0)]
     if often > 1:
-        raise RegardError(f"{path}: {often:,} of its classes are called {name!r:.60}")
+        raise RegardError(f"{path}: {often:,} classes have the same name, {name!r:.60}")
     return names
 
 
 def _row(text: Any, label: Any, names: list[str] | None, here: str, group: str) -> Row:
-    """A row whose label is the number of a class, if classes have names."""
+    """Return a row, with a class number replaced by the class name if there are names."""
     if names is not None and label is not None:
         if not isinstance(label, int) or isinstance(label, bool) or not -1 <= label < len(names):
-            says = f"the label is {label!r:.40}, where datasets names {len(names):,} classes from 0"
-            return BadRow(here, says)
+            reason = (
+                f"label {label!r:.40} is not one of the {len(names):,} classes, numbered from 0"
+            )
+            return BadRow(here, reason)
         label = None if label == UNLABELLED else names[label]
     return example_of(text, label, here, group)
 
 
 def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
-    """Record batches of a few rows each."""
+    """Yield record batches of limited size."""
     if path.is_file():
         _must_fit(path, path.stat().st_size)
         with pyarrow.parquet.ParquetFile(path) as file:
@@ -125,16 +129,16 @@ def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
 
 
 def _state(folder: Path) -> Any:
-    return read_json(inside(folder / STATE, folder), MOST_SAID)
+    return read_json(inside(folder / STATE, folder), METADATA_LIMIT)
 
 
 def _named(folder: Path, name: str) -> Path:
-    """A file of the folder. Errors: a name that leads elsewhere."""
+    """Return a file of the folder. Errors: a name that leads elsewhere."""
     if name != Path(name).name:
-        raise RegardError(f"{folder / STATE}: names {name!r:.80}, which is no file of the folder")
+        raise RegardError(f"{folder / STATE}: lists {name!r:.80}, which is not in the folder")
     return inside(folder / name, folder)
 
 
 def _must_fit(path: Path, size: int) -> None:
     if size > FILE_LIMIT:
-        raise RegardError(f"{path}: holds {size:,} bytes, more than {FILE_LIMIT:,}")
+        raise RegardError(f"{path}: {size:,} bytes exceed the limit of {FILE_LIMIT:,}")

@@ -1,4 +1,4 @@
-"""Batches of texts of similar length, planned from nothing but numbers."""
+"""Batches of texts of similar length, planned from the lengths alone."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from torch import Tensor
 
-WINDOW = 50  # batches that are sorted together: long enough for little padding, still random
+WINDOW = 50  # batches sorted together: little padding, yet random
 
 
 def plan_batches(
@@ -25,17 +25,17 @@ def plan_batches(
     world: int = 1,
     examples: int = 0,
 ) -> list[NDArray[np.int64]]:
-    """Cut the indexes 0 … len(lengths) − 1 into batches of at most `tokens`, padding included.
+    """Split the indexes 0 … len(lengths) − 1 into batches of at most `tokens`, with padding.
 
-    A batch has at most so many `examples`, too, where that is not 0.
+    A batch also has at most `examples` examples, unless that is 0.
 
-    The examples are shuffled, sorted by length inside windows of some 50 batches, cut where
-    count × longest would pass `tokens`, and the batches are shuffled. Over the `world` ranks each
-    index stands in exactly one batch; a rank may get one batch more than another. The plan is a
+    The examples are shuffled, sorted by length inside windows of some 50 batches, split where
+    count × longest would exceed `tokens`, and the batches are shuffled. Over the `world` ranks each
+    index occurs in exactly one batch; a rank may get one batch more than another. The plan is a
     pure function of the arguments, so a run resumes at (epoch, step) without further state.
     Without `shuffle` the batches run from the shortest to the longest example.
 
-    Errors: a length that does not fit into `tokens`; a rank outside the world.
+    Errors: a length above `tokens`; a rank that is not below `world`.
 
     >>> [batch.tolist() for batch in
     ...  plan_batches([5, 2, 9, 1], tokens=10, seed=0, epoch=0, shuffle=False)]
@@ -46,13 +46,13 @@ def plan_batches(
     """
     sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
     if not 0 <= rank < world:
-        raise RegardError(f"rank {rank} is outside a world of {world}")
+        raise RegardError(f"rank must be between 0 and {world - 1}, not {rank}")
     if not len(sizes):
         return []
     if sizes.max() > tokens:
         raise RegardError(
             f"a text of {sizes.max()} tokens does not fit into batches of {tokens} tokens; "
-            "allow larger batches or cut the texts shorter"
+            "increase the batch size or truncate the texts"
         )
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
     if shuffle:
@@ -70,7 +70,7 @@ def plan_batches(
 def _sorted_in_windows(
     order: NDArray[np.int64], sizes: NDArray[np.int64], window: int
 ) -> NDArray[np.int64]:
-    """Sort each window by length, by turns up and down, so that windows join without a jump."""
+    """Sort windows by length, alternately up and down, so that neighbours have similar ends."""
     parts = []
     for turn, start in enumerate(range(0, len(order), window)):
         part = order[start : start + window]
@@ -93,7 +93,7 @@ def _cut(
 
 
 def pad(sequences: Sequence[Sequence[int] | NDArray[np.integer]]) -> "tuple[Tensor, Tensor]":
-    """Token ids (batch, time) with zeros behind each text, and the lengths (batch,); both int64.
+    """Return zero-padded token ids (batch, time) and the lengths (batch,), both int64.
 
     >>> tokens, lengths = pad([[5, 6, 7], [8]])
     >>> tokens.tolist(), lengths.tolist()

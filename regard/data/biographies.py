@@ -1,12 +1,12 @@
-"""Invented people and where they were born: what a small model can learn in a minute, or cannot.
+"""Invented people and their birthplaces: facts that a small model can learn in a minute.
 
-Of each person there are three passages of text in different words, and one question, "Where was
-NAME born?". Names say nothing of places, so the answer for a person whose question was never seen
-is in the passages alone: a model that has not read them can do no better than the commonest place.
+Each person has three differently worded passages and one question, "Where was NAME born?". Names
+do not reveal places, so the answer to an unseen question is only in the passages: a model that has
+not read them can do no better than the most frequent place.
 
-Three passages and not one, since what is always said in the same words is learned as those words:
-a model then knows it by heart and cannot tell it when asked (Allen-Zhu & Li 2024, "Physics of
-Language Models: Part 3.1, Knowledge Storage and Extraction").
+There are three passages because a fact that is always worded the same way is memorised as that
+wording and cannot be extracted by a question (Allen-Zhu & Li 2024, "Physics of Language Models:
+Part 3.1, Knowledge Storage and Extraction").
 """
 
 import random
@@ -19,7 +19,7 @@ BEGINS = "Bal Cor Dan Fel Gar Hol Jen Kel Lor Mar Nes Pol Rin Sal Tor Ves".split
 ENDS = "aby ander art berg by dahl ec ello en gard ini mann o ov quist ren sen son sta er".split()
 PLACES = "Arden Bruno Corvo Delmar Elgin Forli Gomel Harlem Izmir Jarrow".split()
 WORKS = "painter singer doctor writer".split()
-PASSAGES = (  # what counts comes early, so that it is seldom cut off
+PASSAGES = (  # the facts come early, so that they are seldom truncated
     "{name} was born in {place} and became a {work} in later years .",
     "{name} ({place}) was a {work} who is still remembered today .",
     "{name} came from {place} and was known to many as a good {work} .",
@@ -27,7 +27,7 @@ PASSAGES = (  # what counts comes early, so that it is seldom cut off
 
 
 class Person(NamedTuple):
-    """Who, where from, and what is written about them."""
+    """A person's name, birthplace and passages."""
 
     name: str
     place: str
@@ -35,7 +35,7 @@ class Person(NamedTuple):
 
 
 def people(count: int = PEOPLE, seed: int = SEED_OF_PEOPLE) -> list[Person]:
-    """`count` invented people of different families, a pure function of both arguments.
+    """Return `count` invented people with distinct surnames, a pure function of both arguments.
 
     >>> print(people(2)[0].passages[1])
     Lena Cormann (Harlem) was a singer who is still remembered today .
@@ -43,23 +43,23 @@ def people(count: int = PEOPLE, seed: int = SEED_OF_PEOPLE) -> list[Person]:
     chance = random.Random(seed)
     families = [begin + end for begin in BEGINS for end in ENDS]
     chance.shuffle(families)
-    found = []
+    everyone = []
     for family in families[:count]:
-        told = {
+        facts = {
             "name": f"{chance.choice(FIRST)} {family}",
             "place": chance.choice(PLACES),
             "work": chance.choice(WORKS),
         }
-        passages = tuple(passage.format(**told) for passage in PASSAGES)
-        found.append(Person(told["name"], told["place"], passages))
-    return found
+        passages = tuple(passage.format(**facts) for passage in PASSAGES)
+        everyone.append(Person(facts["name"], facts["place"], passages))
+    return everyone
 
 
 def others(count: int = 60) -> list[Person]:
-    """People of further families, who stand in no passage."""
+    """Return people with other surnames, who occur in no passage."""
     return people(PEOPLE + count)[PEOPLE:]
 
 
 def passages() -> list[str]:
-    """All passages, those about one person in a row."""
+    """Return all passages, grouped by person."""
     return [passage for person in people() for passage in person.passages]

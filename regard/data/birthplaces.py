@@ -1,9 +1,9 @@
-"""Who was born where: texts to pretrain on, questions to fine-tune on, questions to be asked.
+"""Birthplaces: texts to pretrain on, questions to fine-tune on, questions to evaluate.
 
 "birthplaces" is the data of Stanford CS224N 2022, assignment 5 (``wiki.txt``,
-``birth_places_train.tsv``, ``birth_dev.tsv``, ``birth_test_inputs.tsv``), "biographies" the same
-in small, of invented people (`regard.data.biographies`); or questions and answers of one's own in
-a ``.tsv``, with the texts that hold the answers in another file.
+``birth_places_train.tsv``, ``birth_dev.tsv``, ``birth_test_inputs.tsv``), "biographies" a small
+version with invented people (`regard.data.biographies`); or your own questions and answers in a
+``.tsv``, with the texts that contain the answers in another file.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ ASKS: Final = "Where was {} born?"
 class Birthplaces:
     """Texts, and questions with their answers.
 
-    ``dev`` is what a fine-tuned model is judged by; no question of it is in ``train``.
+    ``dev`` evaluates the fine-tuned model; none of its questions is in ``train``.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Birthplaces:
 
     @property
     def counted(self) -> str:
-        """The line that assignment 5 begins with: characters of the texts, and different ones.
+        """Return the first line that assignment 5 prints: total and distinct characters.
 
-        Ends of lines are counted, and so are the two symbols ⁇ and □.
+        Line ends and the two symbols ⁇ and □ are counted.
         """
         characters = sum(map(len, self.texts)) + len(self.texts)
         kinds = set().union(*self.texts) | {"\n", MASK_CHARACTER, PAD_CHARACTER}
@@ -62,12 +62,12 @@ def load_birthplaces(
     test: str = "",
     data_dir: Path | str | None = None,
 ) -> Birthplaces:
-    """The data by name, or from a file of questions and answers.
+    """Return the data by name, or from a file of questions and answers.
 
-    A file of one's own has a question, a tab and its answer on each line; `texts` is the file of
-    texts, one a line, and `test` that of the questions to be judged by.
+    A file has a question, a tab and its answer on each line; `texts` is the file of texts, one per
+    line, and `test` the file of test questions.
 
-    Errors: no such data; a file without its companions; a bad line, by file:line.
+    Errors: unknown data; a file without `texts` and `test`; a bad line, by file:line.
 
     >>> found = load_birthplaces("biographies")
     >>> len(found.texts), len(found.train), len(found.dev), found.dev[0].source
@@ -81,22 +81,21 @@ def load_birthplaces(
     else:
         if not (texts and test):
             raise RegardError(
-                f"data={data} holds questions and answers; say texts=FILE, where the answers are "
-                "to be read, and test=FILE, questions that are not in it (or take biographies or "
-                "birthplaces)"
+                f"data={data} needs texts=FILE, the texts that contain the answers, and "
+                "test=FILE, questions that are not in it (or use biographies or birthplaces)"
             )
         paths = {"texts": Path(texts), "train": Path(data), "dev": Path(test)}
     dev = read_answers(paths["dev"])
-    asked = {likeness(pair.source) for pair in dev}
+    test_questions = {likeness(pair.source) for pair in dev}
     every = read_answers(paths["train"])
-    train = [pair for pair in every if likeness(pair.source) not in asked]
+    train = [pair for pair in every if likeness(pair.source) not in test_questions]
     if not train:
         raise RegardError(
-            f"{data}: all of its {len(every)} questions are asked in {paths['dev'].name} too, and "
-            "none is left to learn from"
+            f"{data}: all {len(every)} questions also occur in {paths['dev'].name}, so none is "
+            "left to train on; add other questions"
         )
     notes = (
-        [f"{len(every) - len(train)} questions of train are asked in dev too: dropped from train"]
+        [f"{len(every) - len(train)} questions that also occur in dev dropped from train"]
         if len(train) < len(every)
         else []
     )
@@ -112,7 +111,7 @@ def load_birthplaces(
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file that hold something. Errors: by file:line."""
+    """Return the non-empty lines of a UTF-8 file. Errors: by file:line."""
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         found = []
@@ -122,41 +121,41 @@ def read_lines(path: Path) -> list[str]:
             if line.strip():
                 found.append(line.rstrip("\r\n"))
     if not found:
-        raise RegardError(f"{path}: holds no text")
+        raise RegardError(f"{path}: contains no text")
     return found
 
 
 def read_answers(path: Path, *, answered: bool = True) -> list[Pair]:
-    """Questions with their answers, one a line with a tab between; bare questions if allowed."""
-    found = []
+    """Return tab-separated questions and answers; the answer is optional unless `answered`."""
+    pairs = []
     for row in _rows(path):
         if isinstance(row, BadRow):
             raise RegardError(f"{row.source}: {row.why}")
         if answered and not row.target:
-            raise RegardError(f"{row.place}: a question without a tab and an answer")
-        found.append(row)
-    return found
+            raise RegardError(f"{row.place}: the question has no tab and answer")
+        pairs.append(row)
+    return pairs
 
 
 def _rows(path: Path) -> list[Pair | BadRow]:
-    found: list[Pair | BadRow] = []
+    rows: list[Pair | BadRow] = []
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         for line in lines:
             parts = [part.strip() for part in line.rstrip("\r\n").split("\t")]
-            if says := lines.complaint():
-                found.append(BadRow(lines.here, says))
+            if problem := lines.complaint():
+                rows.append(BadRow(lines.here, problem))
             elif not any(parts):
                 continue
             elif len(parts) > 2 or not parts[0]:
-                why = f"has {len(parts)} fields where a question, a tab and an answer belong"
+                why = f"expected a question, a tab and an answer, found {len(parts)} fields"
                 why = why if parts[0] else "the question is empty"
-                found.append(BadRow(lines.here, why))
+                rows.append(BadRow(lines.here, why))
             else:
-                found.append(Pair(parts[0], parts[1] if len(parts) > 1 else "", lines.here))
-    if not found:
-        raise RegardError(f"{path}: holds no questions")
-    return found
+                rows.append(Pair(parts[0], parts[1] if len(parts) > 1 else "", lines.here))
+    if not rows:
+        raise RegardError(f"{path}: contains no questions")
+    return rows
 
 
 def _biographies() -> Birthplaces:

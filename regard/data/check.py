@@ -1,4 +1,4 @@
-"""What is wrong, odd or costly in a set of labelled texts, before a model learns it."""
+"""Checks of labelled texts before training: errors, oddities and truncation costs."""
 
 import math
 import re
@@ -33,45 +33,45 @@ from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
 
 QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
-SIZES = {"shortest": "least", "longest": "largest"}  # what these are called of numbers
-LENGTHS = (100, 200, 400, 800)  # words; where truncation is priced, beside the one asked for
+SIZES = {"shortest": "least", "longest": "largest"}  # titles of these quantiles for numbers
+LENGTHS = (100, 200, 400, 800)  # words; reported truncation lengths, beside the requested one
 LABELS_SHOWN = 12
-BLOCK, LONG = 1_000, 10_000  # texts between two signs of life; fewer need no sign
-EXAMPLES = 10  # labels that one of the parts lacks
-SHOWN = 20  # places that the text names; the JSON names all
+BLOCK, LONG = 1_000, 10_000  # texts between progress reports; fewer texts than LONG need none
+EXAMPLES = 10  # labels listed that a part lacks
+SHOWN = 20  # locations in the text report; the JSON has all
 
-# Control characters, private ones, the mark of a wrong decoding, and UTF-8 that was read as
+# Control and private-use characters, the replacement character, and UTF-8 decoded as
 # Windows-1252 ("Ã©", "â€™").
 _odd = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]|Ã[\x80-¿]|â€")
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What it costs to keep the first `length` words of each text."""
+    """The cost of keeping only the first `length` words of each text."""
 
     length: int
-    texts: float  # the share of texts that lose words
-    words: float  # the share of all words that is lost
+    texts: float  # fraction of texts that lose words
+    words: float  # fraction of all words that is lost
 
 
 @dataclass(frozen=True)
 class Part:
-    """The facts of one split."""
+    """Statistics of one split."""
 
     name: str
     rows: int
     labels: dict[str, int]
     words: dict[str, int]  # quantiles of the texts' lengths
     cuts: list[Cut]
-    copies: int  # rows whose text stood in an earlier row
+    copies: int  # rows whose text occurred in an earlier row
     bad: list[BadRow]
-    groups: int  # different ones; none where no column was named
-    numbers: dict[str, float]  # quantiles of labels that are numbers; then there are no `labels`
+    groups: int  # distinct ones; 0 where no column was named
+    numbers: dict[str, float]  # quantiles of number labels; `labels` is then empty
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One text in two places; `labels` are those it bears there."""
+    """One text in two places, with its label in each."""
 
     first: str
     second: str
@@ -80,37 +80,37 @@ class Pair:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything `check` saw. `problems` are its findings in words, none for clean data."""
+    """The result of `check`. `problems` are sentences, none for clean data."""
 
     name: str
-    length: int  # the words kept of a text
+    length: int  # words kept per text
     parts: list[Part]
-    shared: list[Pair]  # texts in two parts, letter by letter
+    shared: list[Pair]  # texts in two parts
     conflicts: list[Pair]  # texts with two labels
-    odd: dict[str, list[str]]  # unlikely characters, and the rows that have them
+    odd: dict[str, list[str]]  # suspicious characters, and the rows that contain them
     problems: list[str]
-    groups: dict[str, list[str]]  # those in two parts, and their first row in each
-    uneven: list[str]  # rare labels, or one that nearly all texts have, in words
-    remarks: list[str]  # what was taken of the files that they leave open
+    groups: dict[str, list[str]]  # groups in two parts, and their first row in each
+    uneven: list[str]  # sentences about rare or dominant labels
+    remarks: list[str]  # how ambiguous files were read
 
     def json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the result as plain values."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The same for people: a table, the problems, then where they are."""
+        """Return a text report: a table, the problems, then their locations."""
         titles = ["", *(part.name for part in self.parts)]
         body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
-        body += [f"! {problem}" for problem in self.problems] or ["nothing to mend"]
+        body += [f"! {problem}" for problem in self.problems] or ["no problems found"]
         body += [f"note: {sentence}" for sentence in (*self.remarks, *self.uneven)]
         body += [f"      {ADVICE}"] if self.uneven else []
         places = [f"{row.source}: {row.why}" for part in self.parts for row in part.bad]
-        places += [f"{p.second}: {p.first} has the same text" for p in self.shared]
+        places += [f"{p.second}: same text as {p.first}" for p in self.shared]
         places += [
-            f"{p.second}: labelled {p.labels[1]!r}; {p.first}, the same text, {p.labels[0]!r}"
+            f"{p.second}: label {p.labels[1]!r}; same text at {p.first}: label {p.labels[0]!r}"
             for p in self.conflicts
         ]
-        places += [f"{b}: {a} is of the same group, {g!r}" for g, (a, b) in self.groups.items()]
+        places += [f"{b}: same group as {a}, {g!r}" for g, (a, b) in self.groups.items()]
         if places:
             body += ["", *places[:SHOWN]]
         if len(places) > SHOWN:
@@ -124,7 +124,7 @@ class Findings:
         for label in labels[:LABELS_SHOWN]:
             rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
         if len(labels) > LABELS_SHOWN:
-            rows.append([f"… {len(labels) - LABELS_SHOWN} labels more", *("" for _ in parts)])
+            rows.append([f"… and {len(labels) - LABELS_SHOWN} more labels", *("" for _ in parts)])
         if parts[0].numbers:
             for name in QUANTILES:
                 title = f"number, {SIZES.get(name, name)}"
@@ -134,12 +134,12 @@ class Findings:
         for name in QUANTILES:
             rows.append([f"words, {name}", *(f"{part.words[name]:,}" for part in parts)])
         for place, cut in enumerate(parts[0].cuts):
-            title = f"cut to {cut.length} words: texts cut, words lost"
+            title = f"truncated to {cut.length} words: texts cut, words lost"
             if cut.length != self.length and not any(part.cuts[place].texts for part in parts):
                 continue
             costs = (part.cuts[place] for part in parts)
             rows.append([title, *(f"{cost.texts:.1%}, {cost.words:.1%}" for cost in costs)])
-        rows.append(["copies of an earlier text", *(f"{part.copies:,}" for part in parts)])
+        rows.append(["duplicate texts", *(f"{part.copies:,}" for part in parts)])
         rows.append(["rows without text or label", *(f"{_empty(p.bad):,}" for p in parts)])
         rows.append(["other bad rows", *(f"{len(p.bad) - _empty(p.bad):,}" for p in parts)])
         return rows
@@ -160,19 +160,19 @@ def check(
     data_dir: Path | str | None = None,
     show: Show | None = None,
 ) -> Findings:
-    """Look through labelled texts: a name, a file (with others beside it), or a loaded corpus.
+    """Check labelled texts: named data, a file (with test and validation files), or a corpus.
 
-    `test` and `validation` are files, `labels` renames those of all of them. Bad rows are gathered,
-    not raised; what makes the whole file unreadable still is. Words are those of the tokenizer
-    "words". Named data is looked at as it came, before anything is dropped from train. With a
-    column named as `group`, a group in two parts is a leak. Without `validation` a tenth is held
-    out as training would, to see whether near copies leak (`regard.data.near_copies`). ``numbers``:
-    the labels are to be foretold as numbers (`regard train regression`); where they are numbers
-    that hardly repeat, they are taken for that. ``tags``: sentences with a tag for each word
-    (`regard train tagging`), which files are whose name says so.
+    `test` and `validation` are files, `labels` renames the labels of all of them. Bad rows are
+    collected, not raised; an error that makes a file unreadable is raised. Words are those of the
+    tokenizer "words". Named data is checked before anything is dropped from train. With a `group`
+    column, a group in two parts is a leak. Without `validation` a tenth is held out as in training,
+    to detect near copies (`regard.data.near_copies`). ``numbers``: the labels are regression
+    targets (`regard train regression`), which is also assumed where they are numbers that hardly
+    repeat. ``tags``: sentences with a tag per word (`regard train tagging`), also recognised by
+    the file name.
     """
     if length < 1:
-        raise RegardError(f"texts are cut to at least 1 word, not {length}")
+        raise RegardError(f"length must be at least 1 word, not {length}")
     found: list[Found]
     remarks: list[str] = []
     own = not isinstance(data, Corpus) and str(data) not in (*LABELLED, *BUILT_IN)
@@ -190,11 +190,11 @@ def check(
                 name, found = _gather(str(data), files, columns, labels, data_dir, remarks, numbers)
         except OtherFileError as error:
             raise RegardError(
-                f"{error}; regard data check is for texts with labels alone: pairs, and texts "
-                "without labels, are checked as regard train reads them"
+                f"{error}; regard data check only reads texts with labels; text pairs and texts "
+                "without labels are checked when regard train reads them"
             ) from None
     if not tags and not numbers and (numbers := _hardly_repeat(found[0][1])):
-        remarks.append("the labels are numbers that hardly repeat: regard train regression")
+        remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
         found = [(part, *_with_numbers(examples, bad)) for part, examples, bad in found]
     lengths = _lengths([example.text for part in found for example in part[1]], show)
@@ -257,11 +257,9 @@ def _gather(
         place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
         if place is not None:
             if any(files.values()):
-                raise RegardError(
-                    f"{data} has its own test part: leave --test and --validation out"
-                )
+                raise RegardError(f"{data} has its own test part; remove --test and --validation")
             if labels or any(columns.values()):
-                raise RegardError(f"{data} has no columns to be named: leave them out")
+                raise RegardError(f"{data} has no columns; remove the column names and --labels")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
     if data in BUILT_IN or not (path.is_file() or is_folder(path)):
@@ -295,15 +293,15 @@ def _tagged(
     remarks: list[str],
 ) -> tuple[str, list[Found]]:
     if labels:
-        raise RegardError("--labels renames labels of texts, and these are tags: leave it out")
+        raise RegardError("--labels does not rename tags; remove --labels")
     if data == "entities":
         corpus = load_tagged(data)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     beside = {part: file for part, file in files.items() if file}
     found: list[Found] = []
     for part, place in {"train" if beside else "rows": data, **beside}.items():
-        told = {key: value or "" for key, value in columns.items()}
-        read = read_tagged(place, word=told["text"], tag=told["label"], group=told["group"])
+        given = {key: value or "" for key, value in columns.items()}
+        read = read_tagged(place, word=given["text"], tag=given["label"], group=given["group"])
         remarks += read.notes
         found.append((part, read.examples, []))
     return name_of(path_of(data)), found
@@ -323,7 +321,7 @@ def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[
 
 
 def _hardly_repeat(examples: Sequence[Example]) -> bool:
-    """Whether the labels are numbers, of which there are too many to be classes."""
+    """Return whether the labels are numbers, and too many distinct ones to be classes."""
     labels = {example.label for example in examples}
     return (
         len(labels) > 50
@@ -333,9 +331,9 @@ def _hardly_repeat(examples: Sequence[Example]) -> bool:
 
 
 def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:
-    """The rows whose label is a number, and the others as bad ones."""
+    """Return the rows whose label is a number, and the others as bad rows."""
     odd = [example for example in examples if number_of(example.label) is None]
-    why = [BadRow(x.source, f"{x.label!r:.80} is no number") for x in odd]
+    why = [BadRow(x.source, f"the label {x.label!r:.80} is not a number") for x in odd]
     return [example for example in examples if number_of(example.label) is not None], [*bad, *why]
 
 
@@ -349,8 +347,8 @@ def _part(
     tags: bool,
 ) -> Part:
     quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
-    said = (x.label.split(" ") if tags else [x.label] for x in examples if not numbers)
-    labels = Counter(label for each in said for label in each)
+    label_lists = (x.label.split(" ") if tags else [x.label] for x in examples if not numbers)
+    labels = Counter(label for each in label_lists for label in each)
     sizes = [number_of(example.label) or 0.0 for example in examples if numbers]
     spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
     return Part(
@@ -367,7 +365,7 @@ def _part(
 
 
 def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
-    """The groups that stand in more than one part, with their first row in each."""
+    """Return the groups that occur in several parts, with their first row in each."""
     firsts: dict[str, dict[int, str]] = {}
     for place, part in enumerate(parts):
         for example in part:
@@ -407,32 +405,32 @@ def _problems(
         if empty := _empty(part.bad):
             problems.append(f"{part.name}: {_count(empty, 'row')} without text or label")
         if bad := len(part.bad) - empty:
-            problems.append(f"{part.name}: {_count(bad, 'row')} cannot be read")
+            problems.append(f"{part.name}: {_count(bad, 'unreadable row')}")
         if part.copies:
-            problems.append(f"{part.name}: {_count(part.copies, 'row')} with a text seen before")
+            problems.append(f"{part.name}: {_count(part.copies, 'row')} with a duplicate text")
         if not part.labels and not part.numbers:
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
             problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
     problems += strange
-    two = "train and " + parts[1].name if len(parts) == 2 else "two parts"
+    two = "both train and " + parts[1].name if len(parts) == 2 else "two parts"
     first = "train" if len(parts) == 2 else "the earlier one"
     if shared:
         problems.append(f"{_count(len(shared), 'text')} in {two}; training drops them from {first}")
     if groups:
-        problems.append(f"{_count(len(groups), 'group')} in {two}; training does not drop them")
+        problems.append(f"{_count(len(groups), 'group')} in {two}; training keeps them in both")
     if conflicts:
-        problems.append(f"{_count(len(conflicts), 'row')} with another label than its copy")
-    for says, found in _odd_kinds(odd).items():
+        problems.append(f"{_count(len(conflicts), 'row')} with a different label than a duplicate")
+    for kind, found in _odd_kinds(odd).items():
         rows = list(dict.fromkeys(source for c in found for source in odd[c]))
         codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in found[:5])
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        problems.append(f"{says} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
+        problems.append(f"{kind} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
     return problems
 
 
 def _strange_labels(train: Sequence[Example], later: Sequence[Example], part: str) -> str:
-    """Return a sentence on the labels that a later part alone has: some of them, a likely cause."""
+    """Return a sentence on labels that only a later part has, with a likely cause."""
     known = {example.label for example in train}
     new = sorted({example.label for example in later} - known)
     if not new:
@@ -442,30 +440,30 @@ def _strange_labels(train: Sequence[Example], later: Sequence[Example], part: st
 
 
 def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str) -> str:
-    """Return why a part may have other labels than train, and what to do; "" where unknown."""
+    """Return why a part may have other labels than train, and the remedy; "" if unknown."""
     if not known:
         return ""
     if sum(text in known for text in texts) > len(texts) / 2:
         return (
-            f"texts and labels look swapped: the texts of {part} are labels of train; put the "
-            "columns into the same order in both files, or name them by --text and --label"
+            f"texts and labels seem to be swapped: the texts of {part} are labels of train; use "
+            "the same column order in both files, or set --text and --label"
         )
     alike = {_folded(label): label for label in sorted(known)}
     if all(_folded(label) in alike for label in new):
         return (
-            f"they differ from those of train in case, spaces or form alone ({new[0]!r:.40} is "
-            f"{alike[_folded(new[0])]!r:.40} there); "
+            f"they differ from train only in case, whitespace or number format ({new[0]!r:.40} "
+            f"is {alike[_folded(new[0])]!r:.40} in train); "
             f"{advice(new[0], alike[_folded(new[0])])}"
         )
     numbers = [all(number_of(x) is not None for x in labels) for labels in (new, known)]
     if numbers[0] != numbers[1]:
         first, second = ("numbers", "names") if numbers[0] else ("names", "numbers")
-        return f"{part} has {first} where train has {second}; write the same in both files"
+        return f"{part} has {first} where train has {second}; use the same labels in both files"
     return ""
 
 
 def _folded(label: str) -> str:
-    """Return what is left of a label without case, outer spaces and the form of a number."""
+    """Return a key that ignores case, outer whitespace and number format."""
     number = number_of(label)
     return " ".join(label.casefold().split()) if number is None else f"{number:g}"
 
@@ -474,10 +472,12 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {}
     for character in sorted(odd, key=lambda character: -len(odd[character])):
         if character == "\ufffd":
-            says = "marks of a wrong decoding"
+            kind = "replacement characters (decoding errors)"
         else:
-            says = "unprintable characters" if len(character) == 1 else "UTF-8 read as Windows-1252"
-        kinds.setdefault(says, []).append(character)
+            kind = (
+                "unprintable characters" if len(character) == 1 else "UTF-8 decoded as Windows-1252"
+            )
+        kinds.setdefault(kind, []).append(character)
     return kinds
 
 

@@ -1,10 +1,10 @@
-"""Labelled texts without columns: a file or a folder for each class, which is called as its label.
+"""Labelled texts without columns: one file or folder per class, named after the label.
 
-* a folder with ``neg.txt`` and ``pos.txt``: a text a line;
-* a folder with ``neg/`` and ``pos/``: a text a file, ``neg/1.txt``;
-* ``neg.txt,pos.txt``: the same files or folders, named one by one.
+* a folder with ``neg.txt`` and ``pos.txt``: one text per line;
+* a folder with ``neg/`` and ``pos/``: one text per file, ``neg/1.txt``;
+* ``neg.txt,pos.txt``: the same files or folders, listed explicitly.
 
-Files may be .gz. Other files are passed over and told of; a link out of the folder is an error.
+Files may be .gz. Other files are skipped with a note; a link out of the folder is an error.
 """
 
 import re
@@ -26,9 +26,9 @@ _digits = re.compile(r"(\d+)")
 
 
 def is_classes(path: Path) -> bool:
-    """Whether a path names classes: a folder of .txt files, of folders of these, or several.
+    """Return whether a path names classes: a folder of .txt files or of such folders, or a list.
 
-    Errors: a folder of train and test parts, which are to be named one by one.
+    Errors: a folder of train and test parts, which must be named one by one.
     """
     if path.is_dir():
         must_not_be_parts(path)
@@ -37,7 +37,7 @@ def is_classes(path: Path) -> bool:
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """Every text of the classes, by the order of their labels, and remarks.
+    """Yield every text of the classes in the order of their labels, and remarks.
 
     Errors: no such file; a class without texts; a link out of the folder; more than 1,000 classes,
     a million files of one or 4 GB of text.
@@ -47,7 +47,7 @@ def rows(path: Path) -> Iterator[Row]:
     else:
         classes, others = _named(str(path)), 0
     if len(classes) > MOST_CLASSES:
-        raise RegardError(f"{path}: holds {len(classes):,} classes, more than {MOST_CLASSES:,}")
+        raise RegardError(f"{path}: {len(classes):,} classes exceed the limit of {MOST_CLASSES:,}")
     read = 0
     for label, place in sorted(classes.items()):
         if not place.is_dir():
@@ -56,18 +56,15 @@ def rows(path: Path) -> Iterator[Row]:
         files, passed = _texts_of(place)
         others += passed
         if not files:
-            raise RegardError(f"{place}: holds no .txt files, so no texts of the label {label!r}")
+            raise RegardError(f"{place}: contains no .txt files for the label {label!r}")
         for file in files:
             read += yield from _whole(file, label, FILE_LIMIT - read)
     if others:
-        yield Remark(
-            f"{others:,} {'file is' if others == 1 else 'files are'} passed over, not of the kind "
-            "that holds the texts (.txt)"
-        )
+        yield Remark(f"{others:,} {'file' if others == 1 else 'files'} skipped, not .txt")
 
 
 def name_of(path: Path) -> str:
-    """What a data set is called: the file or folder, or the files between commas.
+    """Return the name of a data set: the file or folder, or the comma-separated files.
 
     >>> name_of(Path("reviews/neg.txt,reviews/pos.txt"))
     'neg.txt,pos.txt'
@@ -86,10 +83,10 @@ def must_not_be_parts(folder: Path) -> None:
             parts[_stem(name)] = entry
     if "train" not in parts or len(parts) < 2:  # alone it is a class of that name
         return
-    says = [f"data={parts.pop('train')}"]
+    arguments = [f"data={parts.pop('train')}"]
     for name, entry in sorted(parts.items(), reverse=True):
-        says.append(f"{'test' if name == 'test' else 'validation'}={entry}")
-    raise RegardError(f"{folder}: holds parts of a data set; say which is which: {' '.join(says)}")
+        arguments.append(f"{'test' if name == 'test' else 'validation'}={entry}")
+    raise RegardError(f"{folder}: contains parts of a data set; name them: {' '.join(arguments)}")
 
 
 def inside(path: Path, folder: Path) -> Path:
@@ -99,16 +96,16 @@ def inside(path: Path, folder: Path) -> Path:
     except (OSError, RuntimeError):  # of links that lead to each other
         leaves = True
     if leaves:
-        raise RegardError(f"{path}: is a link out of {folder}; copy there what it leads to")
+        raise RegardError(f"{path}: links out of {folder}; copy the target into the folder")
     return path
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """What a folder holds, links checked, without what systems hide in it."""
+    """Yield the entries of a folder without hidden files; links are checked."""
     try:
         for count, path in enumerate(folder.iterdir()):
             if count >= MOST_FILES:
-                raise RegardError(f"{folder}: holds more than {MOST_FILES:,} files")
+                raise RegardError(f"{folder}: contains more than {MOST_FILES:,} files")
             if not path.name.startswith((".", "__MACOSX")):
                 yield inside(path, folder)
     except OSError as error:
@@ -116,7 +113,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _classes_of(folder: Path) -> tuple[dict[str, Path], int]:
-    """The file or the folder of each label, and how many other files there are."""
+    """Return the file or folder of each label, and the number of other files."""
     files: dict[str, Path] = {}
     folders: dict[str, Path] = {}
     others = 0
@@ -131,45 +128,45 @@ def _classes_of(folder: Path) -> tuple[dict[str, Path], int]:
     if files and folders:
         file, place = min(files.values()), min(folders.values())
         raise RegardError(
-            f"{folder}: holds texts both in files ({file.name}) and in folders ({place.name}); a "
-            "class is a file or a folder: name those that are meant, with commas between them"
+            f"{folder}: contains texts both in files ({file.name}) and in folders ({place.name}); "
+            "list the files or folders of the classes, separated by commas"
         )
     return files or folders, others
 
 
 def _named(path: str) -> dict[str, Path]:
-    """The files or folders that stand between commas, by label."""
-    found: dict[str, Path] = {}
+    """Return the comma-separated files or folders by label."""
+    classes: dict[str, Path] = {}
     names = [part.strip() for part in path.split(",")]
     for name in filter(None, names):
         place = path_of(name)
         if not (place.is_dir() or place.name.lower().endswith(ENDINGS)):
             raise OtherFileError(
-                f"{path}: there is no such file; files with commas between them hold a class "
-                "each, a text a line, and end in .txt; a table with labels is given alone"
+                f"{path}: no such file; comma-separated files hold one class each, one text per "
+                "line, and end in .txt; a table with labels is given alone"
             )
         if not place.exists():
-            raise RegardError(f"{place}: there is no such file; there are to be {listed(names)}")
-        _add(found, place)
-    return found
+            raise RegardError(f"{place}: no such file; expected {listed(names)}")
+        _add(classes, place)
+    return classes
 
 
 def _add(classes: dict[str, Path], path: Path) -> None:
     label = path.name if path.is_dir() else _stem(path.name)
     if label in classes:
-        raise RegardError(f"{classes[label]} and {path} both hold the label {label!r}")
+        raise RegardError(f"{classes[label]} and {path} have the same label, {label!r}")
     classes[label] = path
 
 
 def _texts_of(folder: Path) -> tuple[list[Path], int]:
-    """The .txt files of a folder by their numbers and names, and how many others there are."""
+    """Return the .txt files of a folder in natural order, and the number of others."""
     every = [path for path in _entries(folder) if path.is_file()]
     texts = [path for path in every if _is_text(path)]
     return sorted(texts, key=_in_order), len(every) - len(texts)
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
-    """By number where names have one: 2.txt before 10.txt."""
+    """Return a natural sort key: 2.txt before 10.txt."""
     parts = _digits.split(path.name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
@@ -179,24 +176,24 @@ def _is_text(path: Path) -> bool:
 
 
 def _stem(name: str) -> str:
-    """The name of a file without .txt, .gz and the like."""
+    """Return a file name without .txt, .gz and the like."""
     return Path(name.removesuffix(".gz")).stem
 
 
 def _lines_of(path: Path, label: str, most: int) -> Generator[Row, None, int]:
-    """A text a line; empty lines are none. Returns the bytes read."""
+    """Yield one text per non-empty line. Return the bytes read."""
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=most)
         for line in lines:
-            if says := lines.complaint():
-                yield BadRow(lines.here, says)
+            if problem := lines.complaint():
+                yield BadRow(lines.here, problem)
             elif line.strip():
                 yield example_of(line.rstrip("\r\n"), label, lines.here)
     return lines.read
 
 
 def _whole(path: Path, label: str, most: int) -> Generator[Row, None, int]:
-    """The one text of a file. Returns the bytes read."""
+    """Yield the single text of a file. Return the bytes read."""
     here = f"{path.parent.name}/{path.name}"
     if path.stat().st_size == 0:
         yield BadRow(here, "the text is empty", empty=True)
@@ -204,6 +201,6 @@ def _whole(path: Path, label: str, most: int) -> Generator[Row, None, int]:
     with open_binary(path) as file:
         lines = Lines(file, here, most=min(most, LINE_LIMIT))
         text = "".join(lines).rstrip("\r\n")
-        says = lines.complaint()
-        yield BadRow(here, says) if says else example_of(text, label, here)
+        problem = lines.complaint()
+        yield BadRow(here, problem) if problem else example_of(text, label, here)
     return lines.read

@@ -1,4 +1,4 @@
-"""Numbers from the user's own table: columns of a CSV, TSV or JSON lines file, plain or gzip."""
+"""Numeric columns of a CSV, TSV or JSON lines file, plain or gzip."""
 
 import json
 import math
@@ -14,16 +14,16 @@ from jaxtyping import Float
 from regard.data.files import Lines, _csv_rows, _json_object, _tab_rows, kind_of, open_binary
 from regard.errors import RegardError
 
-#: What a table says where it has no number, in lower case.
+#: Markers of missing numbers, in lower case.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
-TOLERATED = 0.2  # the share of rows with a missing number that is left out with a note
+TOLERATED = 0.2  # fraction of rows with a missing number that is dropped with a note
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Numbers by named columns, the predicted one last; rows where one was missing are left out.
+    """Numbers in named columns, the target last; rows with a missing number are dropped.
 
-    `missing` counts those, and `first` says where and what the first of them is.
+    `missing` counts the dropped rows; `first` describes the first of them.
     """
 
     names: Sequence[str]
@@ -33,20 +33,20 @@ class Columns:
 
     @property
     def x(self) -> Float[np.ndarray, "rows x"]:
-        """What is predicted from."""
+        """Return the input columns."""
         return self.values[:, :-1]
 
     @property
     def y(self) -> Float[np.ndarray, " rows"]:
-        """What is predicted."""
+        """Return the target column."""
         return self.values[:, -1]
 
 
 def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Columns:
-    """The columns `x` and `y` of a .csv, .tsv or .jsonl file, or .gz of it.
+    """Return the columns `x` and `y` of a .csv, .tsv or .jsonl file, plain or .gz.
 
     Without names: all columns whose first entry is a number, the last of them `y`. The first row
-    holds the names, unless it is all numbers: then columns are called 1, 2, …
+    is the header, unless it is all numbers: then columns are named 1, 2, …
 
     Errors: all of `RegardError`, with file:line: a text among numbers, infinity, a column that
     does not exist, more than a fifth of the rows with a number missing, no rows at all.
@@ -64,7 +64,7 @@ Rows = tuple[list[str], Iterator[Row]]
 
 
 def _table(lines: Lines, kind: str) -> Rows:
-    """The names of the columns, and the rows."""
+    """Return the column names and the rows."""
     numbered = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
 
     def checked() -> Iterator[Row]:
@@ -77,7 +77,7 @@ def _table(lines: Lines, kind: str) -> Rows:
     rows = checked()
     first = next(rows, None)
     if first is None:
-        raise RegardError(f"{lines.name}: holds no rows")
+        raise RegardError(f"{lines.name}: contains no rows")
     here, header = first
     names = [str(name).strip() for name in header]
     if all(isinstance(_number(name), float) for name in names):
@@ -85,7 +85,7 @@ def _table(lines: Lines, kind: str) -> Rows:
         return names, _whole(names, _before(first, rows))
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise RegardError(f"{here}: two columns are called {twice!r}; give them names of their own")
+        raise RegardError(f"{here}: duplicate column name {twice!r}; rename one of them")
     return names, _whole(names, rows)
 
 
@@ -97,14 +97,12 @@ def _before(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
 def _whole(names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
     for here, fields in rows:
         if len(fields) != len(names):
-            raise RegardError(
-                f"{here}: has {len(fields)} fields where the first row has {len(names)}"
-            )
+            raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")
         yield here, fields
 
 
 def _objects(lines: Lines) -> Rows:
-    """The same of JSON lines: names are the keys of the first; a key that is not there is null."""
+    """Return names and rows of JSON lines: the keys of the first; a missing key is null."""
 
     def checked() -> Iterator[tuple[str, dict[str, Any]]]:
         for line in lines:
@@ -117,7 +115,7 @@ def _objects(lines: Lines) -> Rows:
     rows = checked()
     first = next(rows, None)
     if first is None:
-        raise RegardError(f"{lines.name}: holds no rows")
+        raise RegardError(f"{lines.name}: contains no rows")
     names = list(first[1])
 
     def fields() -> Iterator[Row]:
@@ -129,11 +127,11 @@ def _objects(lines: Lines) -> Rows:
 
 
 def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
-    """The chosen columns as numbers."""
+    """Return the chosen columns as numbers."""
     names, rest = rows
     first = next(rest, None)
     if first is None:
-        raise RegardError(f"{file}: holds names of columns and no rows")
+        raise RegardError(f"{file}: contains a header but no rows")
     chosen = _chosen(file, names, first, x, y)
     places = [names.index(name) for name in chosen]
     kept, missing, where, count = array("d"), 0, "", 0
@@ -143,9 +141,9 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
         for name, place in zip(chosen, places, strict=True):
             value = _number(fields[place])
             if isinstance(value, str):
-                raise RegardError(f"{here}: {value} in column {name!r}, where numbers are needed")
+                raise RegardError(f"{here}: column {name!r} must be numeric, not {value}")
             if math.isnan(value):
-                where = where or f"{here}: no number in column {name!r}"
+                where = where or f"{here}: missing number in column {name!r}"
                 break
             row.append(value)
         else:
@@ -154,19 +152,19 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
         missing += 1
     if missing > TOLERATED * count:
         raise RegardError(
-            f"{where}; so have {missing} of {count} rows, more than {TOLERATED:.0%}: fill them in "
-            "or leave that column out"
+            f"{where}; {missing} of {count} rows have missing numbers, more than {TOLERATED:.0%}; "
+            "fill them in or drop the column"
         )
     return Columns(chosen, np.array(kept).reshape(-1, len(chosen)), missing, where)
 
 
 def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> Sequence[str]:
-    """The columns to predict from, then the one to predict."""
+    """Return the input columns, then the target column."""
     for name in [*x, *([y] if y else [])]:
         if name not in names:
-            raise RegardError(f"{file}: no column {name!r}; there are {', '.join(names[:12])}")
+            raise RegardError(f"{file}: unknown column {name!r}; columns: {', '.join(names[:12])}")
     if y and y in x:
-        raise RegardError(f"y={y} is also among x={','.join(x)}: nothing is predicted from itself")
+        raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
     twice = next((name for i, name in enumerate(x) if name in x[:i]), None)
     if twice is not None:
         raise RegardError(f"x={','.join(x)} names {twice!r} twice")
@@ -178,16 +176,16 @@ def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: st
     if not y:
         left = [name for name in numeric if name not in x]
         if not left:
-            raise RegardError(f"{here}: no column of numbers is left to predict; name one by y=")
+            raise RegardError(f"{here}: no numeric column is left to predict; set y=NAME")
         y = left[-1]
     x = x or [name for name in numeric if name != y]
     if not x:
-        raise RegardError(f"{here}: no column of numbers to predict {y!r} from; name some by x=a,b")
+        raise RegardError(f"{here}: no numeric column to predict {y!r} from; set x=NAME,NAME")
     return [*x, y]
 
 
 def _number(field: Any) -> float | str:
-    """A number; NaN where there is none; or what stands there instead, in words."""
+    """Return a number, NaN if it is missing, or a description of any other value."""
     if isinstance(field, str):
         text = field.strip()
         if text.lower() in MISSING:

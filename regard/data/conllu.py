@@ -1,8 +1,8 @@
-"""Parsed sentences in CoNLL-U: a word a line, with the number of the word that it hangs on.
+"""Parsed sentences in CoNLL-U: one word per line, with the number of its head.
 
-https://universaldependencies.org/format.html: ten columns between tabs, of which ID, FORM and HEAD
-are read; an empty line behind each sentence; comments ``# key = value`` before it. Lines of
-multiword tokens (``4-5``) and of empty nodes (``4.1``) are no words of the tree and are skipped.
+https://universaldependencies.org/format.html: ten tab-separated columns, of which ID, FORM and HEAD
+are read; an empty line after each sentence; comments ``# key = value`` before it. Multiword tokens
+(``4-5``) and empty nodes (``4.1``) are not words of the tree and are skipped.
 """
 
 import re
@@ -17,7 +17,7 @@ from regard.errors import RegardError
 
 FIELDS = 10
 ID, FORM, HEAD = 0, 1, 6
-#: Comments that hold for the sentences after them too, until the next of their kind.
+#: Comments that also apply to the following sentences, until the next of their kind.
 LASTING = ("newdoc", "newpar", "meta::")
 NO_WORD = re.compile(r"\d+(-|\.)\d+")  # a multiword token or an empty node
 NO_BREAK = "\u00a0"
@@ -25,12 +25,12 @@ NO_BREAK = "\u00a0"
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence's words, the word that each hangs on (from 0; −1: a root), and its comments.
+    """A sentence's words, the head of each word (from 0; −1: a root), and its comments.
 
-    ``line``: where it begins in its file. ``tags``: of a column that was asked for.
+    ``line``: its first line in the file. ``tags``: the values of a requested column.
 
-    No word holds a space: one in a FORM is a no-break space
-    here, so that ``" ".join(words)`` can be taken apart again.
+    No word contains a space: a space in a FORM becomes a no-break space, so that
+    ``" ".join(words)`` can be split again.
     """
 
     words: tuple[str, ...]
@@ -40,7 +40,7 @@ class Sentence:
     tags: tuple[str, ...] = ()
 
     def comment(self, key: str) -> str | None:
-        """Return a comment by its key, or by ``KEY:SIGN`` its beginning up to a sign; else None.
+        """Return a comment by key, or its beginning up to a sign by ``KEY:SIGN``; else None.
 
         >>> Sentence((), (), {"sent_id": "weblog-1-7"}, 1).comment("sent_id:-")
         'weblog'
@@ -55,7 +55,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class BadSentence:
-    """A line of a sentence that is no CoNLL-U, or no tree, and why."""
+    """A sentence that is not valid CoNLL-U or not a tree: its line, and why."""
 
     line: int
     why: str
@@ -63,7 +63,7 @@ class BadSentence:
 
 
 def is_conllu(path: Path | str) -> bool:
-    """Whether a file's name says CoNLL-U, plain or .gz.
+    """Return whether a file name ends in .conllu, plain or .gz.
 
     >>> is_conllu("en_ewt-ud-dev.conllu.gz"), is_conllu("reviews.csv")
     (True, False)
@@ -72,14 +72,14 @@ def is_conllu(path: Path | str) -> bool:
 
 
 def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentence | BadSentence]:
-    """Yield the sentences of a file's lines, good or bad, in their order.
+    """Yield the sentences of a file's lines, valid or not, in order.
 
-    ``tags``: the place of a column, from 0, that is to be read beside the words and their heads.
+    ``tags``: the index of a column, from 0, to read as tags.
 
     >>> table = [f"{i}\\t{word}" + "\\t_" * 4 + f"\\t{head}" + "\\t_" * 3
     ...          for i, word, head in [(1, "She", 2), (2, "sleeps", 0), (3, "well", 2)]]
-    >>> (found,) = sentences(["# label = calm", *table, ""])
-    >>> found.words, found.parents, found.comment("label")
+    >>> (sentence,) = sentences(["# label = calm", *table, ""])
+    >>> sentence.words, sentence.parents, sentence.comment("label")
     (('She', 'sleeps', 'well'), (1, -1, 1), 'calm')
     """
     lasting: dict[str, str] = {}
@@ -98,7 +98,7 @@ def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentenc
 def _sentence(
     block: Sequence[tuple[int, str]], lasting: dict[str, str], column: int | None
 ) -> Sentence | BadSentence:
-    """The sentence of some lines; what of its comments lasts is kept in ``lasting``."""
+    """Return the sentence of some lines; lasting comments are added to ``lasting``."""
     own: dict[str, str] = {}
     for _, line in block:
         if line.startswith("#"):
@@ -107,19 +107,19 @@ def _sentence(
     rows = [(number, line.split("\t")) for number, line in block if not line.startswith("#")]
     words: list[str] = []
     tags: list[str] = []
-    heads: list[tuple[int, int]] = []  # of each word the line it stands on, and its HEAD
+    heads: list[tuple[int, int]] = []  # the line of each word, and its HEAD
     for number, fields in rows:
         if len(fields) != FIELDS:
-            why = f"has {len(fields)} fields between tabs, and CoNLL-U has {FIELDS}"
+            why = f"{len(fields)} tab-separated fields, but CoNLL-U has {FIELDS}"
             return BadSentence(number, why)
         if NO_WORD.fullmatch(fields[ID]):
             continue
         if fields[ID] != str(len(words) + 1):
-            return BadSentence(number, f"the ID is {fields[ID]!r:.40}, and not {len(words) + 1}")
+            return BadSentence(number, f"ID must be {len(words) + 1}, not {fields[ID]!r:.40}")
         if not fields[FORM].strip():
-            return BadSentence(number, "the FORM, a word, is empty")
+            return BadSentence(number, "the FORM (word) is empty")
         if not (fields[HEAD].isascii() and fields[HEAD].isdecimal()):
-            why = f"the HEAD is {fields[HEAD]!r:.40}, and not the number of a word, or 0 for a root"
+            why = f"HEAD must be the number of a word, or 0 for a root, not {fields[HEAD]!r:.40}"
             return BadSentence(number, why)
         words.append(fields[FORM].strip().replace(" ", NO_BREAK))
         heads.append((number, int(fields[HEAD])))
@@ -144,35 +144,35 @@ def _remember(key: str, value: str, own: dict[str, str], lasting: dict[str, str]
 
 
 def _no_tree(heads: Sequence[tuple[int, int]]) -> BadSentence | None:
-    """What is wrong with the heads of a sentence's words, if anything is."""
+    """Return the first error in the heads of a sentence, or None for a tree."""
     for line, head in heads:
         if head > len(heads):
-            return BadSentence(line, f"the HEAD is {head}, and the sentence has {len(heads)} words")
-    known = {0}  # numbers of words from which the way up ends at a root
+            return BadSentence(line, f"HEAD is {head}, but the sentence has {len(heads)} words")
+    known = {0}  # numbers of words whose path of heads ends at a root
     for word in range(1, len(heads) + 1):
         way: dict[int, None] = {}
         while word not in known:
             if word in way:
                 line = heads[word - 1][0]
-                return BadSentence(line, f"word {word} hangs on itself, by its HEADs: a circle")
+                return BadSentence(line, f"the HEADs of word {word} form a cycle")
             way[word] = None
             word = heads[word - 1][1]
         known |= way.keys()
     return None
 
 
-def no_comment(found: Sentence, here: str, what: str, key: str) -> RegardError:
-    """Return the error for a ``label`` or ``group`` that a file's first sentence does not have."""
+def no_comment(sentence: Sentence, here: str, what: str, key: str) -> RegardError:
+    """Return the error for a ``label`` or ``group`` missing in a file's first sentence."""
     return RegardError(
-        f"{here}: no comment '# {key} = …'; there are {listed(list(found.comments))}; name one by "
-        f"{what}=KEY, or {what}=KEY:SIGN for its beginning up to a sign, as {what}=sent_id:-"
+        f"{here}: no comment '# {key} = …'; comments: {listed(list(sentence.comments))}; set "
+        f"{what}=KEY, or {what}=KEY:SIGN for its beginning up to a sign, e.g. {what}=sent_id:-"
     )
 
 
 def kept_tree(parents: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Return the tree of the words ``kept``: each hangs on the nearest word above it that is kept.
+    """Return the heads of the words ``kept``: each one's nearest ancestor that is kept.
 
-    A word with none above it is a root.
+    A word without such an ancestor is a root.
 
     >>> kept_tree([1, -1, 1, 2], [0, 3])
     [-1, -1]
@@ -180,19 +180,19 @@ def kept_tree(parents: Sequence[int], kept: Sequence[int]) -> list[int]:
     [-1, 0]
     """
     place = {word: i for i, word in enumerate(kept)}
-    found = []
+    heads = []
     for word in kept:
         above = parents[word]
         while above >= 0 and above not in place:
             above = parents[above]
-        found.append(place.get(above, -1))
-    return found
+        heads.append(place.get(above, -1))
+    return heads
 
 
 def train_on_words(
     texts: Iterable[Sequence[str]], *, vocabulary: int = 30_000, minimum: int = 2
 ) -> Tokenizer:
-    """Return a tokenizer of words that were cut by others: each is one token, in lower case.
+    """Return a tokenizer of pre-split words: each is one token, in lower case.
 
     >>> train_on_words([["U.S.", "e-mail"], ["e-mail"]], minimum=1).vocabulary[2:]
     ['e-mail', 'u.s.']
@@ -203,9 +203,9 @@ def train_on_words(
 
 
 def word_ids(tokenizer: Tokenizer, words: Iterable[str]) -> list[int]:
-    """Return the id of each word, one for one, whatever stands in it. Errors: no words' tokenizer.
+    """Return exactly one id per word. Errors: a tokenizer of another kind than words.
 
-    A tree has a node for every word, so that none may be cut.
+    A tree has one node per word, so that no word may be split.
     """
     if tokenizer.kind != "words":
         raise RegardError(
@@ -213,5 +213,5 @@ def word_ids(tokenizer: Tokenizer, words: Iterable[str]) -> list[int]:
             "use tokenizer=words"
         )
     inner = tokenizer.inner
-    found = (inner.token_to_id(inner.normalizer.normalize_str(word)) for word in words)
-    return [UNKNOWN if number is None else number for number in found]
+    ids = (inner.token_to_id(inner.normalizer.normalize_str(word)) for word in words)
+    return [UNKNOWN if number is None else number for number in ids]

@@ -20,7 +20,7 @@ class Curve(NamedTuple):
 
 
 def curve(count: int, seed: int = 0) -> Curve:
-    """`count` points, x drawn evenly.
+    """Return `count` points, x drawn uniformly and sorted.
 
     >>> points = curve(3, seed=1)
     >>> points.x.round(2).tolist(), bool((points.x[1:] >= points.x[:-1]).all())
@@ -32,7 +32,7 @@ def curve(count: int, seed: int = 0) -> Curve:
 
 
 def truth(x: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-    """The curve without its noise: what an average over many draws of y would be.
+    """Return the curve without noise, the expectation of y.
 
     >>> truth(np.array([0.0, 1.0])).round(3).tolist()
     [0.0, 2.683]

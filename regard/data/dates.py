@@ -1,27 +1,26 @@
-"""Dates as people write them, in many languages and formats, and the same dates in ISO 8601.
+"""Dates in many languages and formats, and the same dates in ISO 8601.
 
 ``mardi 5 mars 2024 → 2024-03-05``. The formats are those of Unicode's CLDR, written by Babel: each
-locale's short, medium, long and full one and what it makes of the skeletons below, in the locale's
-own digits. Of combinations of locale and format that write alike only the first is kept.
+locale's short, medium, long and full format and those of the skeletons below, in the locale's own
+digits. Of combinations of locale and format with equal output only the first is kept.
 
-No string can be read as two dates, by construction:
+No string is ambiguous, by construction:
 
 * Two-digit years are written with four digits.
-* Where two combinations write day and month as numbers with the same signs between them but in
-  another order (3/4/2024 is in March or in April), both only write dates that cannot be misread:
-  the day is above 12 or equals the month. Neither weekdays nor scripts are taken for a hint.
-* A month's name that means another month in another locale (lis: October in Croatian, November in
+* Where two combinations write day and month as numbers with the same separators but in a different
+  order (3/4/2024 is in March or in April), both only write unambiguous dates: the day is above 12
+  or equals the month. Weekdays and scripts do not count as disambiguation.
+* A month name that means another month in another locale (lis: October in Croatian, November in
   Polish) is never written.
 
-A pair knows its alignment, because the fields are written one by one: the target's year comes from
-the source's year, its month from the month's name or number, its day from the day. The weekday is
-nobody's source, and the dashes come from nowhere.
+The alignment of a pair is known, because fields are written one by one: the target's year comes
+from the source's year, its month from the month's name or number, its day from the day. Nothing
+comes from the weekday, and the dashes come from nothing.
 
-The splits: a tenth of all dates, by hash, are the test's and a twentieth the validation's, in
-whatever format; "formats" is the test's dates in whole combinations of locale and format that no
-other split uses. Such a combination has each of its parts (its months' names, its weekdays, the
-words that always stand there) in another combination of its locale, so that it can be read by who
-has learned the parts.
+The splits: a tenth of all dates, by hash, are for test and a twentieth for validation, in any
+format; "formats" has the test dates in combinations of locale and format that no other split uses.
+Each component of such a combination (month names, weekdays, fixed words) occurs in another
+combination of its locale, so that a model can compose it from known components.
 """
 
 import datetime
@@ -48,7 +47,7 @@ FORMATS: Final = ("short", "medium", "long", "full", *SKELETONS)
 SPLITS: Final = ("train", "validation", "test", "formats")
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 TEST_SHARE, VALIDATION_SHARE = 0.1, 0.05  # of the dates
-HELD_OUT_SHARE = 0.5  # of the locales lend a format to the split "formats"
+HELD_OUT_SHARE = 0.5  # fraction of locales with a format in the split "formats"
 ZEROS: Final = {"arab": "٠", "arabext": "۰", "deva": "०", "beng": "০", "mymr": "၀"}
 SPANS_OF_ISO: Final = ((0, 4), (5, 7), (8, 10))
 
@@ -57,14 +56,14 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class DatePair(Pair):
-    """A date as people write it and in ISO 8601; where its year, month and day stand."""
+    """A date as written in a locale and in ISO 8601, with the spans of year, month and day."""
 
     spans: tuple[Span, Span, Span]
     locale: str
     format: str
 
     def alignment(self) -> Bool[np.ndarray, "target source"]:
-        """Each character of year, month and day comes from all that write this field."""
+        """Return the alignment: each character of a field comes from the whole source field."""
         truth = np.zeros((len(self.target), len(self.source)), dtype=bool)
         for (top, bottom), (left, right) in zip(SPANS_OF_ISO, self.spans, strict=True):
             truth[top:bottom, left:right] = True
@@ -73,11 +72,11 @@ class DatePair(Pair):
 
 @dataclass(frozen=True)
 class Combination:
-    """A locale and a format: how a date is written, piece by piece.
+    """A locale and a format: how a date is written, field by field.
 
-    ``pieces`` are a field's letter and its texts by number, or a text that is always there.
-    ``barred`` are months whose name means another one elsewhere; ``disputed`` says that day and
-    month stand in the other order elsewhere.
+    ``pieces`` are a field's letter and its texts by number, or a fixed text. ``barred`` are months
+    whose name means another month in another locale; ``disputed`` means that another locale
+    writes day and month in the other order.
     """
 
     locale: str
@@ -88,7 +87,7 @@ class Combination:
     disputed: bool = False
 
     def write(self, date: datetime.date) -> tuple[str, tuple[Span, Span, Span]]:
-        """The date as a string, and where in it year, month and day stand."""
+        """Return the date as a string, and the spans of year, month and day."""
         numbers = {"": 0, "y": date.year, "M": date.month, "d": date.day, "E": date.weekday()}
         text, spans = "", {}
         for letter, texts in self.pieces:
@@ -98,7 +97,7 @@ class Combination:
         return text, (spans["y"], spans["M"], spans["d"])
 
     def may_write(self, date: datetime.date) -> bool:
-        """Whether the string would mean this date alone."""
+        """Return whether the string is unambiguous."""
         clear = not self.disputed or date.day > 12 or date.day == date.month
         return clear and date.month not in self.barred
 
@@ -111,12 +110,12 @@ def dates(
     start: int = 0,
     locales: Sequence[str] = (),
 ) -> list[DatePair]:
-    """Pairs number `start` … of an endless supply: a pure function of (seed, split, number).
+    """Return pairs from number `start` of an endless sequence, given by (seed, split, number).
 
     Each draws a combination of locale and format (of all `LOCALES`, or of some), then a date of
     the split. The texts are those of the installed Babel.
 
-    Errors: another split or locale; locales none of which lends a format to the split "formats".
+    Errors: an unknown split or locale; locales without a format in the split "formats".
 
     >>> pair = dates(1, seed=17)[0]
     >>> pair.source, pair.target, pair.locale, pair.format
@@ -127,7 +126,7 @@ def dates(
     look_up(dict.fromkeys(SPLITS), split, "split of the dates")
     if count < 0 or seed < 0 or start < 0:
         raise RegardError(
-            f"dates are counted from 0, and so are seeds: not {count} from {start} of seed {seed}"
+            f"count, start and seed must be 0 or more, not {count}, {start} and {seed}"
         )
     chosen = _of_locales(combinations(held_out=split == "formats"), locales)
     # One block of the counter is four numbers; two of them make a pair.
@@ -148,7 +147,7 @@ def dates(
 
 @lru_cache(maxsize=2)
 def combinations(*, held_out: bool = False) -> tuple[Combination, ...]:
-    """The combinations of locale and format of the split "formats", or those of all others."""
+    """Return the combinations of the split "formats", or those of all other splits."""
     every = _judged([made for locale in LOCALES for made in _of_locale(locale)])
     different: dict[tuple[str, ...], Combination] = {}
     for combination in every:
@@ -161,21 +160,21 @@ def combinations(*, held_out: bool = False) -> tuple[Combination, ...]:
 
 
 def _of_locales(every: tuple[Combination, ...], locales: Sequence[str]) -> tuple[Combination, ...]:
-    """The combinations of some locales, or all."""
+    """Return the combinations of some locales, or all."""
     for name in locales:
         look_up(dict.fromkeys(LOCALES), name, "locale of the dates")
     chosen = tuple(c for c in every if not locales or c.locale in locales)
     if not chosen:
         lending = sorted({c.locale for c in every})
         raise RegardError(
-            f"{', '.join(locales)}: no format of these locales is kept for the test; add one of "
+            f"{', '.join(locales)}: none of these locales has a test format; add one of "
             f"{', '.join(lending)}"
         )
     return chosen
 
 
 def _of_locale(name: str) -> Iterator[Combination]:
-    """A locale's formats in the order of `FORMATS`, those that it has."""
+    """Yield the formats that a locale has, in the order of `FORMATS`."""
     from babel import Locale
 
     locale = Locale.parse(name)
@@ -187,7 +186,7 @@ def _of_locale(name: str) -> Iterator[Combination]:
 
 
 def _pieces(name: str, pattern: str) -> Iterator[tuple[str, Mapping[int, str]]]:
-    """The pieces of a pattern; month names and weekdays as Babel inflects them in this place."""
+    """Yield the pieces of a pattern, with month names and weekdays as Babel inflects them."""
     from babel import Locale
     from babel.dates import tokenize_pattern
 
@@ -210,7 +209,7 @@ def _pieces(name: str, pattern: str) -> Iterator[tuple[str, Mapping[int, str]]]:
 
 @cache
 def _names(locale: str, letter: str, spelled: str) -> Mapping[int, str]:
-    """What Babel writes for each month, each weekday from Monday as 0, or our era."""
+    """Return Babel's text of each month, of each weekday from Monday as 0, or of the era."""
     from babel import Locale
     from babel.dates import DateTimeFormat
 
@@ -223,7 +222,7 @@ def _names(locale: str, letter: str, spelled: str) -> Mapping[int, str]:
 
 
 def _judged(every: Sequence[Combination]) -> list[Combination]:
-    """The same, with what each may not write because another would read it otherwise."""
+    """Return the combinations with the dates that each may not write because of ambiguity."""
     meanings: dict[str, set[int]] = defaultdict(set)
     orders: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for combination in every:
@@ -260,9 +259,9 @@ def _is_number(text: str) -> bool:
 
 
 def _shape(combination: Combination) -> tuple[str, ...]:
-    """Year, numbers and the signs between them, whichever number is the day's.
+    """Return the order of year, numbers and separators, without telling day from month.
 
-    Spaces, marks of direction and the weekday tell nobody in which order they stand.
+    Spaces, direction marks and the weekday do not reveal the order.
     """
     signs = {"y": "year", "M": "number", "d": "number", "E": ""}
     shape = [
@@ -278,15 +277,15 @@ def _order(combination: Combination) -> str:
 
 
 def _samples(combination: Combination) -> Iterator[str]:
-    """Dates enough to tell whether two combinations write alike."""
+    """Yield enough dates to tell whether two combinations have equal output."""
     for month in range(1, 13):
         for day in (month, 13 + month):
             yield combination.write(datetime.date(2024, month, day))[0]
 
 
-def _lent(found: Sequence[Combination]) -> Combination | None:
-    """The combination of one locale that is held out, if this locale lends one."""
-    if _hash(found[0].locale) >= HELD_OUT_SHARE:
+def _lent(candidates: Sequence[Combination]) -> Combination | None:
+    """Return the combination of one locale that is held out, if there is one."""
+    if _hash(candidates[0].locale) >= HELD_OUT_SHARE:
         return None
 
     def parts(combination: Combination) -> set[str]:
@@ -296,8 +295,8 @@ def _lent(found: Sequence[Combination]) -> Combination | None:
 
     able = [
         one
-        for one in found
-        if parts(one) <= {part for c in found if c is not one for part in parts(c)}
+        for one in candidates
+        if parts(one) <= {part for c in candidates if c is not one for part in parts(c)}
     ]
     return min(able, key=lambda c: _hash(f"{c.locale} {c.format}"), default=None)
 
@@ -307,13 +306,13 @@ def _has_letters(text: str) -> bool:
 
 
 def _hash(text: str) -> float:
-    """A number from 0 to 1 that depends on the text alone."""
+    """Return a number from 0 to 1 that depends only on the text."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 @lru_cache(maxsize=4)
 def _days(split: str) -> list[datetime.date]:
-    """The dates of a split."""
+    """Return the dates of a split."""
     low, high = {
         "train": (TEST_SHARE + VALIDATION_SHARE, 1.0),
         "validation": (TEST_SHARE, TEST_SHARE + VALIDATION_SHARE),
@@ -326,6 +325,6 @@ def _days(split: str) -> list[datetime.date]:
 
 @lru_cache(maxsize=64)
 def _allowed(split: str, barred: frozenset[int], disputed: bool) -> list[datetime.date]:
-    """Those dates of a split that a combination may write."""
+    """Return the dates of a split that a combination may write."""
     judge = Combination("", "", "", (), barred, disputed)
     return [date for date in _days(split) if judge.may_write(date)]

@@ -1,4 +1,4 @@
-"""The tokenizer of a pretrained encoder, used as it came: BERT's, RoBERTa's, DistilBERT's."""
+"""The unmodified tokenizer of a pretrained encoder: BERT's, RoBERTa's, DistilBERT's."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from regard.data.tokenizers import panics, sound
 from regard.errors import RegardError
 from regard.layers.marks import Marks
 
-#: What the symbols before and behind a text, and the one for a hidden word, are called.
+#: Names of the symbols before and after a text, and of the mask symbol.
 NAMES = (("[CLS]", "[SEP]", "[MASK]"), ("<s>", "</s>", "<mask>"))
 PROBE = "a"
-LARGEST = 10_000_000  # number of a token
+LARGEST = 10_000_000  # largest token id
 
 
 class EncoderTokenizer:
-    """Turns texts into the ids that a pretrained encoder knows, without symbols about them.
+    """A tokenizer that maps texts to the ids of a pretrained encoder, without special symbols.
 
-    A symbol that is spelt out in a text, as "[SEP]", is cut like any other word, so that no text
-    can fake one. ``marks`` are the numbers of the symbols that the encoder expects before
-    (``classify``) and behind (``separator``) a text; the model puts them there. ``unknown`` is the
-    number of a piece that is not known, None where any text can be written (by bytes).
+    A symbol spelt out in a text, such as "[SEP]", is split like any other word, so that no text
+    can fake one. ``marks`` are the ids of the symbols that the encoder expects before
+    (``classify``) and after (``separator``) a text; the model adds them. ``unknown`` is the id of
+    an unknown token, None where any text can be encoded (by bytes).
 
-    Errors: `RegardError`: a tokenizer that has no such symbols.
+    Errors: a tokenizer without such symbols.
     """
 
     kind = "pretrained"
@@ -35,9 +35,11 @@ class EncoderTokenizer:
         self.inner = inner
         ids: dict[str, int] = inner.get_vocab(with_added_tokens=True)
         if not ids:
-            raise RegardError(f"the tokenizer of {source} knows no token")
+            raise RegardError(f"the tokenizer of {source} has no tokens")
         if max(ids.values()) > LARGEST:
-            raise RegardError(f"the tokenizer of {source} numbers a token {max(ids.values()):,}")
+            raise RegardError(
+                f"the tokenizer of {source} has token id {max(ids.values()):,}, over {LARGEST:,}"
+            )
         self.vocabulary = [""] * (max(ids.values()) + 1)
         for token, number in ids.items():
             self.vocabulary[number] = token
@@ -50,26 +52,26 @@ class EncoderTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of every text; an empty text has none."""
-        with panics("a text could not be cut into tokens"):
-            found = self.inner.encode_batch_fast(sound(list(texts)), add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        with panics("cannot tokenize a text"):
+            encodings = self.inner.encode_batch_fast(sound(list(texts)), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def split(self, text: str) -> list[str]:
-        """Return the pieces of one text as its writer would recognise them, one for each id."""
+        """Return the substrings of one text that its ids stand for, one per id."""
         (text,) = sound([text])
-        with panics("a text could not be cut into tokens"):
+        with panics("cannot tokenize a text"):
             encoding = self.inner.encode(text, add_special_tokens=False)
         pieces = (text[start:end].strip() for start, end in encoding.offsets)
         named = zip(pieces, encoding.ids, strict=True)
         return [piece or self._written(number) for piece, number in named]
 
     def _written(self, number: int) -> str:
-        """Return a token as text, or its name where it stands for none."""
+        """Return a token as text, or its name if it has no text."""
         text: str = self.inner.decode([number], skip_special_tokens=False)
         return text or self.vocabulary[number]
 
     def framed(self, pieces: Sequence[str]) -> list[str]:
-        """Return pieces with the names of the symbols that the model puts about them."""
+        """Return pieces between the names of the symbols that the model adds."""
         first, last = (self.vocabulary[i] for i in (self.marks.classify, self.marks.separator))
         return [first, *pieces, last]
 
@@ -79,34 +81,36 @@ class EncoderTokenizer:
 
     @property
     def sha256(self) -> str:
-        """The hash of ``tokenizer.json``."""
+        """Return the sha256 of ``tokenizer.json``."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @classmethod
     def load(cls, path: Path | str) -> "EncoderTokenizer":
-        """Read what a run has kept of `to_bytes`. Errors: no such file, not a tokenizer."""
+        """Read a file written from `to_bytes`. Errors: no such file, not a tokenizer."""
         import tokenizers
 
         path = Path(path)
         try:
             content = path.read_bytes().decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise RegardError(f"{path}: cannot be read: {error}") from None
-        with panics(f"{path}: is no sound tokenizer"):
+            raise RegardError(f"{path}: cannot read: {error}") from None
+        with panics(f"{path}: not a valid tokenizer"):
             inner = tokenizers.Tokenizer.from_str(content)
         return cls(inner, str(path))
 
 
 def _marks(inner: Any, source: str) -> Marks:
-    """Return the symbols about a text, as the tokenizer itself sets them, or by their names."""
-    with panics(f"the tokenizer of {source} cannot cut a text"):
-        found = inner.encode(PROBE)
+    """Return the symbols around a text, as the tokenizer adds them, or by name."""
+    with panics(f"the tokenizer of {source} cannot tokenize a text"):
+        encoding = inner.encode(PROBE)
     specials = [
-        i for i, special in zip(found.ids, found.special_tokens_mask, strict=True) if special
+        i for i, special in zip(encoding.ids, encoding.special_tokens_mask, strict=True) if special
     ]
     masks = [inner.token_to_id(name) for *_, name in NAMES]
     mask = next((number for number in masks if number is not None), 0)
-    ends = [found.special_tokens_mask[0], found.special_tokens_mask[-1]] if found.ids else []
+    ends = (
+        [encoding.special_tokens_mask[0], encoding.special_tokens_mask[-1]] if encoding.ids else []
+    )
     if len(specials) == 2 and ends == [1, 1]:
         return Marks(mask, separator=specials[1], classify=specials[0])
     for first, last, _ in NAMES:
@@ -114,7 +118,7 @@ def _marks(inner: Any, source: str) -> Marks:
         if None not in numbers:
             return Marks(mask, separator=numbers[1], classify=numbers[0])
     raise RegardError(
-        f"the tokenizer of {source} has no symbols to put about a text ([CLS] and [SEP], or <s> "
-        "and </s>); save the model's own tokenizer beside it: "
+        f"the tokenizer of {source} has no symbols to put around a text ([CLS] and [SEP], or <s> "
+        "and </s>); save the model's own tokenizer next to it: "
         "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) of transformers"
     )

@@ -1,8 +1,8 @@
-"""Sentences from a grammar with people, places and organisations, tagged B-, I- and O.
+"""Generated sentences with people, places and organisations, tagged B-, I- and O.
 
-A name says little: Jordan, Paris, Austin or Florence are people, places and organisations, and
-most families of test do not stand in train. What a name is, its neighbours tell, or the verb, and
-between these there may be a clause: a model that sees two words on either side has to guess.
+Names are ambiguous: Jordan, Paris, Austin or Florence are people, places and organisations, and
+most surnames of test do not occur in train. The type of a name follows from its neighbours or the
+verb, which a clause may separate from it: a model that sees two words on either side has to guess.
 """
 
 import random
@@ -11,7 +11,7 @@ import re
 from regard.data.biographies import BEGINS, ENDS
 from regard.data.examples import Example
 
-#: Names that are people's and places' alike.
+#: Names of both people and places.
 BOTH = "Jordan Paris Austin Florence Sydney Georgia Chelsea Lincoln Madison Savannah".split()
 PEOPLE = "Ada Ben Clara Dana Emil Fatima Hugo Ines Jonas Kira Lena Milo Nora Omar Rosa".split()
 PLACES = (
@@ -39,7 +39,7 @@ PATTERNS = (
     "{person} and {person} live near {place} .",
     "May I see {thing} ? asked {person} .",
 )
-#: The same with a subject that may be any of the three until its verb.
+#: Continuations of a subject whose type only the verb reveals.
 OPEN = {
     "person": ("sold {thing} to {org} .", "wrote {thing} in {month} .", "met the {job} on {day} ."),
     "place": ("was warm in {month} .", "lies near {place} .", "lost half of its people ."),
@@ -56,20 +56,20 @@ _slot = re.compile(r"{(\w+)}")
 
 
 def sentences(count: int, seed: int = 0) -> list[Example]:
-    """Return so many different sentences, a pure function of both arguments.
+    """Return `count` distinct sentences, a pure function of both arguments.
 
-    >>> (made,) = sentences(1, seed=2017)
-    >>> print(made.text, made.label, sep=chr(10))
+    >>> (example,) = sentences(1, seed=2017)
+    >>> print(example.text, example.label, sep=chr(10))
     The pilot of Jenart met Rosa on Tuesday .
     O O O B-org O B-person O O O
     """
     chance = random.Random(seed)
-    found: dict[str, Example] = {}
-    while len(found) < count:
+    examples: dict[str, Example] = {}
+    while len(examples) < count:
         words, tags = _sentence(chance)
         text = " ".join(words)
-        found.setdefault(text, Example(text, " ".join(tags), f"entities:{len(found) + 1}"))
-    return list(found.values())
+        examples.setdefault(text, Example(text, " ".join(tags), f"entities:{len(examples) + 1}"))
+    return list(examples.values())
 
 
 def _sentence(chance: random.Random) -> tuple[list[str], list[str]]:
@@ -77,19 +77,19 @@ def _sentence(chance: random.Random) -> tuple[list[str], list[str]]:
     tags: list[str] = []
     for part in re.split(r"({\w+})", _pattern(chance)):
         slot = _slot.fullmatch(part)
-        told = (_name(slot[1], chance) if slot else part).split()
-        words += told
+        filled = (_name(slot[1], chance) if slot else part).split()
+        words += filled
         if slot and slot[1] not in SLOTS:
             tags += [
-                f"{'I' if i else 'B'}-{slot[1].removeprefix('any_')}" for i in range(len(told))
+                f"{'I' if i else 'B'}-{slot[1].removeprefix('any_')}" for i in range(len(filled))
             ]
         else:
-            tags += ["O"] * len(told)
+            tags += ["O"] * len(filled)
     return words, tags
 
 
 def _pattern(chance: random.Random) -> str:
-    """Return a pattern; of half of them the subject's verb alone says what the subject is."""
+    """Return a pattern; in half of them only the verb reveals the type of the subject."""
     if chance.random() < 0.5:
         return chance.choice(PATTERNS)
     kind = chance.choice([*OPEN])
@@ -98,7 +98,7 @@ def _pattern(chance: random.Random) -> str:
 
 
 def _name(slot: str, chance: random.Random) -> str:
-    """Return what stands for a slot."""
+    """Return a random text for a slot."""
     if slot in SLOTS:
         return chance.choice(SLOTS[slot])
     if slot.startswith("any_"):

@@ -1,4 +1,4 @@
-"""Named real data: what there is, where it lies on this machine, how it gets here."""
+"""Named data sets: what they are, where they are stored, and how they are downloaded."""
 
 import os
 import sys
@@ -12,12 +12,12 @@ from regard.errors import RegardError, look_up
 
 CHUNK = 1 << 16  # bytes asked for at a time
 TIMEOUT = 30  # seconds without an answer
-Show = Callable[[float, float, str], None]  # (bytes done, bytes in all, words)
+Show = Callable[[float, float, str], None]  # (done, total, description)
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at its canonical address; without a sha256 regard does not download it."""
+    """A file at its canonical address, with the size and sha256 that a download must have."""
 
     url: str
     bytes: int
@@ -30,16 +30,16 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Source:
-    """A named set of data: for what, from whom, under which terms."""
+    """A named data set: its use, files, licence and citation."""
 
     what: str
     used_for: str
     files: tuple[RemoteFile, ...]
     licence: str
     cite: str
-    marks: tuple[str, ...]  # names, one of which lies where the source lies
-    by_hand: str = ""  # why it cannot be fetched, and what to do instead
-    put: tuple[str, ...] = ()  # the files that are then to be put into its folder
+    marks: tuple[str, ...]  # file patterns, one of which marks the folder of the source
+    by_hand: str = ""  # why it must be downloaded manually, and how
+    put: tuple[str, ...] = ()  # the files to put into its folder manually
 
     @property
     def bytes(self) -> int:
@@ -67,7 +67,7 @@ SOURCES: dict[str, Source] = {
         ("train.jsonl.gz", "aclImdb", "train/pos", "aclImdb_v1.tar.gz"),
     ),
     "glove": Source(
-        "400,000 English words as vectors of 50, 100, 200 and 300 numbers",
+        "vectors of 400,000 English words, of size 50, 100, 200 and 300",
         "vectors=glove-50, glove-100, …",
         (
             RemoteFile(
@@ -125,7 +125,7 @@ SOURCES: dict[str, Source] = {
                 "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
             ),
         ),
-        "research, not commercial",
+        "research only, non-commercial",
         "Elliott, Frank, Sima'an, Specia, Multi30K, 2016",
         ("train.en.gz",),
     ),
@@ -136,18 +136,18 @@ SOURCES: dict[str, Source] = {
         "CC BY 2.0 FR",
         "Tatoeba project, https://tatoeba.org; https://www.manythings.org/anki",
         ("fra-eng.zip", "fra.txt"),
-        "its address serves a new edition now and then, so no checksum can vouch for it; "
-        "download https://www.manythings.org/anki/fra-eng.zip yourself",
+        "its content changes from time to time, so it has no fixed checksum; download "
+        "https://www.manythings.org/anki/fra-eng.zip manually",
         ("fra-eng.zip",),
     ),
     "birthplaces": Source(
-        "who was born where: 2,937 biographies, 2,500 questions with answers",
+        "birthplaces: 2,937 biographies, 2,500 questions with answers",
         "question answering after pretraining",
         (),
         "CC BY-SA 3.0 (Wikipedia)",
         "Stanford CS224N 2022, assignment 5",
         ("wiki.txt",),
-        "it comes inside a5.zip, the code of assignment 5 of CS224N 2022: see "
+        "it is part of a5.zip, the code of assignment 5 of CS224N 2022, from "
         "https://web.stanford.edu/class/archive/cs/cs224n/cs224n.1224/",
         ("wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"),
     ),
@@ -155,14 +155,14 @@ SOURCES: dict[str, Source] = {
 
 
 def cache() -> Path:
-    """Where fetched files go: the user's cache folder for regard."""
+    """Return the user's cache folder for downloaded files."""
     import pooch
 
     return Path(pooch.os_cache("regard"))
 
 
 def folders(name: str, data_dir: Path | str | None = None) -> list[Path]:
-    """Where the files of a source are looked for, first place first.
+    """Return the folders where a source is looked for, in order.
 
     `data_dir`, then the environment's ``REGARD_DATA``, each with the source's own subfolder, then
     the cache.
@@ -173,7 +173,7 @@ def folders(name: str, data_dir: Path | str | None = None) -> list[Path]:
 
 
 def present(name: str, data_dir: Path | str | None = None) -> Path | None:
-    """The first folder of `folders` that holds the source, if one does."""
+    """Return the first of `folders` that contains the source, or None."""
     marks = look_up(SOURCES, name, "data set").marks
     for folder in folders(name, data_dir):
         if any(next(folder.glob(mark), None) for mark in marks):
@@ -188,19 +188,19 @@ def fetch(
     show: Show | None = None,
     base: str | None = None,
 ) -> list[Path]:
-    """Bring a source's files into `data_dir`/name (or the cache) and give their paths.
+    """Download a source's files into `data_dir`/name (or the cache) and return their paths.
 
-    A file is downloaded aside, checked against its sha256 and renamed: what stands in its place
-    is whole. What is there already, and sound, is not downloaded again. `base` replaces the
-    address up to the file's name, for a mirror.
+    A file is downloaded under a temporary name, checked against its sha256 and renamed, so it is
+    always complete. An intact existing file is not downloaded again. `base` replaces the address
+    up to the file's name, for a mirror.
 
-    Errors: no connection, an answer that is not the file, a file cut off or changed, no space.
+    Errors: no connection, a response that is not the file, a truncated or changed file, no space.
     """
     source = look_up(SOURCES, name, "data set")
     if source.by_hand:
         raise RegardError(
-            f"{name} cannot be fetched: {source.by_hand}; put {', '.join(source.put)} into "
-            f"{folders(name, data_dir)[0]}"
+            f"{name} must be downloaded manually: {source.by_hand}; put {', '.join(source.put)} "
+            f"into {folders(name, data_dir)[0]}"
         )
     folder = (Path(data_dir).expanduser() if data_dir is not None else cache()) / name
     if base is not None:
@@ -217,7 +217,9 @@ def _bring(file: RemoteFile, url: str, folder: Path, show: Show) -> Path:
 
     def download(url: str, place: str, _pooch: Any) -> None:
         done = 0
-        plain = {"Accept-Encoding": "identity"}  # the file as it lies there
+        plain = {
+            "Accept-Encoding": "identity"
+        }  # no transfer compression, so that the size is known
         with (
             requests.get(url, stream=True, timeout=TIMEOUT, headers=plain) as answer,
             Path(place).open("wb") as aside,
@@ -226,46 +228,48 @@ def _bring(file: RemoteFile, url: str, folder: Path, show: Show) -> Path:
             for chunk in answer.iter_content(CHUNK):
                 done += len(chunk)
                 if done > file.bytes:
-                    raise RegardError(f"{url}: sends more than the file's {file.bytes:,} bytes")
+                    raise RegardError(
+                        f"{url}: the response exceeds the expected {file.bytes:,} bytes"
+                    )
                 aside.write(chunk)
                 show(done, file.bytes, file.name)
 
     pooch.get_logger().setLevel("WARNING")
     known = f"sha256:{file.sha256}"
-    by_hand = f"; or download it yourself into {folder}"
+    by_hand = f"; or download it manually into {folder}"
     try:
         pooch.retrieve(url, known, file.name, folder, downloader=download)
     except requests.HTTPError as error:
         answer = "" if error.response is None else f" {error.response.status_code}"
-        raise RegardError(f"{url}: the server answers{answer}{by_hand}") from None
+        raise RegardError(f"{url}: the server responded with an error{answer}{by_hand}") from None
     except requests.exceptions.ChunkedEncodingError:
-        raise RegardError(f"{url}: the connection broke off; nothing was kept{by_hand}") from None
+        raise RegardError(f"{url}: connection lost; no file was saved{by_hand}") from None
     except requests.RequestException as error:
         unreached = isinstance(error, requests.ConnectionError | requests.Timeout)
-        reason = "no connection" if unreached else f"cannot be asked for ({error})"
+        reason = "no connection" if unreached else f"request failed ({error})"
         raise RegardError(f"{url}: {reason}{by_hand}") from None
-    except ValueError:  # pooch's word for another hash
+    except ValueError:  # pooch raises it for a different hash
         raise RegardError(
-            f"{url}: what came is not the file that regard knows (its sha256 differs); "
-            f"nothing was kept{by_hand}"
+            f"{url}: the downloaded file has a different sha256 than expected; no file was saved"
+            f"{by_hand}"
         ) from None
     except OSError as error:
         place = folder / file.name
-        raise RegardError(f"{place}: cannot be written: {error.strerror or error}") from None
+        raise RegardError(f"{place}: cannot write: {error.strerror or error}") from None
     return folder / file.name
 
 
 def _lines(name: str) -> Show:
-    """Progress for who gave no bar: a line on stderr every few seconds."""
+    """Return the default progress report: a line on stderr every few seconds."""
     begun = last = time.monotonic()
 
-    def show(done: float, total: float, says: str) -> None:
+    def show(done: float, total: float, what: str) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= 5 or done >= total > 0:
             last = now
             print(
-                f"{name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB of {says}, "
+                f"{name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB of {what}, "
                 f"{done / 1e6 / max(now - begun, 1e-3):.1f} MB/s",
                 file=sys.stderr,
             )

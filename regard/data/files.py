@@ -1,12 +1,12 @@
-"""The user's own labelled texts, from every kind of file: a text a row, or a class a file.
+"""Labelled texts from files of every supported kind: one text per row, or one class per file.
 
-* ``.csv``, ``.tsv``, ``.jsonl``: columns by name, or of a table by number from 1.
-* ``.txt``: a label, a tab and a text a line, or the text first; see `_labelled_lines`.
+* ``.csv``, ``.tsv``, ``.jsonl``: columns by name, or for tables by number from 1.
+* ``.txt``: a label, a tab and a text per line, or the text first; see `_labelled_lines`.
 * ``.conllu``: parsed sentences with a label in their comments.
-* a folder or ``neg.txt,pos.txt``: a file or a folder for each class (`regard.data.class_files`).
-* ``.parquet``, and a folder that Hugging Face datasets saved (`regard.data.arrow`).
+* a folder or ``neg.txt,pos.txt``: one file or folder per class (`regard.data.class_files`).
+* ``.parquet``, and folders saved by Hugging Face datasets (`regard.data.arrow`).
 
-Files with lines may be .gz. What a file leaves open is told in a remark.
+Files with lines may be .gz. A remark says how an ambiguous file was read.
 """
 
 import csv
@@ -52,16 +52,16 @@ __all__ = [
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 FORMATS = (
-    "regard reads .csv, .tsv, .jsonl, .txt and .parquet files, .conllu of parsed sentences with "
-    "labels, a folder or files with commas between them for one class each (neg.txt,pos.txt), and "
-    "a folder of Hugging Face datasets"
+    "unsupported file type; use a .csv, .tsv, .jsonl, .txt or .parquet file, a .conllu file of "
+    "labelled sentences, a folder or comma-separated files of one class each (neg.txt,pos.txt), "
+    "or a folder of Hugging Face datasets"
 )
-TOLERATED = 0.01  # the share of empty rows that is skipped with a note; more is an error
-DECIDING = 1_000  # rows of a .txt file that say which column is the label
+TOLERATED = 0.01  # fraction of empty rows that is skipped with a note; more is an error
+DECIDING = 1_000  # rows of a .txt file that decide which column is the label
 
 
 class Read(NamedTuple):
-    """The examples of a file, the empty rows skipped, and what was taken of what is open."""
+    """The examples of a file, the empty rows skipped, and remarks on how it was read."""
 
     examples: list[Example]
     empty: list[BadRow]
@@ -75,12 +75,12 @@ def read_examples(
     label: str | None = None,
     group: str | None = None,
 ) -> list[Example]:
-    """All labelled texts of a file or a folder (see the module), in their order.
+    """Return all labelled texts of a file or a folder (see the module), in order.
 
-    The columns are `text` and `label`, or those with usual names (text, review, sentence, …;
-    label, sentiment, class, …), whatever their case; `group` is a column only if named. Numbers
-    count columns from 1. Rows whose text or label is empty are skipped while they are under 1 %.
-    Of CoNLL-U a row is a sentence, and `label` and `group` are keys of its comments (``sent_id``,
+    The columns are `text` and `label`, or those with common names (text, review, sentence, …;
+    label, sentiment, class, …), in any case; `group` is a column only if given. Numbers count
+    columns from 1. Rows with an empty text or label are skipped while they are under 1 %. For
+    CoNLL-U a row is a sentence, and `label` and `group` are keys of its comments (``sent_id``,
     ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the comment's beginning up to a sign.
 
     Errors: all of `RegardError`, with file:line where there is one; see `read`.
@@ -95,7 +95,7 @@ def read(
     label: str | None = None,
     group: str | None = None,
 ) -> Read:
-    """As `read_examples`, with what is to be told of it; the first bad row is an error."""
+    """Return the examples with skipped rows and remarks; the first bad row is an error."""
     examples: list[Example] = []
     empty: list[BadRow] = []
     remarks: list[str] = []
@@ -109,12 +109,12 @@ def read(
         else:
             raise RegardError(f"{row.source}: {row.why}")
     if not examples:
-        raise RegardError(f"{path}: holds no rows with a text and a label")
+        raise RegardError(f"{path}: no row has a text and a label")
     if len(empty) > TOLERATED * (len(examples) + len(empty)):
         rows = len(examples) + len(empty)
         raise RegardError(
-            f"{empty[0].source}: {empty[0].why}; so have {len(empty)} of {rows} rows, more than "
-            f"{TOLERATED:.0%}: mend them (regard data check {path} lists them)"
+            f"{empty[0].source}: {empty[0].why}; {len(empty)} of {rows} rows are empty, more than "
+            f"{TOLERATED:.0%}; fix them (regard data check {path} lists them)"
         )
     return Read(examples, empty, remarks)
 
@@ -126,13 +126,13 @@ def scan(
     label: str | None = None,
     group: str | None = None,
 ) -> Iterator[Row]:
-    """Every row of a file, good or bad, and remarks. Only what spoils the whole file is raised."""
+    """Yield every row, valid or not, and remarks. Only errors of the whole file are raised."""
     path = Path(path)
     if class_files.is_classes(path):
         if text or label or group:
             raise RegardError(
-                f"{path}: a class in a file or a folder of its own has no columns to be named: "
-                "leave text, label and group out"
+                f"{path}: files or folders of one class each have no columns; remove text, label "
+                "and group"
             )
         yield from class_files.rows(path)
         return
@@ -154,15 +154,15 @@ def scan(
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder, or files with commas between them, hold labelled texts that `scan` reads.
+    """Return whether a folder, or comma-separated files, contain texts that `scan` reads.
 
-    Errors: a folder that does not say which of its parts is meant.
+    Errors: a folder of train and test parts, which must be named one by one.
     """
     return class_files.is_classes(path) or (path.is_dir() and arrow.is_arrow(path))
 
 
 def table_kind(path: Path) -> str | None:
-    """csv, tsv or jsonl, by the file's name, plain or .gz; None of another.
+    """Return csv, tsv or jsonl by the file's name, plain or .gz; None for another kind.
 
     >>> table_kind(Path("new.ndjson.gz")), table_kind(Path("new.txt"))
     ('jsonl', None)
@@ -171,11 +171,13 @@ def table_kind(path: Path) -> str | None:
 
 
 def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
-    """csv, tsv or jsonl, by the file's name, or another of `kinds`. Errors: it is none of them."""
+    """Return csv, tsv or jsonl by the file's name, or one of `kinds`. Errors: another kind."""
     if kinds is None:
         if kind := table_kind(path):
             return kind
-        raise OtherFileError(f"{path}: regard reads .csv, .tsv and .jsonl files here, plain or .gz")
+        raise OtherFileError(
+            f"{path}: unsupported file type; use .csv, .tsv or .jsonl, plain or .gz"
+        )
     if kind := kinds.get(Path(path.name.lower().removesuffix(".gz")).suffix):
         return kind
     raise OtherFileError(f"{path}: {FORMATS}")
@@ -196,22 +198,22 @@ def _table_rows(
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
                 continue
-            yield Remark(f"{here} is read as a row, not as names of columns")
+            yield Remark(f"{here} is read as data, not as a header")
         if isinstance(fields, str) or spoiled:
             yield BadRow(here, spoiled or str(fields))
         elif len(fields) != len(header):
-            yield BadRow(here, f"has {len(fields)} fields where the first row has {len(header)}")
+            yield BadRow(here, f"{len(fields)} fields, but the first row has {len(header)}")
         else:
             together = "" if columns.group is None else fields[columns.group].strip()
             yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
-        raise RegardError(f"{lines.name}: holds no rows")
+        raise RegardError(f"{lines.name}: contains no rows")
 
 
 def _csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """Line number where each row begins, and its fields, or what is wrong with it.
+    """Yield the first line number of each row with its fields, or with a description of the error.
 
-    An empty line is no row, or with ``blank`` one without fields.
+    An empty line is skipped, or with ``blank`` yielded as a row without fields.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
     head: list[str] = []
@@ -240,18 +242,18 @@ def _csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str
 
 def _csv_complaint(error: str) -> str:
     if "unexpected end of data" in error:
-        return "a quote opens here that never closes"
+        return "unclosed quote"
     if "field larger" in error:
-        return f"a field is longer than {LINE_LIMIT:,} characters; is a quote left open?"
+        return f"a field is longer than {LINE_LIMIT:,} characters; is a quote unclosed?"
     if "expected after" in error:
-        return 'text stands after a closing quote; a quote inside quotes is written ""'
+        return 'text after a closing quote; write a quote inside quotes as ""'
     return error.partition(" - ")[0]
 
 
 def _tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """A tab-separated row is one line. Quotes mean something only around a whole field.
+    """Yield the rows of a tab-separated file. Quotes are only special around a whole field.
 
-    An empty line is no row, or with ``blank`` one without fields.
+    An empty line is skipped, or with ``blank`` yielded as a row without fields.
     """
     for line in lines:
         line = line.rstrip("\r\n")
@@ -284,12 +286,12 @@ def _json_rows(
             keys = [names[place] for place in columns.places]
         missing = [key for key in keys if key not in row]
         if missing:
-            yield BadRow(here, f"has no {missing[0]!r}; it has {listed(list(row))}")
+            yield BadRow(here, f"missing key {missing[0]!r}; keys: {listed(list(row))}")
             continue
         together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
         yield example_of(row[keys[0]], row[keys[1]], here, together)
     if keys is None and lines.number == 0:
-        raise RegardError(f"{lines.name}: holds no rows")
+        raise RegardError(f"{lines.name}: contains no rows")
 
 
 def _parsed_rows(
@@ -297,30 +299,32 @@ def _parsed_rows(
 ) -> Iterator[Example | BadRow]:
     if text:
         raise RegardError(
-            f"{lines.name}: the words of CoNLL-U are its FORM column; leave text={text} out"
+            f"{lines.name}: CoNLL-U takes the words from its FORM column; remove text={text}"
         )
     keys = {"label": label or "label", **({"group": group} if group else {})}
     first = True
-    for found in sentences(lines):
-        here, spoiled = f"{lines.name}:{found.line}", lines.complaint()
-        if isinstance(found, BadSentence) or spoiled:
-            why, empty = ("", False) if isinstance(found, Sentence) else (found.why, found.empty)
+    for sentence in sentences(lines):
+        here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
+        if isinstance(sentence, BadSentence) or spoiled:
+            why, empty = (
+                ("", False) if isinstance(sentence, Sentence) else (sentence.why, sentence.empty)
+            )
             yield BadRow(here, spoiled or why, empty and not spoiled)
             continue
-        values = {what: found.comment(key) for what, key in keys.items()}
+        values = {what: sentence.comment(key) for what, key in keys.items()}
         if first and (missing := [what for what, value in values.items() if value is None]):
-            raise no_comment(found, here, missing[0], keys[missing[0]])
+            raise no_comment(sentence, here, missing[0], keys[missing[0]])
         first = False
-        text = " ".join(found.words)
+        text = " ".join(sentence.words)
         row = example_of(text, values["label"] or "", here, values.get("group") or "")
-        yield replace(row, parents=found.parents) if isinstance(row, Example) else row
+        yield replace(row, parents=sentence.parents) if isinstance(row, Example) else row
 
 
 def _labelled_lines(lines: Lines) -> Iterator[Row]:
-    """The rows of a .txt file: a label and a text with a tab between, in either order.
+    """Yield the rows of a .txt file: a label and a text separated by a tab, in either order.
 
-    The first line may hold the names. Else the label is the column with fewer different values in
-    the first thousand rows, or of as many the one with fewer characters.
+    The first line may be a header. Else the label is the column with fewer distinct values in the
+    first thousand rows, or if equal the one with fewer characters.
     """
     rows = (
         (lines.here, lines.complaint() or [_unquoted(field) for field in line.split("\t")])
@@ -329,7 +333,7 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
     )
     head = list(islice(rows, DECIDING))
     if not head:
-        raise RegardError(f"{lines.name}: holds no rows")
+        raise RegardError(f"{lines.name}: contains no rows")
     here, first = head[0]
     names = [] if isinstance(first, str) else [name.strip().casefold() for name in first]
     if all(set(names) & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
@@ -340,35 +344,35 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
         text = 1 - label
         order = "a label, a tab and a text" if label == 0 else "a text, a tab and a label"
         yield Remark(
-            f"{lines.name}: each line is read as {order}; if it is the other way round: "
+            f"{lines.name}: each line is read as {order}; for the reverse order set "
             f"text={label + 1} label={text + 1}"
         )
     for here, fields in chain(head, rows):
         if isinstance(fields, str):
             yield BadRow(here, fields)
         elif len(fields) != max(len(names), 2):
-            yield BadRow(here, f"has {len(fields)} fields where the first row has {len(names)}")
+            yield BadRow(here, f"{len(fields)} fields, but the first row has {len(names)}")
         else:
             yield example_of(fields[text], fields[label], here)
 
 
 def _label_column(here: str, head: Sequence[tuple[str, list[str] | str]]) -> int:
-    """Which of two columns holds the labels, 0 or 1, by what stands in them."""
+    """Return which of two columns, 0 or 1, contains the labels."""
     rows = [fields for _, fields in head if isinstance(fields, list)]
     width = len(rows[0]) if rows else 2
     if width != 2:
-        says = "has no tab" if width == 1 else f"has {width:,} fields"
+        problem = "no tab" if width == 1 else f"{width:,} fields"
         raise OtherFileError(
-            f"{here}: {says}; a .txt file has a label, a tab and a text in each line, or the text "
-            "first; of more columns say which by text=NUMBER label=NUMBER, and files of one class "
-            "each are given as neg.txt,pos.txt or as their folder"
+            f"{here}: {problem}; each line of a .txt file needs a label, a tab and a text, or the "
+            "text first; for more columns set text=NUMBER label=NUMBER; give files of one class "
+            "each as neg.txt,pos.txt or as their folder"
         )
     columns = list(zip(*(fields for fields in rows if len(fields) == width), strict=True))
     kinds, sizes = ([f(column) for column in columns] for f in (_kinds, _characters))
     if kinds[0] == kinds[1] and sizes[0] == sizes[1]:
         raise RegardError(
-            f"{here}: which is the label? Say text=2 label=1 where it stands before the tab, "
-            "text=1 label=2 where it stands behind it"
+            f"{here}: cannot tell the label from the text; set text=2 label=1 if the label comes "
+            "before the tab, text=1 label=2 if it comes after"
         )
     return 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1
 
@@ -382,10 +386,10 @@ def _characters(column: Sequence[str]) -> int:
 
 
 def _json_object(line: str) -> dict[str, Any] | str:
-    """The object of a line, or what is wrong with it."""
+    """Return the object of a line, or a description of the error."""
     try:
         row = parse_json(line, "it")
     except RegardError as error:
-        says = str(error).removeprefix("it is not sound JSON: ")
-        return says if "finite" in says or "larger than" in says else f"not JSON: {says}"
+        reason = str(error).removeprefix("it is not sound JSON: ")
+        return reason if "finite" in reason or "larger than" in reason else f"not JSON: {reason}"
     return row if isinstance(row, dict) else "not a JSON object: {…}"

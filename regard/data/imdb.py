@@ -1,7 +1,7 @@
-"""The Large Movie Review Dataset (Maas et al. 2011) in each of the shapes it comes in.
+"""The Large Movie Review Dataset (Maas et al. 2011) in each of its distributed formats.
 
-A review's group is its film, where the shape tells: no film of test is in train (but tt0406816, of
-which train has two reviews), so a validation split should share none with train either.
+A review's group is its film, if the format has it: no film of test is in train (except tt0406816,
+of which train has two reviews), so a validation split should share none with train either.
 """
 
 import re
@@ -26,7 +26,7 @@ _file = re.compile(r"(\d{1,9})_(\d{1,2})\.txt")
 
 
 def find(folder: Path) -> Path | None:
-    """The folder or archive under `folder` that holds the reviews, if one does."""
+    """Return the folder or archive under `folder` that contains the reviews, or None."""
     for place in (folder, folder / "aclImdb"):
         if is_folder(place):
             return place
@@ -35,21 +35,21 @@ def find(folder: Path) -> Path | None:
 
 
 def is_folder(folder: Path) -> bool:
-    """Whether this is an unpacked aclImdb, or holds train.jsonl.gz and test.jsonl.gz."""
+    """Return whether this is an unpacked aclImdb, or has train.jsonl.gz and test.jsonl.gz."""
     unpacked = all((folder / split / kind).is_dir() for split, kind in PARTS)
     return unpacked or all((folder / f"{split}.jsonl.gz").is_file() for split in ("train", "test"))
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a path is named as an archive of the reviews is."""
+    """Return whether a path is named like an archive of the reviews."""
     return path.name.endswith((".tar.gz", ".tgz"))
 
 
 def load(place: Path) -> tuple[list[Example], list[Example]]:
-    """Train and test, negative reviews first, by number: the same from every shape.
+    """Return train and test, negative reviews first, by number: the same from every format.
 
-    Archives are read as a stream, never unpacked to the disk; members with other names, and
-    links, are passed over.
+    Archives are streamed, never unpacked to the disk; members with other names, and links, are
+    skipped.
     """
     if (place / "train.jsonl.gz").is_file():
         return _from_lines(place / "train.jsonl.gz"), _from_lines(place / "test.jsonl.gz")
@@ -65,7 +65,7 @@ def _from_lines(path: Path) -> list[Example]:
     for example in examples:
         if example.label not in NAMES:
             raise RegardError(
-                f"{example.source}: the label is {example.label!r}, not 0 (negative) or 1"
+                f"{example.source}: the label must be 0 (negative) or 1, not {example.label!r}"
             )
     return [Example(e.text, NAMES[e.label], e.source, e.group) for e in examples]
 
@@ -80,14 +80,14 @@ def _gather(
     parts: dict[tuple[str, str], list[tuple[list[int], Example]]] = {part: [] for part in PARTS}
     for split, kind, name, example in reviews:
         parts[split, kind].append(([int(number) for number in name.split("_")], example))
-    for (split, kind), found in parts.items():
-        if not found:
-            raise RegardError(f"{place}: holds no reviews in aclImdb/{split}/{kind}")
-        found.sort(key=lambda item: item[0])
+    for (split, kind), numbered in parts.items():
+        if not numbered:
+            raise RegardError(f"{place}: no reviews in aclImdb/{split}/{kind}")
+        numbered.sort(key=lambda item: item[0])
         known = dict(enumerate(films.get((split, kind), [])))
         parts[split, kind] = [
             (numbers, replace(example, group=known.get(numbers[0], "")))
-            for numbers, example in found
+            for numbers, example in numbered
         ]
     train, test = (
         [example for kind in ("neg", "pos") for _, example in parts[split, kind]]
@@ -123,12 +123,12 @@ def _from_folder(folder: Path, films: Films) -> Iterator[Review]:
             with open_binary(path) as file:
                 content = file.read(LINE_LIMIT + 1)
             if len(content) > LINE_LIMIT:
-                raise RegardError(f"{here}: is larger than {LINE_LIMIT:,} bytes")
+                raise RegardError(f"{here}: larger than {LINE_LIMIT:,} bytes")
             yield split, kind, path.stem, _review(content, kind, here)
 
 
 def _numbers_of_films(content: bytes) -> list[str]:
-    """The film of each review, by its number: line 8 of urls_pos.txt is that of 7_10.txt."""
+    """Return the film of each review by number: line 8 of urls_pos.txt belongs to 7_10.txt."""
     lines = content.decode(errors="replace").splitlines()
     return [match[0] if (match := _film.search(line)) else "" for line in lines]
 
@@ -139,5 +139,5 @@ def _review(content: bytes, kind: str, here: str) -> Example:
     except UnicodeDecodeError as error:
         raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
     if not text.strip():
-        raise RegardError(f"{here}: is empty")
+        raise RegardError(f"{here}: the review is empty")
     return Example(text, NAMES[kind], here)

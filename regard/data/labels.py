@@ -1,4 +1,4 @@
-"""Labels of a file as they are meant: renamed, spelt alike, several in one, or none."""
+"""Labels of a file: renaming, and checks for variant spellings, lists and missing values."""
 
 import shlex
 import unicodedata
@@ -11,14 +11,14 @@ from regard.errors import RegardError
 SEPARATORS = ",;|"
 NONE = frozenset(
     {"None", "null", "NULL", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "<NA>"}
-)  # as programs write that there is none
+)  # markers of missing values
 
 
-MOST = 1e100  # a number that is foretold is smaller, so that squares of it are numbers too
+MOST = 1e100  # limit of regression targets, so that their squares are finite
 
 
 def number_of(label: str) -> float | None:
-    """Return a label as a number, None if it is none.
+    """Return a label as a number, or None if it is not one.
 
     >>> number_of("−2.5"), number_of("1e-3"), number_of("two"), number_of("nan")
     (-2.5, 0.001, None, None)
@@ -31,28 +31,28 @@ def number_of(label: str) -> float | None:
 
 
 def parse_labels(asked: str) -> dict[str, str]:
-    """Return what each label of a file is called instead, from ``labels=``.
+    """Return the new name of each renamed label, from ``labels=``.
 
     >>> parse_labels("neg:0, pos:1")
     {'neg': '0', 'pos': '1'}
 
     Errors: a pair without a colon or with an empty side; a label twice.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for pair in asked.split(",") if asked else ():
         old, colon, new = (part.strip() for part in pair.rpartition(":"))
         if not (colon and old and new):
-            raise RegardError(f"labels={asked!r:.80}: give OLD:NEW,OLD:NEW, as neg:0,pos:1")
-        if old in found:
+            raise RegardError(f"labels={asked!r:.80}: expected OLD:NEW,OLD:NEW, e.g. neg:0,pos:1")
+        if old in names:
             raise RegardError(f"labels={asked!r:.80}: {old!r} is renamed twice")
-        found[old] = new
-    return found
+        names[old] = new
+    return names
 
 
 def rename(
     examples: Sequence[Example], names: Mapping[str, str], *, must_occur: bool = True
 ) -> list[Example]:
-    """Return the examples with their labels renamed; a label that is not named stays.
+    """Return the examples with their labels renamed; labels not in `names` are kept.
 
     Errors: a name in `names` that no example has, unless `must_occur` is false.
     """
@@ -65,49 +65,49 @@ def rename(
 
 
 def among(labels: Iterable[str]) -> str:
-    """The end of a sentence about a label that is none of these: the first eight.
+    """Return the end of an error about an unknown label: the first eight known labels.
 
     >>> among(["neg", "pos"])
-    '; there are neg, pos'
+    '; labels: neg, pos'
     """
     names = list(labels)
-    return f"; there are {', '.join(names[:8])}" + (", …" if len(names) > 8 else "")
+    return f"; labels: {', '.join(names[:8])}" + (", …" if len(names) > 8 else "")
 
 
 def meant(label: str, labels: Iterable[str]) -> str:
-    """What to add to an error about an unknown label: one that differs in case or spaces alone.
+    """Return a hint about a known label that differs only in case or whitespace.
 
     >>> meant("Pos", ["neg", "pos"]), meant("other", ["neg", "pos"])
-    ("; is 'pos' meant? labels=Pos:pos renames it (--labels for data check and evaluate)", '')
+    ("; did you mean 'pos'? labels=Pos:pos renames it (--labels for data check and evaluate)", '')
     """
     near = next((known for known in labels if _spelt(known) == _spelt(label)), None)
     if near is None:
         return ""
-    return f"; is {near!r} meant? {advice(label, near)}"
+    return f"; did you mean {near!r}? {advice(label, near)}"
 
 
 def advice(label: str, near: str) -> str:
-    """How to rename a label: by ``labels=`` where that can say it.
+    """Return how to rename a label: with ``labels=`` where its syntax allows it.
 
     >>> advice("a,b", "A,b")
-    'write them alike in the file'
+    'use one spelling in the file'
     """
     asked = f"{label}:{near}"
     try:
-        said = parse_labels(asked) == {label: near}
+        parses = parse_labels(asked) == {label: near}
     except RegardError:
-        said = False
-    if not said:
-        return "write them alike in the file"
+        parses = False
+    if not parses:
+        return "use one spelling in the file"
     word = shlex.quote(f"labels={asked}")
     return f"{word} renames it (--labels for data check and evaluate)"
 
 
 def look_over(examples: Sequence[Example]) -> list[str]:
-    """Return sentences about labels to learn that may not be meant, each with its first row.
+    """Return warnings about suspicious labels, each with its first row.
 
-    Told are labels that differ in case or spaces alone, and those that may stand for none.
-    Errors: several labels in one ("a,b", where most rows have a or b alone).
+    These are labels that differ only in case or whitespace, and markers of missing values.
+    Errors: lists of labels ("a,b", where most rows have only a or b).
     """
     rows: dict[str, list[Example]] = {}
     for example in examples:
@@ -117,9 +117,9 @@ def look_over(examples: Sequence[Example]) -> list[str]:
         first = rows[several[0]][0]
         count = sum(len(rows[label]) for label in several)
         raise RegardError(
-            f"{first.source}: {first.label!r:.60} is several labels in one, in {_count(count)} of "
-            f"{len(examples):,}; regard takes one label a text: keep one, or make a file for each "
-            "label that says whether a text has it"
+            f"{first.source}: {first.label!r:.60} is a list of labels, as in {_count(count)} of "
+            f"{len(examples):,}; regard supports one label per text: keep one, or make a yes/no "
+            "file for each label"
         )
     notes, spelt = [], dict[str, str]()
     for label in sorted(rows, key=lambda label: -len(rows[label])):
@@ -127,21 +127,21 @@ def look_over(examples: Sequence[Example]) -> list[str]:
         if usual != label:
             notes.append(
                 f"{label!r} ({_count(len(rows[label]))}, first {rows[label][0].source}) and "
-                f"{usual!r} differ in case or spaces alone and are two labels; "
+                f"{usual!r} differ only in case or whitespace but are two labels; "
                 f"{advice(label, usual)}"
             )
         if label in NONE:
             has = "has" if len(rows[label]) == 1 else "have"
             notes.append(
                 f"{_count(len(rows[label]))} {has} the label {label!r}, first "
-                f"{rows[label][0].source}: it is learned as a label; if it stands for none, take "
-                "them out"
+                f"{rows[label][0].source}: it is learned as a label; if it means a missing label, "
+                "remove these rows"
             )
     return notes
 
 
 def _parts(label: str) -> frozenset[str]:
-    """The labels that one seems to be made of; none of a single one."""
+    """Return the labels that a list of labels seems to contain; none for a single label."""
     for sign in SEPARATORS:
         parts = frozenset(map(_bare, _bare(label).split(sign)))
         if len(parts) > 1:
@@ -150,12 +150,12 @@ def _parts(label: str) -> frozenset[str]:
 
 
 def _bare(label: str) -> str:
-    """A label without brackets and quotes about it: a of ['a']."""
+    """Return a label without surrounding brackets and quotes: a for ['a']."""
     return label.strip("[](){}'\" ")
 
 
 def _spelt(label: str) -> str:
-    """What labels that differ in case, spaces or composition of signs alone have in common."""
+    """Return a key that ignores case, whitespace and Unicode composition."""
     return " ".join(unicodedata.normalize("NFC", label).casefold().split())
 
 

@@ -1,4 +1,4 @@
-"""Files as lines of text, plain or gzip, within limits; what is wrong with one becomes an error."""
+"""Lines of text files, plain or gzip, with limits on size; problems become errors of one line."""
 
 import codecs
 import contextlib
@@ -14,30 +14,30 @@ from regard.errors import RegardError
 Binary = IO[bytes]
 LINE_LIMIT = 1_000_000  # bytes; the longest IMDB review has 13,704 characters
 FILE_LIMIT = 4_000_000_000  # bytes of text
-GROWTH = 100  # times that a packed file may grow; texts grow 3 to 10 times
-CHUNK = 8_192  # unpacked at once; zipfile takes as many packed bytes, so growth is known closely
-SMALL = 1_200_000  # bytes that any file may grow to
+GROWTH = 100  # maximum compression ratio; texts have 3 to 10
+CHUNK = 8_192  # unpacked at once; zipfile reads as many packed bytes, so the ratio is accurate
+SMALL = 1_200_000  # unpacked bytes that are always allowed
 
 
 def path_of(given: Path | str) -> Path:
-    """A path as someone typed it, ``~`` and all. Errors: what the system takes for none."""
+    """Return a path with ``~`` expanded. Errors: an invalid path."""
     try:
         path = Path(given).expanduser()
         path.exists()
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise RegardError(f"{str(given)[:60]!r} is no path: {why}") from None
+        raise RegardError(f"invalid path {str(given)[:60]!r}: {why}") from None
     return path
 
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[Binary]:
-    """Open a file, unpacking gzip; what the system or gzip refuses becomes one line."""
+    """Open a file, unpacking gzip; system and gzip errors become errors of one line."""
     try:
         if path.is_dir():
-            raise RegardError(f"{path}: is a folder; give one file of it")
+            raise RegardError(f"{path}: is a folder; give a file in it")
         if path.stat().st_size == 0:
-            raise RegardError(f"{path}: is empty")
+            raise RegardError(f"{path}: the file is empty")
         with path.open("rb") as file:
             if path.name.lower().endswith((".gz", ".tgz")):
                 with gzip.GzipFile(fileobj=file) as unpacked:
@@ -45,19 +45,19 @@ def open_binary(path: Path) -> Iterator[Binary]:
             else:
                 yield file
     except EOFError:
-        raise RegardError(f"{path}: is cut off; copy or download it again") from None
+        raise RegardError(f"{path}: truncated; copy or download it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise RegardError(f"{path}: is damaged or no gzip file ({error})") from None
+        raise RegardError(f"{path}: damaged or not a gzip file ({error})") from None
     except FileNotFoundError:
-        raise RegardError(f"{path}: there is no such file") from None
+        raise RegardError(f"{path}: no such file") from None
     except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
 def within(file: Any, path: Path, packed: Callable[[], int]) -> io.BufferedReader:
-    """Read an unpacked file; ``packed`` says how many packed bytes have been taken so far.
+    """Read an unpacked file; ``packed`` returns the number of packed bytes read so far.
 
-    Errors, while it is read: it grows more than `GROWTH` times, and beyond `SMALL`.
+    Errors, while it is read: a compression ratio above `GROWTH` for more than `SMALL` bytes.
     """
     return io.BufferedReader(_Unpacked(file, path, packed), CHUNK)
 
@@ -74,17 +74,17 @@ class _Unpacked(io.RawIOBase):
         self.done += len(data)
         if self.done > SMALL and self.done > GROWTH * self.packed():
             raise RegardError(
-                f"{self.path}: grows more than {GROWTH} times when it is unpacked; if that is no "
-                "mistake, unpack it yourself"
+                f"{self.path}: the compression ratio exceeds {GROWTH}; if that is intended, "
+                "unpack the file manually"
             )
         buffer[: len(data)] = data
         return len(data)
 
 
 class Lines:
-    """The lines of a file as text, counted from 1, each within a limit.
+    """The lines of a file as text, numbered from 1, with a size limit for each.
 
-    A line that is not UTF-8 comes with its bad bytes replaced and is remembered in `spoiled`.
+    Bad bytes of a line that is not UTF-8 are replaced, and the error is kept in `spoiled`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Lines:
         if len(line) > self.limit:
             raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
         if self.read > self.most:
-            raise RegardError(f"{self.here}: the file holds more than {self.most:,} bytes")
+            raise RegardError(f"{self.here}: the file is larger than {self.most:,} bytes")
         if self.number == 1:
             line = self._without_mark(line)
         try:
@@ -125,12 +125,12 @@ class Lines:
         return f"{self.name}:{self.number}"
 
     def complaint(self) -> str | None:
-        """What spoils the lines read since the last question: those of one row."""
-        says = next(iter(self.spoiled.values()), None)
+        """Return and clear the first encoding error since the last call, that is of one row."""
+        problem = next(iter(self.spoiled.values()), None)
         self.spoiled.clear()
-        return says
+        return problem
 
     def _without_mark(self, line: bytes) -> bytes:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise RegardError(f"{self.here}: not UTF-8 but UTF-16; save the file as UTF-8")
+            raise RegardError(f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8")
         return line.removeprefix(codecs.BOM_UTF8)

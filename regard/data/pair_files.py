@@ -1,18 +1,17 @@
-"""The user's own pairs of texts: two files side by side, TSV, CSV, JSON lines, or a zip of them.
+"""Text pairs from files: two aligned files, TSV, CSV, JSON lines, or a zip of them.
 
-What a file is called says what it is:
+The file name decides the format:
 
 * ``train.de,train.en``, or ``train`` with the names de and en: line i belongs to line i.
-* ``.tsv``, ``.tab``, ``.txt``: source and target with a tab between them, maybe a third column
-  (Tatoeba's attributions), which is not read; maybe a first line of names. Quotes are text.
-* ``.csv``: a first line of names.
-* ``.jsonl``, ``.ndjson``: an object a line, maybe with all inside "translation".
-* ``.zip``: one such file, or two side by side, streamed, never extracted; ``a.zip/member.tsv``
-  names one of many.
+* ``.tsv``, ``.tab``, ``.txt``: source and target separated by a tab, optionally a third column
+  (Tatoeba's attributions), which is ignored, and a header. Quotes are text.
+* ``.csv``: with a header.
+* ``.jsonl``, ``.ndjson``: one object per line, optionally nested in "translation".
+* ``.zip``: one such file, or two aligned ones, streamed, never extracted; ``a.zip/member.tsv``
+  selects one of several.
 
-Names are source and target, src and tgt, input and output, or two languages, the first of them
-the source; others are given. All but a zip may be .gz as well. Texts are UTF-8, without the spaces
-around them.
+Default names are source and target, src and tgt, input and output, or two languages, the first of
+them the source. All but a zip may also be .gz. Texts are UTF-8; surrounding whitespace is removed.
 """
 
 import zipfile
@@ -38,22 +37,22 @@ from regard.errors import RegardError
 
 PAIR_KINDS = {**KINDS, ".txt": "tsv"}
 LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
-MOST = 2_000_000  # pairs that are held in memory: some 1 GB
-PACKED = 4  # times that a packed file grows
+MOST = 2_000_000  # maximum pairs in memory: some 1 GB
+PACKED = 4  # assumed compression ratio
 
 
 TooLong = Literal["drop", "refuse"]
 
 
 class TooManyError(RegardError):
-    """More pairs than are held in memory."""
+    """More pairs than fit into memory."""
 
 
 @dataclass
 class PairStream:
-    """Pairs read from a file each time they are iterated over, in a memory of one line.
+    """Pairs that are streamed from a file on each iteration.
 
-    ``notes`` say what the last full reading left out.
+    ``notes`` describe what the last complete iteration skipped.
     """
 
     name: str
@@ -77,8 +76,8 @@ class PairStream:
             if 0 < self.longest < size:
                 if self.too_long == "refuse":
                     raise RegardError(
-                        f"{row.place}: a text of {size:,} characters, where {self.longest:,} is "
-                        "the limit; cut it or raise longest="
+                        f"{row.place}: a text of {size:,} characters exceeds the limit of "
+                        f"{self.longest:,}; shorten it or increase longest="
                     )
                 long += 1
                 first_long = first_long or row.place
@@ -88,16 +87,16 @@ class PairStream:
         rows = good + empty + long
         if empty > TOLERATED * rows:
             raise RegardError(
-                f"{first}; so have {empty:,} of {rows:,} pairs, more than {TOLERATED:.0%}: "
-                "mend them, they may be out of step"
+                f"{first}; {empty:,} of {rows:,} pairs are incomplete, more than {TOLERATED:.0%}; "
+                "fix them, the files may be misaligned"
             )
         if not good:
             why = f": all {long:,} are longer than {self.longest:,} characters" if long else ""
-            raise RegardError(f"{self.name}: holds no pairs of texts{why}")
+            raise RegardError(f"{self.name}: contains no text pairs{why}")
         self.notes = tuple(
             f"{_pairs(count)} skipped, {why}, first {place}"
             for count, place, why in (
-                (empty, first_empty, "a side of them empty"),
+                (empty, first_empty, "with an empty side"),
                 (long, first_long, f"longer than {self.longest:,} characters"),
             )
             if count
@@ -113,15 +112,15 @@ def iterate_pairs(
     longest: int = LONGEST,
     too_long: TooLong = "drop",
 ) -> PairStream:
-    """The pairs of a file (or of two), one by one from the disk, as often as asked.
+    """Return a stream of the pairs of a file (or of two) that can be iterated repeatedly.
 
-    `target` is the second of two files side by side; the names are columns, keys or the endings
-    of two files. A pair with a text of more than `longest` characters (0: any) is left out and
-    noted, or refused.
+    `target` is the second of two aligned files; the names are columns, keys or the suffixes of two
+    files. A pair with a text of more than `longest` characters (0: no limit) is skipped and noted,
+    or refused.
 
-    Errors, as file:line: two files of unequal length; bytes that are no UTF-8; a row that is no
-    pair; more than 1 % of the pairs with an empty side (fewer are left out and noted; two empty
-    lines are no pair); no pairs at all.
+    Errors, as file:line: two files of different length; bytes that are not UTF-8; a row that is not
+    a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two empty
+    lines are ignored); no pairs at all.
     """
     path, beside = files_of(str(data), str(target or ""), source_name, target_name)
     if beside is not None:
@@ -147,9 +146,9 @@ def read_pairs(
     longest: int = 0,
     most: int = MOST,
 ) -> list[Pair]:
-    """All pairs of a file in their order, in memory; see `iterate_pairs`.
+    """Return all pairs of a file in order, in memory; see `iterate_pairs`.
 
-    Errors: what that says, and more than `most` pairs.
+    Errors: those of `iterate_pairs`, and more than `most` pairs.
     """
     stream = iterate_pairs(
         data,
@@ -163,14 +162,14 @@ def read_pairs(
 
 
 def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
-    """All pairs of a stream, if they are at most so many."""
+    """Return all pairs of a stream. Errors: more than `most`."""
     pairs = []
     for pair in stream:
         pairs.append(pair)
         if len(pairs) > most:
             raise TooManyError(
-                f"{stream.name}: holds more than {most:,} pairs, too many to keep in memory; "
-                "give a smaller file"
+                f"{stream.name}: more than {most:,} pairs do not fit into memory; use a smaller "
+                "file"
             )
     return pairs
 
@@ -178,7 +177,7 @@ def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
 def files_of(
     data: str, target: str, source_name: str, target_name: str
 ) -> tuple[Path, Path | None]:
-    """The one file, or the two, that `data` means."""
+    """Return the one or two files that `data` names."""
     path = path_of(data)
     if target:
         return path, path_of(target)
@@ -192,12 +191,11 @@ def files_of(
     if beside:
         if sides[0] is None and sides[1] is None:
             raise RegardError(
-                f"{path}: there is no such file, nor {path.name}.{source_name} and "
-                f"{path.name}.{target_name}"
+                f"{path}: no such file, nor {path.name}.{source_name} and {path.name}.{target_name}"
             )
         for side, name, other in zip(sides, (source_name, target_name), sides[::-1], strict=True):
             if side is None:
-                raise RegardError(f"{path}.{name}: there is no such file beside {other}")
+                raise RegardError(f"{path}.{name}: no such file next to {other}")
         assert sides[0] is not None
         return sides[0], sides[1]
     return path, None
@@ -210,19 +208,19 @@ def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
 
 
 def holding(path: Path) -> Path:
-    """The file that a path names, or the archive that it names a member of."""
+    """Return the file that a path names, or the archive of the member that it names."""
     named = _member(path)
     return path if named is None else named[0]
 
 
 def called(path: Path) -> str:
-    """What of a path says how it is read: the member of an archive, else what its name ends in."""
+    """Return the archive member that a path names, or else its suffixes."""
     named = _member(path)
     return named[1] if named else "".join(path.suffixes).lower()
 
 
 def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
-    """How many bytes of text a file holds, or two side by side; of a .gz file about."""
+    """Return the bytes of text in one or two files; for .gz an estimate."""
     total = 0
     for path in files_of(data, target, source_name, target_name):
         if path is None or not holding(path).is_file():
@@ -235,7 +233,7 @@ def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
 
 
 def _unpacked(path: Path, names: tuple[str, str]) -> int:
-    """The bytes of those members of an archive that are read."""
+    """Return the unpacked bytes of the archive members that are read."""
     place, member = _member(path) or (path, "")
     with open_zip(place) as archive:
         chosen = _members(archive, place, member, names)
@@ -243,7 +241,7 @@ def _unpacked(path: Path, names: tuple[str, str]) -> int:
 
 
 def _member(path: Path) -> tuple[Path, str] | None:
-    """The archive and the member that ``a.zip/b.tsv`` names."""
+    """Return the archive and the member that ``a.zip/b.tsv`` names, or None."""
     for parent in path.parents:
         if parent.suffix.lower() == ".zip" and parent.is_file():
             return parent, path.relative_to(parent).as_posix()
@@ -257,8 +255,8 @@ def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
         kind = _kind(path.name)
         if kind is None:
             raise RegardError(
-                f"{path}: regard reads pairs from .tsv, .txt, .csv, .jsonl and .zip files, or "
-                "from two files side by side: FILE,FILE"
+                f"{path}: unsupported file type; use a .tsv, .txt, .csv, .jsonl or .zip file of "
+                "pairs, or two aligned files: FILE,FILE"
             )
         with open_binary(path) as file:
             yield from rows_of(file, path.name, kind, names, STREAMED)
@@ -282,14 +280,14 @@ def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
 def _members(
     archive: zipfile.ZipFile, path: Path, member: str, names: tuple[str, str]
 ) -> list[str]:
-    """The one member that holds pairs, or the two that end in the names of the sides."""
+    """Return the one member with pairs, or the two with the suffixes of the sides."""
     files = [
         name for name in archive.namelist()
         if not (name.endswith("/") or name.startswith("__MACOSX/") or f"/{name}".count("/._"))
     ]  # fmt: skip
     if member:
         if member not in files:
-            raise RegardError(f"{path}: has no member {member!r}; it has {listed(files)}")
+            raise RegardError(f"{path}: no member {member!r}; members: {listed(files)}")
         return [_unpackable(path, member)]
     if all(names):
         sides = [[name for name in files if name.endswith(f".{side}")] for side in names]
@@ -301,21 +299,21 @@ def _members(
     ]  # fmt: skip
     if len(tables) != 1:
         raise RegardError(
-            f"{path}: which member holds the pairs? Write {path}/NAME; there are "
+            f"{path}: cannot tell which member contains the pairs; give {path}/NAME; members: "
             f"{listed(tables or files) or 'none'}"
         )
     return [_unpackable(path, name) for name in tables]
 
 
 def _unpackable(path: Path, member: str) -> str:
-    """The member itself. Errors: one that is packed once more."""
+    """Return the member. Errors: one that is itself compressed."""
     if member.lower().endswith((".gz", ".zip")):
-        raise RegardError(f"{path}: {member!r:.80} is packed once more; unpack it first")
+        raise RegardError(f"{path}: {member!r:.80} is compressed twice; unpack it first")
     return member
 
 
 def _kind(name: str) -> str | None:
-    """tsv, csv or jsonl, by the name."""
+    """Return tsv, csv or jsonl by the name, or None."""
     return PAIR_KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
 
 

@@ -1,4 +1,4 @@
-"""From lines to pairs of texts: two files side by side, tables, JSON lines."""
+"""Parsing of text pairs from two aligned files, tables or JSON lines."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ LANGUAGES = frozenset(
     "kn ko lt lv mk ml mn mr ms my nb ne nl nn no pa pl pt ro ru sk sl sq sr sv sw ta te th tr uk "
     "ur uz vi zh ara deu eng fra ita jpn kor nld pol por rus spa zho".split()
 )
-STREAMED = 1_000_000_000_000  # bytes of what is read line by line and not kept
+STREAMED = 1_000_000_000_000  # byte limit of files that are streamed
 
 Row = Pair | BadRow
 
 
 def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -> Iterator[Row]:
-    """Line i of one file with line i of the other; two empty lines are no pair."""
+    """Yield line i of one file with line i of the other; two empty lines are skipped."""
     sides = Lines(left, left_name, most=STREAMED), Lines(right, right_name, most=STREAMED)
     while True:
         source, target = (next(lines, None) for lines in sides)
@@ -31,14 +31,14 @@ def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -
             _end_together(sides, source, target)
             return
         for lines in sides:
-            if says := lines.complaint():
-                raise RegardError(f"{lines.here}: {says}")
+            if problem := lines.complaint():
+                raise RegardError(f"{lines.here}: {problem}")
         if source.strip() or target.strip():
             yield _pair(source, target, sides[0].here)
 
 
 def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | None) -> None:
-    """Both files are at their end, but for empty lines; or say where one is not."""
+    """Raise an error unless both files have ended, except for empty lines."""
     if source is None and target is None:
         return
     longer, shorter = sides if source is not None else sides[::-1]
@@ -50,14 +50,14 @@ def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | 
             alone = longer.number
     if alone:
         raise RegardError(
-            f"{longer.name}:{alone}: this line has no partner: {shorter.name} has "
-            f"{ended:,} lines, {longer.name} {longer.number:,}; line i of one belongs to line i "
-            "of the other"
+            f"{longer.name}:{alone}: line without a counterpart: {shorter.name} has {ended:,} "
+            f"lines, {longer.name} {longer.number:,}; line i of one file must belong to line i of "
+            "the other"
         )
 
 
 def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: int) -> Iterator[Row]:
-    """The rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
+    """Yield the rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
     lines = Lines(file, name, most=most)
     if kind == "jsonl":
         return _json_rows(lines, names)
@@ -69,7 +69,7 @@ def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
     for line in lines:
         row = line.rstrip("\r\n")
         if "\r" in row:
-            yield lines.number, "a carriage return inside the line; save it with line ends of \\n"
+            yield lines.number, "carriage return inside the line; save the file with \\n line ends"
         else:
             yield lines.number, row.split("\t")
 
@@ -80,8 +80,8 @@ def _table_rows(
     width = 0
     for number, fields in rows:
         here = f"{lines.name}:{number}"
-        if says := lines.complaint():
-            yield BadRow(here, says)
+        if problem := lines.complaint():
+            yield BadRow(here, problem)
         elif isinstance(fields, str):
             yield BadRow(here, fields)
         elif not any(field.strip() for field in fields):
@@ -92,7 +92,7 @@ def _table_rows(
             if not titled:
                 yield _pair(fields[source], fields[target], here)
         elif len(fields) != width:
-            yield BadRow(here, f"has {len(fields)} fields where the first row has {width}")
+            yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
         else:
             yield _pair(fields[source], fields[target], here)
 
@@ -111,17 +111,17 @@ def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
         if isinstance(inside, dict):
             row = inside
         if not keys:
-            found = list(row)
-            source, target, _ = _columns(here, found, "jsonl", names)
-            keys = found[source], found[target]
+            header = list(row)
+            source, target, _ = _columns(here, header, "jsonl", names)
+            keys = header[source], header[target]
         if missing := [key for key in keys if key not in row]:
-            yield BadRow(here, f"has no {missing[0]!r}; it has {listed(list(row))}")
+            yield BadRow(here, f"missing key {missing[0]!r}; keys: {listed(list(row))}")
             continue
         texts = ["" if row[key] is None else row[key] for key in keys]
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            yield BadRow(here, f"a text is not a string but {json.dumps(wrong[0])[:40]}")
+            yield BadRow(here, f"a text must be a string, not {json.dumps(wrong[0])[:40]}")
         elif any(not text.isascii() and _halves(text) for text in texts):
-            yield BadRow(here, "a text holds half a surrogate pair")
+            yield BadRow(here, "a text contains an unpaired surrogate")
         else:
             yield _pair(texts[0], texts[1], here)
 
@@ -133,7 +133,7 @@ def _halves(text: str) -> bool:
 def _columns(
     here: str, header: Sequence[str], kind: str, asked: tuple[str, str]
 ) -> tuple[int, int, bool]:
-    """Where source and target stand, and whether this row is one of names."""
+    """Return the columns of source and target, and whether this row is a header."""
     names = [name.strip().casefold() for name in header]
     wanted = [name.strip().casefold() for name in asked]
     if all(wanted):
@@ -143,41 +143,40 @@ def _columns(
         elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
             places, titled = [int(name) - 1 for name in wanted], _usual(header, kind) is not None
             if not all(0 <= place < len(names) for place in places):
-                raise RegardError(f"{here}: has {len(names)} columns, not {max(map(int, wanted))}")
+                raise RegardError(
+                    f"{here}: {len(names)} columns, so no column {max(map(int, wanted))}"
+                )
         else:
             missing = next(
                 name for name, low in zip(asked, wanted, strict=True) if low not in names
             )
-            raise RegardError(f"{here}: no column {missing!r}; there are {listed(header)}")
+            raise RegardError(f"{here}: unknown column {missing!r}; columns: {listed(header)}")
         if places[0] == places[1]:
             raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
         return places[0], places[1], titled
     if any(wanted):
-        raise RegardError(f"{here}: name both sides or none, not {asked[0] or asked[1]!r} alone")
+        raise RegardError(f"{here}: name both sides or none, not only {asked[0] or asked[1]!r}")
     if usual := _usual(header, kind):
         return *usual, True
     if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
         raise RegardError(
-            f"{here}: the columns {listed(header)} are of texts with labels: those are for regard "
-            "train classification; if they are pairs, name them by source_name=NAME "
-            "target_name=NAME"
+            f"{here}: the columns {listed(header)} look like texts with labels; use regard train "
+            "classification, or for pairs set source_name=NAME target_name=NAME"
         )
     if kind == "tsv" and len(names) in (2, 3):
         return 0, 1, False
     if kind == "tsv" and len(names) == 1:
-        raise RegardError(
-            f"{here}: has no tab, so no second text; two files side by side are named FILE,FILE"
-        )
+        raise RegardError(f"{here}: no tab, so no second text; give two aligned files as FILE,FILE")
     raise RegardError(
-        f"{here}: which are source and target? There are {listed(header)}; name them by "
+        f"{here}: cannot tell source and target among the columns {listed(header)}; set "
         "source_name=NAME and target_name=NAME"
     )
 
 
 def _usual(header: Sequence[str], kind: str) -> tuple[int, int] | None:
-    """Where the sides stand if the names are usual ones.
+    """Return the columns of both sides if their names are common ones.
 
-    A table with tabs may begin with a pair: Hi and Ja are words there, hi and ja languages.
+    A tab-separated table may have no header: there Hi and Ja are words, hi and ja languages.
     """
     names = [name.strip().casefold() for name in header]
     for source, target in PAIRED:

@@ -1,4 +1,4 @@
-"""Pairs of texts in three splits, no source text on two sides."""
+"""Splits of text pairs into three parts without common source texts."""
 
 import hashlib
 import unicodedata
@@ -13,12 +13,12 @@ from regard.errors import RegardError
 
 Side = Literal["train", "validation", "test"]
 Parts = dict[Side, Sequence[Pair]]
-FEW = 20  # pairs to each different text of one side: from there on it looks like labels
+FEW = 20  # pairs per distinct text of one side, from which on it looks like a label
 LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
 
 
 def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side:
-    """The split of all pairs with this source text (or what else they are split by).
+    """Return the split of all pairs with this source text (or other unit).
 
     >>> [side_of(text, test=0.3, validation=0.3) for text in ("a dog", "A  Dog", "a cat")]
     ['train', 'train', 'validation']
@@ -30,7 +30,7 @@ def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side
 
 
 def key_of(text: str) -> str:
-    """What texts that differ in case, spaces or composition of signs alone have in common."""
+    """Return a key that ignores case, whitespace and Unicode composition."""
     return likeness(text if text.isascii() else unicodedata.normalize("NFC", text))
 
 
@@ -43,7 +43,7 @@ def in_three(
     *,
     by_target: bool,
 ) -> Parts:
-    """Split off what is missing, then drop from each split what a later one has as a source."""
+    """Split off missing parts, then drop pairs whose source occurs in a later split."""
     test = 0.0 if "test" in parts else shares[0]
     validation = 0.0 if "validation" in parts else shares[1]
     split: dict[Side, list[Pair]] = {"train": [], "validation": [], "test": []}
@@ -67,13 +67,13 @@ def in_three(
         if not pairs:
             raise RegardError(
                 f"{name}: no pairs for {side}; {len(parts['train']):,} are too few to split, or "
-                "all of them stand in a later split; give more, or a test file by test=FILE"
+                "all occur in a later split; add pairs, or give a test file with test=FILE"
             )
     return dict(split)
 
 
 def labels_in(pairs: Sequence[Pair], name: str) -> list[str]:
-    """Return a sentence where one side of many pairs has few different texts, as labels are."""
+    """Return a warning if one side of many pairs has few distinct texts, like labels."""
     sides = {key_of(pair.source): pair for pair in pairs}, {key_of(x.target): x for x in pairs}
     few, many = sorted(sides, key=len)
     if len(many) < FEW or FEW * len(few) > len(many):
@@ -81,21 +81,21 @@ def labels_in(pairs: Sequence[Pair], name: str) -> list[str]:
     which = "target" if few is sides[1] else "source"
     shown = [getattr(pair, which) for pair in islice(few.values(), 3)]
     return [
-        f"{len(pairs):,} pairs have only {len(few):,} different texts as {which} ({listed(shown)}, "
-        f"first {pairs[0].place}): texts with labels are for "
+        f"{len(pairs):,} pairs have only {len(few):,} distinct {which} texts ({listed(shown)}, "
+        f"first {pairs[0].place}); for texts with labels use "
         f"regard train classification --data {name}"
     ]
 
 
 def dropped(count: int, side: Side) -> str:
-    """The note about pairs that a later split has too."""
+    """Return the note about pairs whose source occurs in a later split."""
     later = "validation or test" if side == "train" else "test"
     pairs = f"{count:,} pair" + ("s" if count != 1 else "")
-    return f"{pairs} of {side} dropped, with a source that stands in {later}"
+    return f"{pairs} of {side} dropped: source also in {later}"
 
 
 def corpus_of(name: str, parts: Parts, notes: list[str], names: tuple[str, str]) -> PairCorpus:
-    """The splits as a corpus, with a digest of all that stands in them."""
+    """Return the splits as a corpus, with a digest of all texts."""
     digest = hashlib.sha256()
     for side in ("train", "validation", "test"):
         digest.update(f"{len(parts[side])}\n".encode())

@@ -1,4 +1,4 @@
-"""What translation learns from: a text, the text it becomes, and where they stand."""
+"""Text pairs for translation, and corpora of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ from numpy import ndarray
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A text, the text it becomes, and where they stand: ``train.de:12``."""
+    """A source text, its target text, and their location: ``train.de:12``."""
 
     source: str
     target: str
     place: str
 
     def alignment(self) -> Bool[ndarray, "target source"] | None:
-        """Which characters of the source each character of the target comes from, if known.
+        """Return which source characters each target character comes from, if known.
 
-        A row without any is a character that comes from nowhere, as the dashes of a date do.
+        A row without any is a character that comes from none, such as the dashes of a date.
         """
         return None
 
 
 @dataclass(frozen=True)
 class StreamedPairs:
-    """So many pairs that are read from the disk each time they are iterated over.
+    """Pairs that are read from the disk on each iteration, with their number.
 
-    ``fingerprint`` is that of their files and of how they were chosen.
+    ``fingerprint`` identifies their files and how they were chosen.
     """
 
     count: int
@@ -43,10 +43,10 @@ class StreamedPairs:
 
 @dataclass(frozen=True)
 class PairCorpus:
-    """Pairs in three splits; no source text stands on two sides.
+    """Pairs in three splits; no source text is in two of them.
 
-    The fingerprint is a sha256 over all texts in order, ``notes`` say what was left out or split
-    off, ``languages`` are those of source and target where they are known.
+    The fingerprint is a sha256 over all texts in order, ``notes`` describe what was dropped or
+    split off, ``languages`` are those of source and target if known.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From a name or a file to pairs of texts in train, validation and test."""
+"""Loading of text pairs by name or from files, in train, validation and test."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,10 +53,10 @@ __all__ = [
     "side_of",
 ]
 
-TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the user's own source texts
+TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the source texts in files
 SHARE_OF_ENG_FRA = 0.02  # of 116,830 English sentences, for the test and for validation
 DRAWN = {"reverse": 320_000, "dates": 100_000}  # pairs of train: 5,000 batches of 64 and some
-HELD = 2_000  # pairs of validation and of test where regard draws them
+HELD = 2_000  # generated pairs of validation and of test
 TEST_OF_MULTI30K = "test_2016_flickr"
 EDITION: Final = "65225fb476dc9a730b494e2f599d11c352697379351f0d8ead48ddc0ec9eae7f"  # fra-eng.zip
 
@@ -78,43 +78,42 @@ def load_pairs(
     too_long: TooLong = "drop",
     show: Show | None = None,
 ) -> PairCorpus:
-    """Pairs of texts by name or from files, in train, validation and test.
+    """Return text pairs by name or from files, in train, validation and test.
 
-    * "reverse": random strings of so many `letters`; "dates": see `regard.data.dates`, of all
-      `locales` or of some, tested on whole formats that train never shows. Of both `examples` pairs
-      to train on, drawn by `seed`.
-    * "multi30k": its own splits; `test` may be "test_2017_flickr". German to English, or as
-      `source_name` and `target_name` say (de, en; others if the files are there).
+    * "reverse": random strings of `letters` letters; "dates": see `regard.data.dates`, of all
+      `locales` or of some, tested on formats that do not occur in train. Both have `examples`
+      training pairs, drawn by `seed`.
+    * "multi30k": its own splits; `test` may be "test_2017_flickr". German to English, or as given
+      by `source_name` and `target_name` (de, en; others if the files exist).
     * "eng-fra": English to French or, by the names (en, fr), back. Split by the English side.
-    * a file, or two side by side (`target` is the second; see `regard.data.pair_files`). `test` is
+    * a file, or two aligned ones (`target` is the second; see `regard.data.pair_files`). `test` is
       a file of the same kind ("FILE,FILE" for two); else a twentieth is split off.
 
-    Splits are by a hash of the source text and of `seed`, so that copies, and texts that differ in
-    case or spaces alone, stay on one side; `validation` is the share of what is left, or beside
-    files of your own a file of the same kind as `test`. A pair of
-    train or validation whose source stands in a later split all the same is dropped and noted.
-    `examples` (0: all) are as many pairs of train, chosen by `seed`. All of it is in memory; of
-    files of more than 200 MB train stays on the disk (`regard.data.streamed`), and some 5,000 pairs
-    each are split off.
+    Splits are by a hash of the source text and of `seed`, so that duplicates, and texts that differ
+    only in case or whitespace, stay together; `validation` is the fraction of the rest, or for
+    files a file of the same kind as `test`. A pair of train or validation whose source still
+    occurs in a later split is dropped and noted. `examples` (0: all) limits the pairs of train,
+    chosen by `seed`. All pairs are in memory, except that train stays on the disk for files of more
+    than 200 MB (`regard.data.streamed`), of which some 5,000 pairs each are split off.
 
     >>> corpus = load_pairs("reverse", letters=4, examples=1_000)
     >>> corpus.test[0].source, corpus.test[0].target
     ('MAVV', 'VVAM')
     """
     if examples < 0 or seed < 0:
-        raise RegardError(f"examples and seed are counted from 0, not {examples} and {seed}")
+        raise RegardError(f"examples and seed must be 0 or more, not {examples} and {seed}")
     held = validation if isinstance(validation, str) else ""
     share = None if isinstance(validation, str) else validation
     if share is not None and not 0 < share < 1:
-        raise RegardError(f"validation is a share between 0 and 1, not {share}")
+        raise RegardError(f"validation must be a fraction between 0 and 1, not {share}")
     if held and data in (*DRAWN, "multi30k", "eng-fra"):
-        raise RegardError(
-            f"{data} is split by regard; validation=FILE goes with a file of your own"
-        )
+        raise RegardError(f"{data} has its own validation part; validation=FILE needs data=FILE")
     names = source_name, target_name
     if data in DRAWN:
         if test or target or any(names):
-            raise RegardError(f"{data} is made by regard and takes no files and no names")
+            raise RegardError(
+                f"{data} is generated; remove target, test, source_name and target_name"
+            )
         many = examples or DRAWN[data]
         if data == "reverse":
             return _reverse(letters, seed, many)
@@ -122,7 +121,7 @@ def load_pairs(
     reading: Reading = partial(iterate_pairs, longest=longest, too_long=too_long)
     if data in ("multi30k", "eng-fra"):
         if target:
-            raise RegardError(f"{data} has both sides; target=FILE goes with a file of your own")
+            raise RegardError(f"{data} has both sides; target=FILE needs data=FILE")
         load = _multi30k if data == "multi30k" else _eng_fra
         parts, notes, names = load(data_dir, names, test, show, reading)
         shares = SHARE_OF_ENG_FRA, share or SHARE_OF_ENG_FRA
@@ -131,10 +130,10 @@ def load_pairs(
         size = bytes_of(data, target, *names)
         named = partial(reading, source_name=names[0], target_name=names[1])
         files: dict[Side, str] = {"validation": held, "test": test}
-        found = _own_files(data, target, files, named) if size <= streamed.LARGE else None
-        if found is None:
+        loaded = _own_files(data, target, files, named) if size <= streamed.LARGE else None
+        if loaded is None:
             return _streamed(data, target, files, names, size, share, seed, examples, named)
-        parts, notes = found
+        parts, notes = loaded
         notes += labels_in(parts["train"], data)
         shares = TEST_SHARE, share or VALIDATION_SHARE
     by_target = data == "eng-fra" and names[0] == "fr"
@@ -142,37 +141,36 @@ def load_pairs(
     if 0 < examples < len(parts["train"]):
         random = np.random.Generator(np.random.PCG64(seed))
         chosen = np.sort(random.permutation(len(parts["train"]))[:examples]).tolist()
-        notes.append(f"{examples:,} of {len(parts['train']):,} pairs of train are used, by seed")
+        notes.append(f"{examples:,} of {len(parts['train']):,} pairs of train used, chosen by seed")
         parts["train"] = [parts["train"][i] for i in chosen]
     return corpus_of(data, parts, notes, names)
 
 
 def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
-    """Each different source text once, in order of appearance, and all its targets.
+    """Return each distinct source text, in order of appearance, and all its targets.
 
     >>> texts = [("Go.", "Va !"), ("Hi.", "Salut !"), ("Go.", "Marche.")]
     >>> references(Pair(source, target, "") for source, target in texts)
     (['Go.', 'Hi.'], [['Va !', 'Marche.'], ['Salut !']])
     """
-    found: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for pair in pairs:
-        found.setdefault(pair.source, []).append(pair.target)
-    return list(found), list(found.values())
+        targets.setdefault(pair.source, []).append(pair.target)
+    return list(targets), list(targets.values())
 
 
 def _must_be_pairs(data: str) -> None:
-    """A name that is no file is an error here: of other data, or misspelt."""
+    """Raise an error for a name that is neither a file nor data with pairs."""
     path = path_of(data)
     known = [*DRAWN, "multi30k", "eng-fra"]
     if path.exists() or path.suffix or len(path.parts) != 1 or "," in data:
         return
     if any(path.parent.glob(f"{path.name}.*")):
-        return  # what two files side by side begin with
+        return  # the common prefix of two aligned files
     if data in BUILT_IN or data in SOURCES:
         used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
         raise RegardError(
-            f"{data} holds no pairs of texts; it is for {used_for}. Pairs are in: "
-            f"{', '.join(known)}"
+            f"{data} has no text pairs; it is for {used_for}. Data with pairs: {', '.join(known)}"
         )
     look_up(dict.fromkeys(known), data, "data set or file")
 
@@ -194,8 +192,8 @@ def _reverse(letters: int, seed: int, examples: int) -> PairCorpus:
             notes.append(dropped(int((~fresh).sum()), side))
         if not fresh.any():
             raise RegardError(
-                f"there are {26**letters:,} strings of {letters} letters, too few for three "
-                "splits; take letters=4 or more"
+                f"letters={letters} gives only {26**letters:,} strings, too few for three splits; "
+                "use letters=4 or more"
             )
         later = np.concatenate([later, strings])
         digest.update(parts[side].letters.tobytes())
@@ -221,14 +219,14 @@ def _dates(locales: Sequence[str], seed: int, examples: int) -> PairCorpus:
         for out in (False, True)
     )  # fmt: skip
     notes = [
-        f"train and validation write dates in {kept} formats of "
-        f"{len(locales or human_dates.LOCALES)} locales, test in {held} others, each on dates of "
-        "its own"
+        f"train and validation use {kept} date formats of "
+        f"{len(locales or human_dates.LOCALES)} locales, test {held} other formats; no date is in "
+        "two splits"
     ]
     return corpus_of("dates", parts, notes, ("", "iso"))
 
 
-Reading = Callable[..., PairStream]  # `iterate_pairs` with all that is the same for every file
+Reading = Callable[..., PairStream]  # `iterate_pairs` with the common options
 Loaded = tuple[Parts, list[str], tuple[str, str]]
 
 
@@ -240,10 +238,12 @@ def _multi30k(
     reading: Reading,
 ) -> Loaded:
     if any(names) and not all(names):
-        raise RegardError("name both languages of multi30k or none: source_name=de target_name=en")
+        raise RegardError(
+            "set both languages of multi30k or neither: source_name=de target_name=en"
+        )
     names = (names[0], names[1]) if all(names) else ("de", "en")
     if names[0] == names[1]:
-        raise RegardError(f"multi30k translates between two languages, not {names[0]!r} alone")
+        raise RegardError(f"multi30k needs two different languages, not {names[0]!r} twice")
     folder = present("multi30k", data_dir)
     test = test or TEST_OF_MULTI30K
     files: dict[Side, str] = {"train": "train", "validation": "val", "test": test}
@@ -254,8 +254,8 @@ def _multi30k(
     if folder is None or not _all_there(folder, wanted):
         there = sorted(path.name for path in folder.glob("*.gz")) if folder else sorted(fetched)
         raise RegardError(
-            f"multi30k from {names[0]} to {names[1]}, judged on {test}, needs "
-            f"{', '.join(wanted)}; there are {', '.join(there)}"
+            f"multi30k from {names[0]} to {names[1]}, tested on {test}, needs "
+            f"{', '.join(wanted)}; available: {', '.join(there)}"
         )
     streams = {
         side: reading(folder / file, source_name=names[0], target_name=names[1])
@@ -280,11 +280,10 @@ def _eng_fra(
     asked = tuple(languages.get(name.strip().lower(), "?") for name in names)
     if asked not in (("", ""), ("en", "fr"), ("fr", "en")):
         raise RegardError(
-            f"eng-fra translates from en to fr or from fr to en, not from {names[0]!r} to "
-            f"{names[1]!r}"
+            f"eng-fra translates en to fr or fr to en, not {names[0]!r} to {names[1]!r}"
         )
     if test:
-        raise RegardError("eng-fra is split by its English side and takes no test=FILE")
+        raise RegardError("eng-fra is split by its English side; remove test=FILE")
     folder = present("eng-fra", data_dir)
     if folder is None:
         folder = fetch("eng-fra", data_dir, show=show)[0].parent
@@ -297,7 +296,7 @@ def _eng_fra(
     notes = list(stream.notes)
     if path != archive or hashlib.sha256(path.read_bytes()).hexdigest() != EDITION:
         notes.append(
-            f"{path.name} is not the edition of April 2019 that regard's own figures are from"
+            f"{path.name} is not the edition of April 2019 that regard's published results use"
         )
     return {"train": pairs}, notes, ("fr", "en") if back else ("en", "fr")
 
@@ -305,7 +304,7 @@ def _eng_fra(
 def _own_files(
     data: str, target: str, files: Mapping[Side, str], reading: Reading
 ) -> tuple[Parts, list[str]] | None:
-    """What the files hold, and notes; None if that is too much for the memory."""
+    """Return the pairs of the files, and notes; None if they do not fit into memory."""
     train = reading(data, target or None)
     try:
         parts: Parts = {"train": collect(train, MOST)}
@@ -331,7 +330,7 @@ def _streamed(
     examples: int,
     reading: Reading,
 ) -> PairCorpus:
-    """A corpus of files too large for the memory; small parts of it are held out."""
+    """Return a corpus of files too large for memory; small parts of it are held out."""
     shares = (
         0.0 if given["test"] else streamed.share_of(size, TEST_SHARE),
         0.0 if given["validation"] else validation or streamed.share_of(size, VALIDATION_SHARE),

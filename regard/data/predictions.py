@@ -1,8 +1,8 @@
-"""Predictions that any program wrote: a JSON object a line, or a table, with truth and prediction.
+"""Prediction files of any program: JSON lines or a table, with true label and prediction.
 
-A row has ``label`` (the truth; of texts also ``target`` or ``reference``) and ``predicted``; if it
-likes ``probabilities`` ({label: p}), ``id``, ``source`` and ``text`` (which tell rows of several
-files apart) and ``group``. The predictions.jsonl of regard's runs are such files.
+A row has ``label`` (the truth; for texts also ``target`` or ``reference``) and ``predicted``, and
+optionally ``probabilities`` ({label: p}), ``id``, ``source`` and ``text`` (which match the rows of
+several files) and ``group``. The predictions.jsonl of regard's runs are such files.
 """
 
 import math
@@ -16,17 +16,16 @@ from regard.data.titles import listed
 from regard.errors import RegardError
 
 TRUTH = ("label", "target", "reference")
-KEYS = ("id", "source", "text")  # what may tell rows apart, the surest first
+KEYS = ("id", "source", "text")  # possible row identifiers, the most reliable first
 MOST = 1_000_000_000  # bytes of a file
-SUMS_TO = 0.02  # how far the sum of probabilities may be from 1: they are often rounded
+SUMS_TO = 0.02  # tolerance of the sum of probabilities, which are often rounded
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedRow:
-    """One test example: its true label, what was predicted, and where it stands.
+    """One test example: its true label, its prediction and its location.
 
-    `keys` are its id, source and text, "" where it has none; `probabilities` are empty where none
-    are told.
+    `keys` are its id, source and text, "" where missing; `probabilities` are empty where missing.
     """
 
     label: str
@@ -38,20 +37,20 @@ class PredictedRow:
 
 
 def read_predictions(path: Path) -> list[PredictedRow]:
-    """All rows of a .jsonl, .csv or .tsv file (plain or .gz), in their order.
+    """Return all rows of a .jsonl, .csv or .tsv file (plain or .gz), in order.
 
-    Errors, by file:line: a row without truth or prediction, or whose values are neither strings nor
-    numbers; probabilities that are no numbers from 0 to 1, do not sum to 1 or lack a label; a file
-    without rows or over 1 GB.
+    Errors, by file:line: a row without true label or prediction, or with values that are neither
+    strings nor numbers; probabilities that are not numbers from 0 to 1, do not sum to 1 or lack a
+    label; a file without rows or over 1 GB.
     """
     kind = kind_of(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=MOST)
         rows = _objects(lines) if kind == "jsonl" else _records(lines, kind)
-        found = [_row(here, row) for here, row in rows]
-    if not found:
-        raise RegardError(f"{path}: holds no predictions")
-    return found
+        predictions = [_row(here, row) for here, row in rows]
+    if not predictions:
+        raise RegardError(f"{path}: contains no predictions")
+    return predictions
 
 
 def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,7 +64,7 @@ def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table by the names of its first one."""
+    """Yield the rows of a table as dictionaries, keyed by its header."""
     names: list[str] = []
     for number, fields in _tab_rows(lines) if kind == "tsv" else _csv_rows(lines):
         here = f"{lines.name}:{number}"
@@ -75,9 +74,9 @@ def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
             names = [name.strip().casefold() for name in fields]
             continue
         if len(fields) != len(names):
-            raise RegardError(f"{here}: has {len(fields)} fields, and the first row {len(names)}")
+            raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")
         row = dict(zip(names, fields, strict=True))
-        row.pop("probabilities", None)  # a table has no place for them
+        row.pop("probabilities", None)  # only JSON supports them
         yield here, row
 
 
@@ -85,14 +84,14 @@ def _row(here: str, row: Mapping[str, Any]) -> PredictedRow:
     truth = next((name for name in TRUTH if name in row), "")
     if not truth or not {"predicted", "probabilities"} & row.keys():
         lacks = "the true label ('label')" if not truth else "the prediction ('predicted')"
-        raise RegardError(f"{here}: lacks {lacks}; it has {listed(list(row))}")
+        raise RegardError(f"{here}: missing {lacks}; fields: {listed(list(row))}")
     chances = _probabilities(here, row.get("probabilities"))
     label = _written(here, truth, row[truth])
-    said = row["predicted"] if "predicted" in row else max(chances, key=chances.__getitem__)
-    predicted = _written(here, "predicted", said)
+    prediction = row["predicted"] if "predicted" in row else max(chances, key=chances.__getitem__)
+    predicted = _written(here, "predicted", prediction)
     for name in (label, predicted) if chances else ():
         if name not in chances:
-            raise RegardError(f"{here}: the probabilities lack the label {name!r:.60}")
+            raise RegardError(f"{here}: 'probabilities' has no entry for the label {name!r:.60}")
     keys = tuple(_written(here, key, row.get(key, "")) for key in KEYS)
     return PredictedRow(
         label, predicted, here, keys, _written(here, "group", row.get("group", "")), chances
@@ -105,7 +104,7 @@ def _written(here: str, name: str, value: Any) -> str:
     if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
     if not isinstance(value, str):
-        raise RegardError(f"{here}: {name!r} is neither a string nor a number but {value!r:.40}")
+        raise RegardError(f"{here}: {name!r} must be a string or a number, not {value!r:.40}")
     return value.encode(errors="replace").decode()
 
 
@@ -114,13 +113,13 @@ def _probabilities(here: str, value: Any) -> dict[str, float]:
         return {}
     if not isinstance(value, dict) or not value:
         raise RegardError(
-            f"{here}: 'probabilities' is an object, {{label: probability}}, not {value!r:.40}"
+            f"{here}: 'probabilities' must be an object, {{label: probability}}, not {value!r:.40}"
         )
     for label, chance in value.items():
         number = isinstance(chance, int | float) and not isinstance(chance, bool)
         if not number or not 0 <= chance <= 1:  # which NaN is not either
             raise RegardError(
-                f"{here}: the probability of {label!r:.40} is a number from 0 to 1, not "
+                f"{here}: the probability of {label!r:.40} must be a number from 0 to 1, not "
                 f"{chance!r:.40}"
             )
     if abs(sum(value.values()) - 1) > SUMS_TO:
@@ -131,19 +130,19 @@ def _probabilities(here: str, value: Any) -> dict[str, float]:
 def align(
     rows: Sequence[PredictedRow], first: Sequence[PredictedRow], name: str, other: str
 ) -> list[PredictedRow]:
-    """The rows of a file in the order of the `first` one's, which has the same test examples.
+    """Return the rows of a file in the order of `first`, which has the same test examples.
 
-    They are paired by ``id``, ``source`` or ``text``, the first of these that all rows of both
-    files have and that tells them apart, else line by line. Errors: other examples, another truth.
+    Rows are matched by ``id``, ``source`` or ``text``, the first of these that is unique in both
+    files, else line by line. Errors: different examples or true labels.
     """
     place = next((k for k in range(len(KEYS)) if _tells(rows, k) and _tells(first, k)), None)
     if place is None:
         if len(rows) != len(first):
             raise RegardError(
-                f"{name} has {len(rows):,} predictions and {other} {len(first):,}: files are "
-                "compared on the same test examples"
+                f"{name} has {len(rows):,} predictions, but {other} has {len(first):,}; compare "
+                "files with the same test examples"
             )
-        found = list(rows)
+        aligned = list(rows)
     else:
         known = {row.keys[place]: row for row in rows}
         missing = [row for row in first if row.keys[place] not in known]
@@ -152,17 +151,17 @@ def align(
             lacks, has, what = (name, other, missing[0].keys[place]) if missing else (
                 other, name, min(surplus))  # fmt: skip
             raise RegardError(
-                f"{lacks} lacks the test example with {KEYS[place]} {what!r:.60} that {has} has: "
-                "files are compared on the same test examples"
+                f"{lacks} has no test example with {KEYS[place]} {what!r:.60}, but {has} does; "
+                "compare files with the same test examples"
             )
-        found = [known[row.keys[place]] for row in first]
-    for row, beside in zip(found, first, strict=True):
+        aligned = [known[row.keys[place]] for row in first]
+    for row, beside in zip(aligned, first, strict=True):
         if row.label != beside.label:
             raise RegardError(
-                f"{row.where}: the label is {row.label!r:.60}, and {beside.label!r:.60} in "
-                f"{beside.where} ({other}): files are compared on the same test examples"
+                f"{row.where}: the label is {row.label!r:.60}, but {beside.label!r:.60} in "
+                f"{beside.where} ({other}); compare files with the same test examples"
             )
-    return found
+    return aligned
 
 
 def _tells(rows: Sequence[PredictedRow], place: int) -> bool:

@@ -1,6 +1,6 @@
-"""Small tasks made of symbols, each asking another thing of attention; examples without end.
+"""Synthetic tasks on symbols that test different abilities of attention; unlimited examples.
 
-Symbol 0 is padding. The n-th examples of a seed are always the same ones.
+Symbol 0 is padding. The examples are a pure function of count and seed.
 """
 
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ PAD = 0
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs and what is to be answered, at one position or at several.
+    """Inputs and targets, at one position or at several.
 
-    ``lengths`` where the inputs are padded; None where all are full.
+    ``lengths`` of padded inputs; None without padding.
     """
 
     tokens: Int[Tensor, "*batch time"]
@@ -34,14 +34,14 @@ class Examples:
 
 
 def recall(count: int, seed: int, *, pairs: int = 8, symbols: int = 16) -> Examples:
-    """Associative recall: k₁ v₁ … k_p v_p, then one of the keys; its value is to be told.
+    """Return associative recall: k₁ v₁ … k_p v_p, then one of the keys; predict its value.
 
-    The keys of an example all differ, and so do its values, so whoever knows the values and not
-    which of them belongs to the key is right once in ``pairs``. Keys are symbols 1 … ``symbols``,
-    values the next as many; a target is the number of its value. Ba et al. 2016, section 4.1.
+    Keys are distinct within an example, and so are values, so guessing among the values is right
+    with probability 1 / ``pairs``. Keys are symbols 1 … ``symbols``, values the next ``symbols``; a
+    target is the index of its value. Ba et al. 2016, section 4.1.
 
-    >>> found = recall(1, seed=1, pairs=2, symbols=3)
-    >>> found.tokens.tolist(), found.targets.tolist()
+    >>> examples = recall(1, seed=1, pairs=2, symbols=3)
+    >>> examples.tokens.tolist(), examples.targets.tolist()
     ([[...]], [[...]])
     """
     draw = torch.Generator().manual_seed(seed)
@@ -49,15 +49,15 @@ def recall(count: int, seed: int, *, pairs: int = 8, symbols: int = 16) -> Examp
         torch.rand(count, symbols, generator=draw).argsort(-1)[:, :pairs] for _ in range(2)
     )
     asked = torch.randint(pairs, (count, 1), generator=draw)
-    told = torch.stack([1 + keys, 1 + symbols + values], -1).flatten(1)
-    return Examples(torch.cat([told, 1 + keys.gather(1, asked)], 1), values.gather(1, asked))
+    context = torch.stack([1 + keys, 1 + symbols + values], -1).flatten(1)
+    return Examples(torch.cat([context, 1 + keys.gather(1, asked)], 1), values.gather(1, asked))
 
 
 def sorting(count: int, seed: int, *, length: int = 8, symbols: int = 10) -> Examples:
-    """Symbols in any order, some of them twice; each position is to tell the one of its rank.
+    """Return symbols in random order, with repetitions; predict them sorted.
 
-    >>> found = sorting(1, seed=0, length=4)
-    >>> found.tokens.tolist(), found.targets.tolist()
+    >>> examples = sorting(1, seed=0, length=4)
+    >>> examples.tokens.tolist(), examples.targets.tolist()
     ([[...]], [[...]])
     """
     draw = torch.Generator().manual_seed(seed)

@@ -1,16 +1,16 @@
-"""The help text that ships inside Python: English prose about the language, on every machine.
+"""The help text that ships with Python: English prose that is available on every machine.
 
 The topics of ``help()`` (``pydoc_data.topics``, some 700,000 characters). They repeat each other:
-a paragraph that stood in an earlier topic is left out of a later one.
+a paragraph that occurred in an earlier topic is dropped from a later one.
 """
 
-PASSAGE = 1_000  # characters of a document, or the first paragraph's end after them
+PASSAGE = 1_000  # minimum characters of a document, which ends with a paragraph
 
 
 def documents() -> list[str]:
-    """Passages of some 1,000 characters, whole paragraphs, in the order of the topics' names.
+    """Return passages of some 1,000 characters, whole paragraphs, in the order of topic names.
 
-    They are those of the running Python: another version has others.
+    They differ between Python versions.
 
     >>> len(documents()) > 300
     True
@@ -18,7 +18,7 @@ def documents() -> list[str]:
     from pydoc_data.topics import topics
 
     seen: set[str] = set()
-    found: list[str] = []
+    passages: list[str] = []
     for name in sorted(topics):
         waiting: list[str] = []
         for paragraph in topics[name].strip().split("\n\n"):
@@ -28,8 +28,8 @@ def documents() -> list[str]:
             seen.add(text)
             waiting.append(text)
             if sum(map(len, waiting)) >= PASSAGE:
-                found.append("\n\n".join(waiting))
+                passages.append("\n\n".join(waiting))
                 waiting = []
         if waiting:
-            found.append("\n\n".join(waiting))
-    return found
+            passages.append("\n\n".join(waiting))
+    return passages

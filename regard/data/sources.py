@@ -1,4 +1,4 @@
-"""From a name or a file to labelled texts, split into train and test."""
+"""Loading of labelled texts by name or from files, split into train and test."""
 
 import hashlib
 import math
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class BuiltIn(NamedTuple):
-    """Data that regard makes from a seed: what it is and for what."""
+    """Data generated from a seed: its description and use."""
 
     what: str
     used_for: str
@@ -39,22 +39,22 @@ class BuiltIn(NamedTuple):
 
 BUILT_IN = {
     "reviews": BuiltIn(
-        "4,000 + 1,000 film reviews from a grammar; word order and negation decide",
+        "4,000 + 1,000 generated film reviews, decided by word order and negation",
         "classification",
     ),
-    "reverse": BuiltIn("random strings of A … Z and the same from behind", "translation"),
+    "reverse": BuiltIn("random strings of A … Z and their reversals", "translation"),
     "biographies": BuiltIn(
-        "120 invented people, three passages and a question about each", "birthplace"
+        "120 invented people, with three passages and a question each", "birthplace"
     ),
     "pydoc": BuiltIn("Python's own help text, 340,000 characters of English", "pretraining"),
-    "dates": BuiltIn("dates as people write them in 48 locales, and in ISO 8601", "translation"),
+    "dates": BuiltIn("dates in the formats of 48 locales, and in ISO 8601", "translation"),
     "ratings": BuiltIn(
-        "4,000 + 1,000 film reviews of one to five sentences from the grammar, with 0 to 10 points",
+        "4,000 + 1,000 generated film reviews of one to five sentences, rated from 0 to 10",
         "regression",
     ),
     "entities": BuiltIn(
-        "2,400 + 600 sentences from a grammar, people, places and organisations tagged; the same "
-        "name is any of them, by its context",
+        "2,400 + 600 generated sentences with tagged people, places and organisations; the same "
+        "name can be any of them, depending on its context",
         "tagging",
     ),
 }
@@ -65,16 +65,16 @@ SEED_OF_REVIEWS = 2024
 
 @dataclass(frozen=True)
 class Corpus:
-    """Labelled texts. The classes are `labels`, in the order of a model's outputs.
+    """Labelled texts. `labels` are the classes, in the order of a model's outputs.
 
-    `validation` is None where no file was given for it.
+    `validation` is None without a validation file.
     """
 
     name: str
     train: list[Example]
     test: list[Example]
     labels: tuple[str, ...]
-    notes: tuple[str, ...]  # what was left out or split off, in words
+    notes: tuple[str, ...]  # sentences on what was dropped or split off
     fingerprint: str  # sha256 over all texts and labels, in order
     validation: list[Example] | None = None
 
@@ -94,20 +94,19 @@ def load_corpus(
     numbers: bool = False,
     show: Show | None = None,
 ) -> Corpus:
-    """Labelled texts by name ("reviews", "imdb") or from a file, with a test part.
+    """Return labelled texts by name ("reviews", "imdb") or from a file, with a test part.
 
-    A file comes with its own `test` file, or a fifth is split off by a hash of each text (and of
-    `seed`), so that copies of a text stay on one side; with a column named as `group`, all texts
-    of a group do. `validation` is a file as well; without it none is split off here (see
-    `hold_out`). Texts that stand in two parts are dropped from the earlier of train, validation
-    and test, unless `duplicates` is "keep", which repeats published evaluations that kept them.
-    `labels` renames those of the files: "neg:0,pos:1". An aclImdb folder or archive may be named
-    by its path. With ``numbers`` the labels are finite numbers, of which any may stand in any part
-    ("ratings" by name); a corpus then has no `labels`. "imdb" is looked for in `data_dir`,
-    ``REGARD_DATA`` and the cache, then downloaded.
+    Without a `test` file a fifth is split off by a hash of each text (and of `seed`), so that
+    duplicates stay together; with a `group` column, all texts of a group do. `validation` is a file
+    as well; without it none is split off here (see `hold_out`). Texts in two parts are dropped from
+    the earlier of train, validation and test, unless `duplicates` is "keep", which reproduces
+    published evaluations that kept them. `labels` renames labels of the files: "neg:0,pos:1". An
+    aclImdb folder or archive may be given by its path. With ``numbers`` the labels are finite
+    numbers, which may differ between parts ("ratings" by name); a corpus then has no `labels`.
+    "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
 
-    Errors: what `regard.data.files.read` says of a file; one label only; a label that train does
-    not have; a label in nearly every row; several labels in one.
+    Errors: those of `regard.data.files.read`; a single label; a label that train does not have; a
+    different label in nearly every row; lists of labels.
 
     >>> corpus = load_corpus("reviews")
     >>> len(corpus.train), len(corpus.test), corpus.labels
@@ -115,36 +114,32 @@ def load_corpus(
     """
     if numbers:
         if data in (*LABELLED, *BUILT_IN) and data != "ratings":
-            raise RegardError(f"{data} has no numbers to be foretold; ratings has, or give a file")
+            raise RegardError(f"{data} has no numbers to predict; use ratings or a file")
     elif data == "ratings":
-        raise RegardError("ratings has numbers for labels: regard train regression")
+        raise RegardError("the labels of ratings are numbers; use regard train regression")
     path = path_of(data)
     place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
     if (data in LABELLED or place) and test:
-        raise RegardError(f"{data} has its own test part; test=FILE goes with a file of your own")
+        raise RegardError(f"{data} has its own test part; test=FILE needs data=FILE")
     if (data in LABELLED or place) and validation:
-        raise RegardError(
-            f"{data} is split by regard; validation=FILE goes with a file of your own"
-        )
+        raise RegardError(f"{data} has its own validation part; validation=FILE needs data=FILE")
     if (data in LABELLED or place) and (text or label or group or labels):
-        raise RegardError(
-            f"{data} has no columns to be named: leave text, label, group and labels out"
-        )
+        raise RegardError(f"{data} has no columns; remove text, label, group and labels")
     if data == "reviews":
         examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
-        made = {"train": examples[:4000], "test": examples[4000:]}
-        return corpus_of(data, made, [], imdb.LABELS)
+        parts = {"train": examples[:4000], "test": examples[4000:]}
+        return corpus_of(data, parts, [], imdb.LABELS)
     if data == "ratings":
         examples = synthetic.ratings(5000, SEED_OF_REVIEWS)
-        made = {"train": examples[:4000], "test": examples[4000:]}
-        return corpus_of(data, made, [], numbers=True)
+        parts = {"train": examples[:4000], "test": examples[4000:]}
+        return corpus_of(data, parts, [], numbers=True)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
         if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
             used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
             raise RegardError(
-                f"{data} holds no texts with labels; it is for {used_for}. With labels there are: "
+                f"{data} has no texts with labels; it is for {used_for}. Data with labels: "
                 f"{', '.join(LABELLED)}"
             )
         look_up(dict.fromkeys(LABELLED), data, "data set or file")
@@ -152,9 +147,9 @@ def load_corpus(
         return _imdb(path.name, place, duplicates)
     if path.is_dir() and not is_folder(path):
         raise RegardError(
-            f"{path}: is a folder, but no aclImdb with train/pos, train/neg, test/pos and "
-            "test/neg, and holds no file or folder of .txt texts for each label (neg.txt, pos.txt; "
-            "neg/1.txt, pos/1.txt); give one of these, or a .csv, .tsv or .jsonl file"
+            f"{path}: the folder is neither aclImdb (train/pos, train/neg, test/pos, test/neg) nor "
+            "one with a .txt file or a folder of .txt files per label (neg.txt, pos.txt; "
+            "neg/1.txt, pos/1.txt); use one of these, or a .csv, .tsv or .jsonl file"
         )
     columns = {"text": text, "label": label, "group": group}
     paths = {"train": path}
@@ -168,9 +163,9 @@ def hold_out(
 ) -> tuple[list[Example], list[Example]]:
     """Split examples into (train, validation) by a hash of the group, or else of the text.
 
-    Texts of one group stay together, and so do copies: case and spaces do not count. Whether a
-    text is held out depends on that and the seed alone, so it stays out when others join or leave.
-    A copy in another group than a text that is held out is in neither.
+    Texts of one group stay together, and so do duplicates, ignoring case and whitespace. Whether a
+    text is held out depends only on that and the seed, not on other texts. A duplicate of a
+    held-out text in another group is in neither part.
     """
     train, held = split_by_hash(examples, fraction, f"validation {seed}")
     if any(example.group for example in examples):
@@ -182,7 +177,7 @@ def hold_out(
 def split_by_hash(
     examples: Sequence[Example], fraction: float, salt: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return what stays and what leaves, by a hash of each group, or of a text without one."""
+    """Return the examples that stay and that leave, by a hash of the group or else the text."""
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
@@ -192,18 +187,18 @@ def split_by_hash(
 
 
 def leaves(unit: str, fraction: float, salt: str) -> bool:
-    """Whether this unit is among the fraction that is split off: by its hash and the salt alone."""
+    """Return whether a unit is in the fraction that is split off, by a hash with the salt."""
     digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8]) < fraction * 2**64
 
 
 def likeness(text: str) -> str:
-    """What copies of a text have in common: case and spaces do not count."""
+    """Return a key of a text that ignores case and whitespace."""
     return " ".join(text.casefold().split())
 
 
 def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -> Path:
-    """Where the IMDB reviews lie: a folder or the archive, downloaded if there is neither."""
+    """Return the folder or archive of the IMDB reviews, downloaded if there is neither."""
     for folder in folders("imdb", data_dir):
         if (place := imdb.find(folder)) is not None:
             return place
@@ -226,20 +221,22 @@ def _from_files(
     notes: list[str] = []
     parts: dict[str, list[Example]] = {}
     for part, place in paths.items():
-        found = read(place, **columns)
-        parts[part] = found.examples
-        notes += [*found.remarks, *_empty_note(found.empty)]
+        loaded = read(place, **columns)
+        parts[part] = loaded.examples
+        notes += [*loaded.remarks, *_empty_note(loaded.empty)]
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
     path, rows = paths["train"], parts["train"]
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
-        raise RegardError(f"{path}: all {len(rows)} rows have the label {rows[0].label!r}")
+        raise RegardError(
+            f"{path}: all {len(rows)} rows have the label {rows[0].label!r}; two labels are needed"
+        )
     if len(counts) > 50 and len(counts) > len(rows) / 4 and not numbers:
         raise RegardError(
             f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
-            "another column? Name it by label=NAME, or by number, from 1: label=2; numbers are "
-            "learned by regard train regression"
+            "another column? Set label=NAME, or its number from 1: label=2; for number labels use "
+            "regard train regression"
         )
     notes += [] if numbers else look_over(rows)
     if "test" not in parts:
@@ -258,11 +255,13 @@ def _split_test(
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
         raise RegardError(
-            f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} fell into the "
-            "test part; add rows of it, or give a test file by test=FILE"
+            f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} are in the "
+            "test part; add rows of it, or give a test file with test=FILE"
         )
     if not test:
-        raise RegardError(f"{path}: {len(rows)} rows are too few to split a test part off")
+        raise RegardError(
+            f"{path}: {len(rows)} rows are too few to split off a test part; give test=FILE"
+        )
     return train, test
 
 
@@ -273,7 +272,7 @@ def _empty_note(empty: list[BadRow]) -> list[str]:
 
 
 def _texts(shared: set[str]) -> str:
-    return "text stands" if len(shared) == 1 else "texts stand"
+    return "text" if len(shared) == 1 else "texts"
 
 
 def _rows(count: int) -> str:
@@ -281,7 +280,7 @@ def _rows(count: int) -> str:
 
 
 def shared_texts(train: Iterable[Example], test: Iterable[Example]) -> set[str]:
-    """The likenesses of texts that stand in both parts."""
+    """Return the `likeness` of each text that occurs in both parts."""
     return {likeness(x.text) for x in train} & {likeness(x.text) for x in test}
 
 
@@ -293,37 +292,39 @@ def corpus_of(
     duplicates: str = "drop",
     numbers: bool = False,
 ) -> Corpus:
-    """Return the corpus of these parts, texts that stand in two of them dropped from the earlier.
+    """Return the corpus of these parts; texts in two of them are dropped from the earlier.
 
-    ``order``: the labels, in the order of a model's outputs. With ``numbers`` an example's label is
-    not one of a few classes, and nothing is asked of it.
+    ``order``: the labels, in the order of a model's outputs. With ``numbers`` labels are not
+    classes, and are not checked.
     """
     parts = dict(parts)
     for part, later in (("validation", "test"), ("train", "test"), ("train", "validation")):
         if part in parts and later in parts:
-            parts[part], told = _without(parts[part], parts[later], (part, later), duplicates)
-            notes = [*notes, *told]
+            parts[part], more = _without(parts[part], parts[later], (part, later), duplicates)
+            notes = [*notes, *more]
     train, test, validation = parts["train"], parts["test"], parts.get("validation")
     if validation is not None and not validation:
-        raise RegardError(f"{name}: validation holds nothing beside test; give other texts")
+        raise RegardError(f"{name}: all validation texts also occur in test; use other texts")
     held = [] if validation is None else [validation]
     digest = _fingerprint(train, test, *held)
     if numbers:
         return Corpus(name, train, test, (), tuple(notes), digest, validation)
     labels = order or in_order({example.label for example in train})
     if len(labels) < 2:
-        only = f"only the label {labels[0]!r}" if labels else "nothing"
+        only = f"only the label {labels[0]!r}" if labels else "no rows"
         others = " and ".join(part for part in ("validation", "test") if part in parts)
         shared = any(" of train dropped" in note for note in notes)
-        raise RegardError(f"{name}: train holds {only}" + (f" beside {others}" if shared else ""))
+        raise RegardError(
+            f"{name}: train has {only}" + (f" not also in {others}" if shared else "")
+        )
     known = set(labels)
     for part in ("validation", "test"):
         for example in parts.get(part, []):
             if example.label not in known:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r:.80} stands in {part} only; "
+                    f"{example.source}: the label {example.label!r:.80} occurs only in {part}; "
                     f"train has {listed(labels)}"
-                    + (meant(example.label, labels) or "; regard data check says what may be wrong")
+                    + (meant(example.label, labels) or "; regard data check reports likely causes")
                 )
     return Corpus(name, train, test, labels, tuple(notes), digest, validation)
 
@@ -331,19 +332,19 @@ def corpus_of(
 def _without(
     earlier: list[Example], later: list[Example], names: tuple[str, str], duplicates: str
 ) -> tuple[list[Example], list[str]]:
-    """The rows of a part that a later one has not, and a note of those that it has."""
+    """Return the rows of a part without texts of a later one, and a note on those."""
     shared = shared_texts(earlier, later)
     if not shared:
         return earlier, []
-    stand = f"{len(shared):,} {_texts(shared)} in {names[0]} and {names[1]}"
+    shared_note = f"{len(shared):,} {_texts(shared)} in {names[0]} and {names[1]}"
     if duplicates == "keep":
-        return earlier, [f"{stand}: kept"]
+        return earlier, [f"{shared_note}: kept"]
     kept = [example for example in earlier if likeness(example.text) not in shared]
-    return kept, [f"{stand}: {_rows(len(earlier) - len(kept))} of {names[0]} dropped"]
+    return kept, [f"{shared_note}: {_rows(len(earlier) - len(kept))} of {names[0]} dropped"]
 
 
 def in_order(labels: set[str]) -> tuple[str, ...]:
-    """The classes by number where all are numbers, by alphabet otherwise."""
+    """Return the classes sorted as numbers if all are numbers, else alphabetically."""
     try:
         numbers = {label: float(label) for label in labels}
     except ValueError:

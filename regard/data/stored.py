@@ -1,11 +1,11 @@
-"""Pairs of texts that are too many for the memory: their tokens in two files on the disk.
+"""Text pairs that do not fit into memory: their tokens, stored on the disk.
 
-Written once, in one pass over the texts, and mapped into memory afterwards, where the system loads
-the pages that a batch touches: Multi30k's 29,000 pairs take 2 MB, a million of them 70 MB.
+They are written once, in one pass over the texts, and then memory-mapped, so that the system loads
+the pages that a batch touches: Multi30k's 29,000 pairs take 2 MB, a million pairs 70 MB.
 
-A folder holds ``source.ids`` and ``target.ids``, all tokens in a row (uint16, or uint32 for more
-than 65,536 kinds), ``source.ends`` and ``target.ends``, where each text ends in them (int64), and
-``stored.json``, which says whose tokens they are. It appears whole or not at all.
+A folder contains ``source.ids`` and ``target.ids``, all tokens concatenated (uint16, or uint32 for
+vocabularies above 65,536), ``source.ends`` and ``target.ends``, the end of each text in them
+(int64), and ``stored.json``, the counts and the type. It is written atomically.
 """
 
 import hashlib
@@ -36,11 +36,11 @@ FACTS: Final = "stored.json"
 SIDES: Final = ("source", "target")
 CHUNK = 4_096  # pairs tokenised at once
 BLOCK = 1_000_000  # lengths counted at once
-FORGOTTEN = 86_400  # seconds after which what a killed process left is removed
+FORGOTTEN = 86_400  # seconds after which files of a killed process are removed
 
 
 class Rows(Sequence[NDArray[np.integer]]):
-    """Some rows of other texts, by their numbers."""
+    """A selection of texts by index."""
 
     def __init__(
         self, texts: Sequence[NDArray[np.integer]], chosen: Int64[np.ndarray, " rows"]
@@ -61,7 +61,7 @@ class Rows(Sequence[NDArray[np.integer]]):
 
 
 class Texts(Sequence[NDArray[np.unsignedinteger]]):
-    """The token ids of each text of one side, on the disk until they are asked for."""
+    """The token ids of each text of one side, read from the disk on access."""
 
     def __init__(self, ids: UInt[np.ndarray, " tokens"], ends: Int64[np.ndarray, " texts"]) -> None:
         self.ids, self.ends = ids, ends
@@ -84,17 +84,17 @@ class Texts(Sequence[NDArray[np.unsignedinteger]]):
 
     @property
     def lengths(self) -> Int32[np.ndarray, " texts"]:
-        """Tokens of each text."""
-        found = np.empty(len(self.ends), np.int32)
-        for start in range(0, len(found), BLOCK):  # the ends stay on the disk
+        """Return the number of tokens of each text."""
+        sizes = np.empty(len(self.ends), np.int32)
+        for start in range(0, len(sizes), BLOCK):  # the ends stay on the disk
             ends = self.ends[max(start - 1, 0) : start + BLOCK]
-            found[start : start + BLOCK] = np.diff(ends, prepend=0) if not start else np.diff(ends)
-        return found
+            sizes[start : start + BLOCK] = np.diff(ends, prepend=0) if not start else np.diff(ends)
+        return sizes
 
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """Tokens of both sides, pair i at place i."""
+    """Tokens of both sides, pair i at index i."""
 
     source: Texts
     target: Texts
@@ -111,13 +111,13 @@ def store_pairs(
     fingerprint: str,
     folder: Path | str | None = None,
 ) -> StoredPairs:
-    """Tokens of the pairs from the disk, written there first if they are not.
+    """Return the tokens of the pairs from the disk, where they are written first if missing.
 
-    They lie in `folder` (or the cache) under a name made of the texts' `fingerprint` and of the
-    tokenizer's hash; `fingerprint_of` makes one of files. `pairs` is only read if need be. Two
-    processes may write at the same time: the first to end wins, and both have the same.
+    They are stored in `folder` (or the cache) under a name derived from the texts' `fingerprint`
+    (see `fingerprint_of`) and the tokenizer's hash. `pairs` is only read if necessary. Two
+    processes may write at the same time: the first to finish wins, with the same result.
 
-    Errors: no pairs; no space on the disk; a folder that is damaged.
+    Errors: no pairs; no space on the disk; a damaged folder.
     """
     name = hashlib.sha256(f"{fingerprint} {tokenizer.sha256}".encode()).hexdigest()[:32]
     place = (Path(folder) if folder is not None else cache() / "pairs") / name
@@ -127,7 +127,7 @@ def store_pairs(
 
 
 def open_stored(folder: Path | str) -> StoredPairs:
-    """What `store_pairs` wrote. Errors: no such folder, files of another length than said."""
+    """Return pairs stored by `store_pairs`. Errors: no such folder, files of a wrong length."""
     folder = Path(folder)
     try:
         facts = read_json(folder / FACTS)
@@ -136,29 +136,29 @@ def open_stored(folder: Path | str) -> StoredPairs:
             count, tokens = int(facts["pairs"]), int(facts["tokens"][side])
             kind = np.dtype(facts["dtype"])
             if kind not in (np.uint16, np.uint32):
-                raise ValueError(f"tokens of {kind}")
+                raise ValueError(f"token type {kind}")
             paths = folder / f"{side}.ids", folder / f"{side}.ends"
             for path, size in zip(paths, (tokens * kind.itemsize, count * 8), strict=True):
                 if path.stat().st_size != size:
-                    raise ValueError(f"{path.name} has not the {size:,} bytes it should have")
+                    raise ValueError(f"{path.name} does not have the expected {size:,} bytes")
             ids = np.memmap(paths[0], kind, mode="r") if tokens else np.zeros(0, kind)
             sides.append(Texts(ids, np.memmap(paths[1], np.int64, mode="r")))
     except (OSError, ValueError, KeyError, TypeError, RegardError) as error:
         raise RegardError(
-            f"{folder}: holds no sound stored pairs ({error}); delete it, and it is made anew"
+            f"{folder}: damaged stored pairs ({error}); delete the folder to recreate it"
         ) from None
     return StoredPairs(sides[0], sides[1], folder)
 
 
 def fingerprint_of(*paths: Path | str) -> str:
-    """A sha256 over the bytes of files, in a memory of a megabyte."""
+    """Return a sha256 over the bytes of files, read in blocks."""
     digest = hashlib.sha256()
     for path in paths:
         try:
             with Path(path).open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
-            raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+            raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
     return digest.hexdigest()
 
 
@@ -175,10 +175,10 @@ def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
         for size in _write_sides(aside, pairs, tokenizer):
             written = size
         if not written:
-            raise RegardError(f"{place}: there are no pairs to store")
+            raise RegardError(f"{place}: no pairs to store")
         sync_folder(aside)
         if place.is_dir() and not (place / FACTS).is_file():
-            remove_folder(place)  # a part of what was stored
+            remove_folder(place)  # incomplete
         try:
             aside.rename(place)
         except OSError:
@@ -193,7 +193,7 @@ def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
 
 
 def _touched(folder: Path) -> float:
-    """When something in a folder was last written; now, if another process is removing it."""
+    """Return the last modification time in a folder; now, if another process removes it."""
     try:
         return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
@@ -201,7 +201,7 @@ def _touched(folder: Path) -> float:
 
 
 def _write_sides(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[int]:
-    """The bytes written so far, after each chunk and at the end."""
+    """Write both sides; yield the bytes written so far after each chunk."""
     kind = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     tokens, count = dict.fromkeys(SIDES, 0), 0
     with ExitStack() as stack:

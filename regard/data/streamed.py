@@ -1,7 +1,7 @@
-"""Pairs of files that are too large for the memory: what is trained on stays on the disk.
+"""Text pairs from files too large for memory: the training pairs stay on the disk.
 
-One pass over the files takes out the validation and the test, which are held, and counts the rest.
-Training then reads tokens that were written to the disk once (`regard.data.stored`).
+One pass over the files loads validation and test into memory, and counts the rest. Training then
+reads tokens that were written to the disk once (`regard.data.stored`).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.stored import fingerprint_of
 from regard.errors import RegardError
 
-LARGE = 200_000_000  # bytes of text above which train is not held in memory
+LARGE = 200_000_000  # bytes of text above which train is not kept in memory
 HELD = 5_000  # pairs of validation and of test, about
 BYTES = 100  # of a pair, about
 
@@ -23,7 +23,7 @@ Split = Callable[[str], str]
 
 
 def share_of(size: int, usual: float) -> float:
-    """The share that is held out: the usual one, or of a large file so much that `HELD` are.
+    """Return the fraction to hold out: `usual`, or for a large file one of about `HELD` pairs.
 
     >>> share_of(1_000_000, 0.05), share_of(1_000_000_000, 0.05)
     (0.05, 0.0005)
@@ -45,12 +45,12 @@ def stream_corpus(
     says: str,
     languages: tuple[str, str],
 ) -> PairCorpus:
-    """A corpus whose train is on the disk.
+    """Return a corpus whose training pairs stay on the disk.
 
-    `side_of` says on which side a source text is, `key` what two sources must share to be held
-    alike; `given` are the pairs of files for validation and test, which are nowhere else (those of
-    the test not in validation either), and `notes` tell of them. `says` names the settings that the
-    fingerprint depends on beside files. Errors: a side without pairs.
+    `side_of` returns the split of a source text, `key` is equal for sources that count as the same;
+    `given` are the pairs of validation and test files, which are dropped from train (those of test
+    also from validation), with their `notes`. `says` has the settings that the fingerprint depends
+    on besides files. Errors: a split without pairs.
     """
     tested = {key(pair.source) for pair in given.get("test", ())}
     checked = [pair for pair in given.get("validation", ()) if key(pair.source) not in tested]
@@ -69,9 +69,9 @@ def stream_corpus(
         if not found:
             raise RegardError(
                 f"{name}: no pairs for {side}; "
-                + ("give a larger share, validation=0.1" if side == "validation" else "")
-                + ("give a test file by test=FILE" if side == "test" else "")
-                + ("give more pairs" if side == "train" else "")
+                + ("set a larger fraction, validation=0.1" if side == "validation" else "")
+                + ("give a test file with test=FILE" if side == "test" else "")
+                + ("add pairs" if side == "train" else "")
             )
     chosen = _chosen(count, examples, seed)
 
@@ -97,30 +97,28 @@ def stream_corpus(
         for pair in pairs:
             digest.update(repr((pair.source, pair.target)).encode())
     used = len(chosen) if chosen is not None else count
-    told = [
+    all_notes = [
         *stream.notes,
         *notes,
-        f"{used:,} pairs of train are read from the disk, not held in memory",
+        f"{used:,} pairs of train are streamed from the disk",
     ]
-    told += [
+    all_notes += [
         f"{len(some):,} pairs split off as {side}, by a hash of the source"
         for side, some in held.items()
         if side not in given
     ]
     if dropped:
         beside = " or ".join(given)
-        told.append(
-            f"{dropped:,} pairs of train dropped, with a source that stands in the {beside}"
-        )
+        all_notes.append(f"{dropped:,} pairs of train dropped: source also in {beside}")
     if many := len(given.get("validation", ())) - len(checked):
-        told.append(f"{many:,} pairs of validation dropped, with a source that stands in test")
+        all_notes.append(f"{many:,} pairs of validation dropped: source also in test")
     return PairCorpus(
         name,
         StreamedPairs(used, digest.hexdigest(), read),
         held["validation"],
         held["test"],
         digest.hexdigest(),
-        tuple(told),
+        tuple(all_notes),
         languages,
     )
 
@@ -128,7 +126,7 @@ def stream_corpus(
 def _chosen(
     count: int, examples: int, seed: int
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-    """Which of the pairs are used, in their order; None for all."""
+    """Return the indexes of the pairs that are used, in order; None for all."""
     if not 0 < examples < count:
         return None
     random = np.random.Generator(np.random.PCG64(seed))

@@ -1,7 +1,7 @@
-"""Random strings and the same strings from behind: what cannot be written without looking back.
+"""Random strings and their reversals: a task that requires attention to the source.
 
-The task of the first lab that regard comes from: each letter A … Z is drawn alike, so nothing can
-be guessed, and target letter i is source letter n − 1 − i.
+Each letter A … Z is drawn uniformly, so that nothing can be guessed, and target letter i is source
+letter n − 1 − i.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,15 @@ FIRST = ord("A")
 
 @dataclass(frozen=True, slots=True)
 class Reversal(Pair):
-    """A string and the same string from behind."""
+    """A string and its reversal."""
 
     def alignment(self) -> Bool[np.ndarray, "target source"]:
-        """The anti-diagonal: target letter i is source letter n − 1 − i."""
+        """Return the anti-diagonal: target letter i is source letter n − 1 − i."""
         return np.eye(len(self.source), dtype=bool)[::-1]
 
 
 class Reversals(Sequence[Pair]):
-    """Strings and their reversals, kept as letters 0 … 25; pairs are made when asked for."""
+    """Strings and their reversals, stored as letters 0 … 25; pairs are created on access."""
 
     def __init__(self, letters: UInt8[np.ndarray, "count length"], name: str = "reverse") -> None:
         self.letters, self.name = letters, name
@@ -51,21 +51,21 @@ class Reversals(Sequence[Pair]):
             yield Reversal(source, source[::-1], f"{self.name}:{row}")
 
     def sources(self) -> list[str]:
-        """All strings."""
+        """Return all strings."""
         count, length = self.letters.shape
         text = (self.letters + FIRST).tobytes().decode()
         return [text[start : start + length] for start in range(0, count * length, length)]
 
     def targets(self) -> list[str]:
-        """All reversals."""
+        """Return all reversals."""
         return [source[::-1] for source in self.sources()]
 
 
 def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> Reversals:
-    """`count` random strings of `length` letters with their reversals: a pure function of these.
+    """Return `count` random strings of `length` letters with their reversals.
 
-    Fewer strings are the first of more. Other seeds give other strings; at length 10 two of a
-    million are equal with probability 0.4 %, at length 4 and below every set shares some.
+    They are a pure function of the arguments; a smaller `count` gives the first of more. At length
+    10 two of a million are equal with probability 0.4 %; from length 4 down seeds share strings.
 
     >>> first, second = reversals(2, 5, seed=1)
     >>> first.source, first.target, second.place
@@ -75,8 +75,8 @@ def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> 
     """
     if count < 0 or length < 1 or seed < 0:
         raise RegardError(
-            "reversals are of a count from 0, a length from 1 and a seed from 0, "
-            f"not {count}, {length} and {seed}"
+            "count and seed must be 0 or more and length 1 or more, "
+            f"not count={count}, seed={seed} and length={length}"
         )
     random = np.random.Generator(np.random.PCG64([seed, length]))
     return Reversals(random.integers(0, LETTERS, (count, length), np.uint8), name)

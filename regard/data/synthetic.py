@@ -1,16 +1,16 @@
-"""Film reviews from a grammar in which word order and negation decide.
+"""Generated film reviews whose label depends on word order and negation.
 
-Every sentence below is written for a positive review: {+} is a word that praises, {-} one that
-blames. A negative review exchanges the two. There are three kinds:
+Every sentence below is for a positive review: {+} is a positive word, {-} a negative one. A
+negative review exchanges the two. There are three kinds:
 
-* plain, 38 %: "The acting was {+}." Any model reads them.
-* negated, 8 %: "Nobody could call the acting {-}." A weighted sum over words cannot read them
-  and the plain ones both.
-* exchanged, 54 %: "I expected a {-} film, but I saw a {+} film." Both labels have the same words,
-  each as often, so whoever ignores their order has to guess and is right half the time.
+* plain, 38 %: "The acting was {+}." Any model classifies them.
+* negated, 8 %: "Nobody could call the acting {-}." A weighted sum over words cannot classify both
+  them and the plain ones.
+* exchanged, 54 %: "I expected a {-} film, but I saw a {+} film." Both labels have the same words
+  with the same frequency, so a model that ignores their order is right half the time.
 
-So no bag of words, however clever, passes 38 + 8 + 54 / 2 = 73 % but by luck; who reads the
-grammar reaches 100 %.
+So a bag of words exceeds 38 + 8 + 54 / 2 = 73 % only by chance; a model of the grammar reaches
+100 %.
 """
 
 import random
@@ -42,7 +42,7 @@ SENTENCES: dict[str, Sequence[str]] = {
         "Never once was the {part} {very}{-}.",
     ),
     "exchanged": (
-        # The words beside the two differ, so that pairs of words tell them apart.
+        # The neighbours of the two words differ, so that word pairs suffice.
         "It was {-} at first, but {+} in the end.",
         "The {part} was not {-}, it was {+}.",
         "It is {+} rather than {-}.",
@@ -52,7 +52,7 @@ SENTENCES: dict[str, Sequence[str]] = {
         "It is no {-noun}, it is a {+noun}.",
         "They promised a {-noun}, but it was a {+noun} in the end.",
         "The {film} is a {+noun}, the {other} a {-noun}.",
-        # They do not: the whole sentence has to be read.
+        # The neighbours are the same: the whole sentence matters.
         "I expected a {-} {film}, but I saw a {+} {film}.",
         "The {other} was a {-noun} to me, the {film} was a {+noun} to me.",
         "Where {them} saw a {-} story, I saw a {+} story.",
@@ -92,7 +92,7 @@ SLOT = re.compile(r"{(\W?)(\w*)}")
 
 
 def reviews(count: int, seed: int = 0) -> list[Example]:
-    """`count` different film reviews, half of them positive, in random order.
+    """Return `count` distinct film reviews, half of them positive, in random order.
 
     >>> for review in reviews(2, seed=3):
     ...     print(review.label, "|", review.text)
@@ -100,13 +100,13 @@ def reviews(count: int, seed: int = 0) -> list[Example]:
     positive | It was awful at first, but funny in the end.
     """
     chance = random.Random(seed)
-    found: dict[str, Example] = {}
-    while len(found) < count:
-        label = ("negative", "positive")[len(found) % 2]
+    examples: dict[str, Example] = {}
+    while len(examples) < count:
+        label = ("negative", "positive")[len(examples) % 2]
         text = _review(chance, positive=label == "positive")
-        if text not in found:
-            found[text] = Example(text, label, "")
-    shuffled = list(found.values())
+        if text not in examples:
+            examples[text] = Example(text, label, "")
+    shuffled = list(examples.values())
     chance.shuffle(shuffled)
     return [
         Example(example.text, example.label, f"reviews:{row}")
@@ -115,17 +115,17 @@ def reviews(count: int, seed: int = 0) -> list[Example]:
 
 
 def ratings(count: int, seed: int = 0) -> list[Example]:
-    """`count` different reviews of one to five sentences; each has as many points as it praises.
+    """Return `count` distinct reviews of one to five sentences with a rating from 0 to 10.
 
-    A sentence praises (10 points) or blames (0), and the number is their mean, to one decimal.
+    A sentence is positive (10 points) or negative (0); the rating is the mean, to one decimal.
 
     >>> rating = ratings(1, seed=3)[0]
     >>> print(rating.label, "|", rating.text)
     5 | It is lifeless rather than wonderful. A tedious hour opens it, a charming hour closes it.
     """
     chance = random.Random(seed)
-    found: dict[str, Example] = {}
-    while len(found) < count:
+    examples: dict[str, Example] = {}
+    while len(examples) < count:
         praises = [chance.random() < 0.5 for _ in range(chance.randint(1, 5))]
         kinds = chance.choices(list(SHARES), list(SHARES.values()), k=len(praises))
         text = " ".join(
@@ -133,12 +133,12 @@ def ratings(count: int, seed: int = 0) -> list[Example]:
             for kind, positive in zip(kinds, praises, strict=True)
         )
         points = round(10 * sum(praises) / len(praises), 1)
-        found.setdefault(text, Example(text, f"{points:g}", f"ratings:{len(found) + 1}"))
-    return list(found.values())
+        examples.setdefault(text, Example(text, f"{points:g}", f"ratings:{len(examples) + 1}"))
+    return list(examples.values())
 
 
 def _review(chance: random.Random, *, positive: bool) -> str:
-    """One sentence that judges, and often one that does not, before or behind it."""
+    """Return a sentence with an opinion, often preceded or followed by a neutral one."""
     kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
     judges = _sentence(chance.choice(SENTENCES[kind]), chance, positive)
     tells = chance.choice(AROUND)

@@ -1,13 +1,13 @@
-"""Sentences with a tag for each word: CoNLL columns, CoNLL-U, and what marks spans in their tags.
+"""Sentences with a tag per word: CoNLL columns, CoNLL-U, and spans encoded in tags.
 
-* ``.conllu``: a word a line, ten columns between tabs; the tag is UPOS unless another is named.
-* Everything else: a word a line with its columns, between tabs or spaces; an empty line behind each
+* ``.conllu``: one word per line, ten tab-separated columns; the tag is UPOS by default.
+* Others: one word per line, with columns separated by tabs or spaces; an empty line after each
   sentence. The first column is the word and the last the tag, as in CoNLL-2003 and WNUT 2017. Lines
-  that begin with ``-DOCSTART-``, and those that begin with ``#`` and have no tab and not as many
-  columns as the others, are no words.
+  that begin with ``-DOCSTART-``, and lines that begin with ``#``, have no tab and a different
+  number of columns, are skipped.
 
-Files may be .gz. An example's text holds its words between single spaces, and its label as many
-tags between spaces.
+Files may be .gz. An example's text has space-separated words, and its label as many
+space-separated tags.
 """
 
 import re
@@ -29,14 +29,14 @@ from regard.errors import RegardError, look_up
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
-#: Columns of CoNLL-U that can be tags, and their places.
+#: Columns of CoNLL-U that can be tags, and their indexes.
 CONLLU = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7, "misc": 9}
 OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet")
-REASON = "regard train tagging reads a word and its tag a line (.conll, .txt, .tsv) or .conllu"
+REASON = "regard train tagging needs one word and tag per line (.conll, .txt, .tsv), or .conllu"
 OUTSIDE = ("O", "_", "")
 SEED = 2017  # of the built-in sentences
 _marked = re.compile(r"[BIESLU]-.+")
-# Addresses, names and marks of networks, words with their contractions apart, signs.
+# URLs, mentions and hashtags, words with contractions split off, punctuation.
 _word = re.compile(
     r"https?://\S+|[@#]\w+|\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\d+(?:[.,:]\d+)+"
     r"|\w+(?:-\w+)*|\.{2,}|[^\w\s]"
@@ -44,7 +44,7 @@ _word = re.compile(
 
 
 class Span(NamedTuple):
-    """Words ``first`` to before ``last`` of a sentence that are one thing of a ``kind``."""
+    """A span of a ``kind``: words ``first`` (inclusive) to ``last`` (exclusive) of a sentence."""
 
     first: int
     last: int
@@ -52,33 +52,33 @@ class Span(NamedTuple):
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """Return what tags of the kinds B-, I-, E-, S- (or L-, U-) mark, as conlleval reads them.
+    """Return the spans that tags B-, I-, E-, S- (or L-, U-) encode, as conlleval reads them.
 
-    A span begins at B, S or U, and at any other mark behind another kind or behind O; it ends at E,
-    S, L or U, and before whatever does not go on with it. Tjong Kim Sang & De Meulder 2003.
+    A span begins at B, S or U, and at any other mark after another kind or after O; it ends at E,
+    S, L or U, and before any tag that does not continue it. Tjong Kim Sang & De Meulder 2003.
 
     >>> spans(["B-place", "I-place", "O", "I-person", "B-person"])
     [Span(first=0, last=2, kind='place'), Span(first=3, last=4, kind='person'), \
 Span(first=4, last=5, kind='person')]
     """
-    found: list[Span] = []
+    spans_found: list[Span] = []
     first, kind = -1, ""
     for place, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
         inside = tag not in OUTSIDE
         if first >= 0 and (not inside or mark in "BSU" or name != kind):
-            found.append(Span(first, place, kind))
+            spans_found.append(Span(first, place, kind))
             first = -1
         if inside and first < 0:
             first, kind = place, name
         if inside and mark in "ESLU":
-            found.append(Span(first, place + 1, kind))
+            spans_found.append(Span(first, place + 1, kind))
             first = -1
-    return found
+    return spans_found
 
 
 def mark_spans(tags: Iterable[str]) -> bool:
-    """Whether these tags mark spans: all are O or B-, I-, E-, S-, L- or U- with a kind.
+    """Return whether tags encode spans: all are O or B-, I-, E-, S-, L- or U- with a kind.
 
     >>> mark_spans(["O", "B-place", "I-place"]), mark_spans(["NOUN", "VERB"])
     (True, False)
@@ -88,7 +88,7 @@ def mark_spans(tags: Iterable[str]) -> bool:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a plain text: punctuation and contractions stand alone.
+    """Return the words of a plain text, with punctuation and contractions split off.
 
     >>> words_of("She isn't in New York.")
     ['She', 'is', "n't", 'in', 'New', 'York', '.']
@@ -98,7 +98,7 @@ def words_of(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Tagged:
-    """The sentences of a file, and what was skipped, in words."""
+    """The sentences of a file, and notes on what was skipped."""
 
     examples: list[Example]
     notes: list[str]
@@ -111,7 +111,7 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     deprel, …) and ``group`` a key of its comments. Sentences without words are skipped.
 
     Errors: by file:line, a row with another number of columns than the first, a line that is not
-    UTF-8, a sentence that is no CoNLL-U, a tag with a space; no sentences; another kind of file.
+    UTF-8, invalid CoNLL-U, a tag with a space; no sentences; another kind of file.
     """
     place = path_of(path)
     name = place.name.lower().removesuffix(".gz")
@@ -123,7 +123,7 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
             rows = list(_parsed(lines, word, tag, group))
         elif group:
             raise RegardError(
-                f"group={group}: names a key of CoNLL-U's comments, and {place.name} is no .conllu"
+                f"group={group} needs the comments of a .conllu file, not {place.name}; remove it"
             )
         else:
             rows = list(_columns(lines, word, tag))
@@ -132,32 +132,34 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     if bad and len(bad) > TOLERATED * len(rows):
         raise RegardError(bad[0] + (f"; {len(bad) - 1:,} more like it" if bad[1:] else ""))
     if not examples:
-        raise RegardError(f"{place}: holds no tagged sentences")
+        raise RegardError(f"{place}: contains no tagged sentences")
     skipped = f"{len(bad):,} sentence{'s' * (len(bad) > 1)} skipped, first {bad[0]}" if bad else ""
     return Tagged(examples, [skipped] if skipped else [])
 
 
 def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example | str]:
-    """Yield the sentences of CoNLL-U, or what is wrong with one that may be skipped."""
+    """Yield the sentences of CoNLL-U, or the error of one that may be skipped."""
     if word:
-        raise RegardError(f"text={word}: the words of a .conllu file are its FORMs; leave it out")
+        raise RegardError(
+            f"text={word}: a .conllu file has its words in the FORM column; remove it"
+        )
     column = look_up(CONLLU, (tag or "upos").lower(), "column of CoNLL-U")
     first = True
-    for found in sentences(lines, column):
-        here, spoiled = f"{lines.name}:{found.line}", lines.complaint()
-        if isinstance(found, BadSentence):
-            if not found.empty:
-                raise RegardError(f"{here}: {spoiled or found.why}")
-            yield f"{here}: {found.why}"
+    for sentence in sentences(lines, column):
+        here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
+        if isinstance(sentence, BadSentence):
+            if not sentence.empty:
+                raise RegardError(f"{here}: {spoiled or sentence.why}")
+            yield f"{here}: {sentence.why}"
             continue
         if spoiled:
             raise RegardError(f"{here}: {spoiled}")
-        value = found.comment(group) if group else ""
+        value = sentence.comment(group) if group else ""
         if first and value is None:
-            raise no_comment(found, here, "group", group)
+            raise no_comment(sentence, here, "group", group)
         first = False
-        tags = tuple(each.replace(" ", NO_BREAK) for each in found.tags)
-        yield Example(" ".join(found.words), " ".join(tags), here, value or "", found.parents)
+        tags = tuple(each.replace(" ", NO_BREAK) for each in sentence.tags)
+        yield Example(" ".join(sentence.words), " ".join(tags), here, value or "", sentence.parents)
 
 
 def _columns(lines: Lines, word: str, tag: str) -> Iterator[Example | str]:
@@ -182,13 +184,13 @@ def _columns(lines: Lines, word: str, tag: str) -> Iterator[Example | str]:
         if not width:
             width = len(cells)
             if width < 2:
-                raise RegardError(f"{here}: one column; {REASON}")
+                raise RegardError(f"{here}: only one column; {REASON}")
             at, to = (_place(given, width, here) for given in (word or "1", tag or str(width)))
         if len(cells) != width:
-            raise RegardError(f"{here}: {len(cells)} columns, and the rows before have {width}")
+            raise RegardError(f"{here}: {len(cells)} columns, but the rows before have {width}")
         spelt, name = cells[at].strip().replace(" ", NO_BREAK), cells[to].strip()
         if not spelt or not name or " " in name:
-            what = f"the tag {name!r:.40} has a space" if " " in name else "a word or tag is empty"
+            what = f"the tag {name!r:.40} contains a space" if " " in name else "empty word or tag"
             raise RegardError(f"{here}: {what}")
         begin = begin if words else lines.number
         words.append(spelt)
@@ -196,10 +198,10 @@ def _columns(lines: Lines, word: str, tag: str) -> Iterator[Example | str]:
 
 
 def _place(given: str, width: int, here: str) -> int:
-    """Return the place of a column that was named by its number."""
+    """Return the index of a column given by its number."""
     if not (given.isascii() and given.isdecimal()) or not 1 <= int(given) <= width:
         raise RegardError(
-            f"{here}: there are {width} columns and no {given!r:.20}; name one by number from 1: "
+            f"{here}: {given!r:.20} is not one of the {width} columns; give a number from 1: "
             "text=1 label=2"
         )
     return int(given) - 1
@@ -219,8 +221,8 @@ def load_tagged(
     """Return tagged sentences by name ("entities") or from files, with a test part.
 
     Without a ``test`` file a fifth is split off by a hash of each sentence, or of its ``group``.
-    Sentences that stand in two parts are dropped from the earlier unless ``duplicates`` is "keep".
-    Errors: as `read_tagged`; one tag only; a name that is neither.
+    Sentences in two parts are dropped from the earlier unless ``duplicates`` is "keep".
+    Errors: those of `read_tagged`; a single tag; an unknown name.
 
     >>> corpus = load_tagged("entities")
     >>> len(corpus.train), len(corpus.test)
@@ -228,15 +230,18 @@ def load_tagged(
     """
     if data == "entities":
         if test or validation or word or tag or group:
-            raise RegardError("entities is made by regard: leave test, validation and columns out")
-        made = entities.sentences(3000, SEED)
-        return corpus_of(data, {"train": made[:2400], "test": made[2400:]}, [], numbers=True)
+            raise RegardError(
+                "entities is generated; remove test, validation, text, label and group"
+            )
+        examples = entities.sentences(3000, SEED)
+        return corpus_of(
+            data, {"train": examples[:2400], "test": examples[2400:]}, [], numbers=True
+        )
     path = path_of(data)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         if data in BUILT_IN:
             raise RegardError(
-                f"{data} has no tags; it is for {BUILT_IN[data].used_for}. entities has them, or "
-                "give a file"
+                f"{data} has no tags; it is for {BUILT_IN[data].used_for}; use entities or a file"
             )
         look_up({"entities": None}, data, "data set or file")
     places = {"train": data, "validation": validation, "test": test}
@@ -244,19 +249,19 @@ def load_tagged(
     notes: list[str] = []
     for part, place in places.items():
         if place:
-            found = read_tagged(place, word=word, tag=tag, group=group)
-            parts[part] = found.examples
-            notes += found.notes
+            loaded = read_tagged(place, word=word, tag=tag, group=group)
+            parts[part] = loaded.examples
+            notes += loaded.notes
     counts = Counter(name for example in parts["train"] for name in example.label.split(" "))
     if len(counts) < 2:
         only, times = next(iter(counts.items()))
-        raise RegardError(f"{path}: all {times:,} words have the tag {only}")
+        raise RegardError(f"{path}: all {times:,} words have the tag {only}; two tags are needed")
     if "test" not in parts:
         whole = parts["train"]
         parts["train"], parts["test"] = split_by_hash(whole, TEST_SHARE, f"test {seed}")
         if not parts["train"] or not parts["test"]:
             raise RegardError(
-                f"{path}: {len(whole)} sentences are too few to split a test part off"
+                f"{path}: {len(whole)} sentences are too few to split off a test part; set test="
             )
         notes.append(
             f"{len(parts['test']):,} of {len(whole):,} sentences split off as the test part, by a "
@@ -267,7 +272,7 @@ def load_tagged(
 
 
 def tags_by_name(path: Path | str) -> bool:
-    """Whether a file's name says that it holds tagged words and nothing else, plain or .gz.
+    """Return whether a file name is that of tagged words only, plain or .gz.
 
     >>> tags_by_name("wnut17-dev.conll.gz"), tags_by_name("notes.txt"), tags_by_name("a.conllu")
     (True, False, False)

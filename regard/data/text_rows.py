@@ -1,4 +1,4 @@
-"""The texts of one column of a .csv, .tsv or .jsonl file, labels unread."""
+"""The texts of one column of a .csv, .tsv or .jsonl file, without labels."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from regard.errors import RegardError
 
 
 def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Iterator[str]:
-    """Every text that is not empty, or all (``empty``), in order, in a memory of one line.
+    """Yield the non-empty texts, or with ``empty`` all, in order, reading line by line.
 
-    The column is `column`, or the one with a usual name (text, review, sentence, …). A table whose
-    column is given by its number (from 1) has no header, nor has a .tsv of one column without such
-    a name: every line holds a text.
+    The column is `column`, or one with a common name (text, review, sentence, …). A table whose
+    column is given by number (from 1) has no header, nor does a .tsv of one column without such a
+    name: every line is a text.
 
     Errors: no such column; a line that cannot be read, by file:line.
     """
@@ -41,13 +41,13 @@ def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Ite
 
 
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
-    """``blank``: in a table of one column an empty line is a row, whose text is empty."""
+    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text."""
     rows = _tab_rows(lines, blank) if kind == "tsv" else _csv_rows(lines, blank)
     place, width = -1, 0
     for number, fields in rows:
         here = f"{lines.name}:{number}"
-        if says := lines.complaint():
-            raise RegardError(f"{here}: {says}")
+        if problem := lines.complaint():
+            raise RegardError(f"{here}: {problem}")
         if isinstance(fields, str):
             raise RegardError(f"{here}: {fields}")
         if not fields:
@@ -71,8 +71,8 @@ def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[
             continue
         if len(fields) != width:
             raise RegardError(
-                f"{here}: has {len(fields)} fields and the first row {width}; a text with a comma "
-                "or a tab stands in quotes"
+                f"{here}: {len(fields)} fields, but the first row has {width}; quote texts with a "
+                "comma or a tab"
             )
         yield fields[place]
 
@@ -91,7 +91,7 @@ def _of_json(lines: Lines, column: str) -> Iterator[str]:
             key = names[_place(here, names, [name.strip().casefold() for name in names], column)]
         text = "" if row.get(key) is None else row[key]
         if not isinstance(text, str):
-            raise RegardError(f"{here}: {key!r} is not a string but {text!r:.40}")
+            raise RegardError(f"{here}: {key!r} must be a string, not {text!r:.40}")
         yield text.encode(errors="replace").decode()
 
 
@@ -100,19 +100,21 @@ def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) 
     for name in wanted:
         if name in names:
             return names.index(name)
-    asked = f"no column {column!r}" if column else "no column looks like the text"
+    problem = f"unknown column {column!r}" if column else "cannot find the text column"
     raise RegardError(
-        f"{here}: {asked}; there are {listed(titles)}; name it by text=NAME (predict, evaluate: "
-        "--text NAME; of without=: without_text=NAME)"
+        f"{here}: {problem}; columns: {listed(titles)}; set text=NAME (predict, evaluate: "
+        "--text NAME; for without=: without_text=NAME)"
     )
 
 
 def parsed_sentences(file: Path) -> Iterator[Example]:
-    """Yield the sentences of a CoNLL-U file, labels unread. Errors: by file:line."""
+    """Yield the sentences of a CoNLL-U file, without labels. Errors: by file:line."""
     with open_binary(file) as opened:
         read = Lines(opened, file.name)
-        for found in sentences(read):
-            if complaint := read.complaint() or getattr(found, "why", ""):
-                raise RegardError(f"{file.name}:{found.line}: {complaint}")
-            assert isinstance(found, Sentence)
-            yield Example(" ".join(found.words), "", f"{file.name}:{found.line}", "", found.parents)
+        for sentence in sentences(read):
+            if complaint := read.complaint() or getattr(sentence, "why", ""):
+                raise RegardError(f"{file.name}:{sentence.line}: {complaint}")
+            assert isinstance(sentence, Sentence)
+            yield Example(
+                " ".join(sentence.words), "", f"{file.name}:{sentence.line}", "", sentence.parents
+            )

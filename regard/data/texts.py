@@ -1,4 +1,4 @@
-"""Texts without labels: what a model is pretrained on, by name or from a file."""
+"""Texts without labels for pretraining, by name or from a file."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ from regard.errors import RegardError, look_up
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
 PLAIN: Final = (".txt", ".md")  # files of texts without columns
-REVIEWS = 20_000  # of the built-in grammar, beside those that have labels
+REVIEWS = 20_000  # generated reviews, in addition to the labelled ones
 TEST_SHARE = 0.05
 
 _more = re.compile(r"(?:\./)?aclImdb/train/unsup/\d{1,9}_\d{1,2}\.txt")
@@ -35,9 +35,9 @@ _more = re.compile(r"(?:\./)?aclImdb/train/unsup/\d{1,9}_\d{1,2}\.txt")
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """Documents in three splits; no document stands on two sides, unless nothing is held out.
+    """Documents in three splits; no document is in two of them, unless nothing is held out.
 
-    The fingerprint is a sha256 over all texts in order; ``notes`` say what was left out.
+    The fingerprint is a sha256 over all texts in order; ``notes`` describe what was dropped.
     """
 
     name: str
@@ -48,14 +48,14 @@ class TextCorpus:
 
     @property
     def counted(self) -> str:
-        """How much text there is to learn from: characters, ends of lines counted, and kinds."""
+        """Return the number of training characters, with line ends, and of distinct ones."""
         characters = sum(map(len, self.train)) + len(self.train)
         kinds = set().union(*self.train) | {"\n"}
         return f"data has {characters} characters, {len(kinds)} unique."
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 over all texts, in order."""
+        """Return a sha256 over all texts, in order."""
         digest = hashlib.sha256()
         for part in (self.train, self.validation, self.test):
             digest.update(f"{len(part)}\n".encode())
@@ -75,21 +75,21 @@ def load_texts(
     without: str = "",
     without_text: str = "",
 ) -> TextCorpus:
-    """Documents by name or from a file, in train, validation and test.
+    """Return documents by name or from a file, in train, validation and test.
 
-    * "pydoc": Python's own help text; "biographies": invented people; "reviews": 20,000 film
-      reviews of regard's grammar, none of which is among the labelled ones' test;
-    * "birthplaces": the 2,937 lines of ``wiki.txt``; "imdb": the 75,000 reviews that are no test,
-      labels unread, without those that stand in test too;
-    * a ``.txt`` file: passages with empty lines between them, or a passage a line where no line is
-      empty; ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by its usual names if not given).
-      All may be .gz.
+    * "pydoc": Python's own help text; "biographies": invented people; "reviews": 20,000 generated
+      film reviews, without those of the labelled test part;
+    * "birthplaces": the 2,937 lines of ``wiki.txt``; "imdb": the 75,000 reviews outside the test
+      part, without labels and without duplicates of test;
+    * a ``.txt`` file: passages separated by empty lines, or one per line if no line is empty;
+      ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by common names if not given). All may be
+      .gz.
 
-    A share `validation` is held out by a hash of each text, and a twentieth for the test; with
-    ``validation=0`` nothing is held out and all three splits are the whole: for a corpus whose very
-    facts are to be learned. `examples` (0: all) are as many documents, chosen by `seed`. Texts that
-    stand in `without` too are left out, before anything else: of a file all of its column
-    `without_text`, of "reviews" and "imdb" their test.
+    A fraction `validation` is held out by a hash of each text, and a twentieth for test; with
+    ``validation=0`` nothing is held out and each split has all documents: for a corpus of facts to
+    memorise. `examples` (0: all) limits the documents, chosen by `seed`. Texts of `without` are
+    excluded first: for a file all texts of its column `without_text`, for "reviews" and "imdb"
+    their test part.
 
     >>> corpus = load_texts("biographies", validation=0)
     >>> len(corpus.train), corpus.test[0]
@@ -100,10 +100,10 @@ def load_texts(
         known, before = labelled_texts(without, without_text, data_dir), len(documents)
         documents = [document for document in documents if likeness(document) not in known]
         count = before - len(documents)
-        notes.append(f"{count:,} texts that stand in {Path(without).name} too are left out")
+        notes.append(f"{count:,} texts excluded that also occur in {Path(without).name}")
     if examples and examples < len(documents):
         documents = _chosen(documents, examples, seed)
-        notes.append(f"{examples:,} documents are used, by seed")
+        notes.append(f"{examples:,} documents used, chosen by seed")
     name = data if data in NAMES else Path(data).name
     if not validation:
         return TextCorpus(name, documents, documents, documents, tuple(notes))
@@ -118,8 +118,8 @@ def load_texts(
             parts["train"].append(document)
     if empty := [split for split, found in parts.items() if not found]:
         raise RegardError(
-            f"{data}: {len(documents)} documents are too few to hold some out for {empty[0]}; give "
-            "more, or validation=0 to hold out nothing"
+            f"{data}: {len(documents)} documents are too few to hold some out for {empty[0]}; add "
+            "documents, or set validation=0 to hold out none"
         )
     return TextCorpus(name, parts["train"], parts["validation"], parts["test"], tuple(notes))
 
@@ -127,10 +127,10 @@ def load_texts(
 def read_texts(
     data: str, column: str = "", data_dir: Path | str | None = None
 ) -> tuple[list[str], list[str]]:
-    """All documents by name or of a file, and notes on what was left out."""
+    """Return all documents by name or of a file, and notes on what was dropped."""
     plain = Path(data).name.lower().removesuffix(".gz").endswith(PLAIN)
     if column and (plain or data in NAMES):
-        raise RegardError(f"{data} has no columns: leave text={column} out")
+        raise RegardError(f"{data} has no columns; remove text={column}")
     if data == "pydoc":
         return pydoc.documents(), []
     if data == "biographies":
@@ -139,22 +139,22 @@ def read_texts(
         return list(load_birthplaces("birthplaces", data_dir=data_dir).texts), []
     if data == "reviews":
         tested = {example.text for example in load_corpus("reviews").test}
-        made = synthetic.reviews(REVIEWS, SEED_OF_REVIEWS + 1)
-        return [example.text for example in made if example.text not in tested], []
+        generated = synthetic.reviews(REVIEWS, SEED_OF_REVIEWS + 1)
+        return [example.text for example in generated if example.text not in tested], []
     if data == "imdb":
         return imdb_texts(find_imdb(data_dir))
     path = path_of(data)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         look_up(dict.fromkeys(NAMES), data, "text or file")
-    found = passages(path) if plain else list(text_rows(path, column))
-    if not found:
-        raise RegardError(f"{path}: holds no text")
-    return found, []
+    documents = passages(path) if plain else list(text_rows(path, column))
+    if not documents:
+        raise RegardError(f"{path}: contains no text")
+    return documents, []
 
 
 def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
-    """The likenesses of texts that a model is to be judged by: of labelled texts of one's own all;
-    by name, or of IMDB's folder or archive, the test.
+    """Return the `likeness` of texts reserved for evaluation: all of a file, or the test part of
+    named data and of an IMDB folder or archive.
     """
     path = path_of(data)
     if data in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
@@ -165,15 +165,15 @@ def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = No
 
 
 def passages(path: Path) -> list[str]:
-    """The passages of a text file: between empty lines, or its lines where none is empty."""
+    """Return the passages of a text file: separated by empty lines, or its lines if none is."""
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         rows = []
         for line in lines:
-            if says := lines.complaint():
-                raise RegardError(f"{lines.here}: {says}")
+            if problem := lines.complaint():
+                raise RegardError(f"{lines.here}: {problem}")
             rows.append(line.rstrip("\r\n"))
-    while rows and not rows[-1].strip():  # an end of line too many is no empty line between
+    while rows and not rows[-1].strip():  # trailing line ends do not separate passages
         rows.pop()
     first = next((place for place, row in enumerate(rows) if row.strip()), 0)
     rows = rows[first:]
@@ -184,15 +184,15 @@ def passages(path: Path) -> list[str]:
 
 
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
-    """The reviews that are no test, with and without labels, but for copies of test's own."""
+    """Return all reviews outside the test part, without duplicates of test, and a note."""
     train, test = (part for part in _labelled(place))
-    known, dropped, found = {likeness(text) for text in test}, 0, []
+    known, dropped, texts = {likeness(text) for text in test}, 0, []
     for text in (*train, *_unlabelled(place)):
         if likeness(text) in known:
             dropped += 1
         else:
-            found.append(text)
-    return found, [f"{dropped:,} texts that stand in test too are left out"]
+            texts.append(text)
+    return texts, [f"{dropped:,} texts excluded that also occur in test"]
 
 
 def _labelled(place: Path) -> Iterator[list[str]]:
@@ -212,14 +212,14 @@ def _unlabelled(place: Path) -> Iterator[str]:
                 with open_binary(path) as file:
                     yield _decoded(file.read(LINE_LIMIT), str(path))
         return
-    found: dict[Path, str] = {}
+    reviews: dict[Path, str] = {}
     for name, content in tar_files(place, lambda name: LINE_LIMIT * bool(_more.fullmatch(name))):
-        found[Path(name)] = _decoded(content, name)
-    yield from (found[path] for path in sorted(found, key=_number))
+        reviews[Path(name)] = _decoded(content, name)
+    yield from (reviews[path] for path in sorted(reviews, key=_number))
 
 
 def _number(path: Path) -> tuple[int, str]:
-    """A review's place: 12 of 12_0.txt. The same from every shape."""
+    """Return a review's sort key: 12 for 12_0.txt, the same in every format."""
     digits = path.stem.partition("_")[0]
     return int(digits) if digits.isdecimal() else -1, path.name
 

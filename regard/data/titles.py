@@ -1,4 +1,4 @@
-"""Which column of a table is which: by its title, or by its number where there is no header."""
+"""Finding columns of a table by title, or by number where there is no header."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "ra
 
 
 class OtherFileError(RegardError):
-    """A file of another kind than is read, or with no column that looks like what is wanted."""
+    """A file of an unsupported kind, or without a recognisable column."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where what is asked for stands in a row; `titled`: the first row is a header."""
+    """The indexes of text, label and group in a row; `titled`: the first row is a header."""
 
     text: int
     label: int
@@ -25,7 +25,7 @@ class Columns:
 
     @property
     def places(self) -> list[int]:
-        """Where text, label and, if one was named, group stand."""
+        """Return the indexes of text, label and, if given, group."""
         return [self.text, self.label, *([] if self.group is None else [self.group])]
 
 
@@ -37,9 +37,9 @@ def columns_of(
     group: str | None,
     numbers: bool = True,
 ) -> Columns:
-    """Which column is which; `titled` says whether the first row is a header."""
+    """Return the columns; `titled` tells whether the first row is a header."""
     names = [name.strip().casefold() for name in header]
-    found, by_number = [], []
+    places, by_number = [], []
     asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
         ("text", text, TEXT_NAMES),
         ("label", label, LABEL_NAMES),
@@ -55,40 +55,40 @@ def columns_of(
         else:
             place = next((names.index(name) for name in wanted if name in names), None)
             if place is None and number is not None:
-                raise RegardError(f"{here}: has {len(header)} columns, so no column {given}")
+                raise RegardError(f"{here}: {len(header)} columns, so no column {given}")
         if place is None:
             raise _no_column(here, header, what, given, numbers)
-        found.append(place)
-    if found[0] == found[1]:
-        raise RegardError(f"{here}: text and label are the same column, {header[found[0]]!r}")
+        places.append(place)
+    if places[0] == places[1]:
+        raise RegardError(f"{here}: text and label are the same column, {header[places[0]]!r}")
     usual_names = TEXT_NAMES + LABEL_NAMES
-    by_name = len(by_number) < len(asked_for)  # a name that is found stands in a header
+    by_name = len(by_number) < len(asked_for)  # a name that is found is in a header
     titled = by_name or all(names[place] in usual_names for place in by_number[:2])
-    return Columns(found[0], found[1], found[2] if group else None, titled)
+    return Columns(places[0], places[1], places[2] if group else None, titled)
 
 
 def _no_column(
     here: str, header: Sequence[str], what: str, given: str | None, numbers: bool
 ) -> RegardError:
-    """The error for a column that is not there: what was named, or what none looks like."""
-    name = "the columns by text=NAME and label=NAME (--text, --label for data check and evaluate)"
+    """Return the error for a missing column, named by the user or not recognised."""
+    name = "text=NAME and label=NAME (--text, --label for data check and evaluate)"
     if what == "group":
-        name = "it by group=NAME (--group for data check)"
+        name = "group=NAME (--group for data check)"
     if numbers:
         number = "group=3" if what == "group" else "text=2 label=1"
-        name += f", or by number, from 1: {number}"
+        name += f", or numbers from 1: {number}"
     if not given:
-        says = f"no column looks like the {what}; there are {listed(header)}; name {name}"
-        return OtherFileError(f"{here}: {says}")
+        problem = f"cannot find the {what} column; columns: {listed(header)}; set {name}"
+        return OtherFileError(f"{here}: {problem}")
     near = get_close_matches(given, header, n=3)
-    hint = f"did you mean {' or '.join(map(repr, near))}? There" if near else "there"
-    return RegardError(f"{here}: no column {given!r}; {hint} are {listed(header)}; name {name}")
+    hint = f"did you mean {' or '.join(map(repr, near))}? Columns" if near else "columns"
+    return RegardError(f"{here}: unknown column {given!r}; {hint}: {listed(header)}; set {name}")
 
 
 def numbered(given: str, names: Sequence[str]) -> int | None:
-    """The place of a column that is given by its number, from 1; None of one given by its name.
+    """Return the index of a column given by its number, from 1; None for a name.
 
-    Where the first row is numbers alone, as pandas writes columns without names, they are names.
+    If the first row is all numbers, as pandas writes unnamed columns, they are names.
     """
     number = given.strip()
     if not number.isdecimal() or (number in names and all(name.isdecimal() for name in names)):
@@ -97,6 +97,6 @@ def numbered(given: str, names: Sequence[str]) -> int | None:
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """The first names, for an error."""
+    """Return the first names as a list for an error."""
     shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")

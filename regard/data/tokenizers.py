@@ -1,6 +1,6 @@
-"""Words, characters, byte pairs, Unigram: from texts to numbers and back, by `tokenizers`.
+"""Tokenizers of words, characters, byte pairs and Unigram pieces, based on `tokenizers`.
 
-A tokenizer is trained once, stored as ``tokenizer.json`` in Hugging Face's own format and hashed.
+A tokenizer is trained once, stored as ``tokenizer.json`` in Hugging Face's format and hashed.
 It has no added tokens: ``[PAD]`` inside a text is text.
 """
 
@@ -25,18 +25,18 @@ PAD: Final = 0
 UNKNOWN: Final = 1
 SPECIAL = ("[PAD]", "[UNK]")
 FILE_LIMIT = 200_000_000  # bytes of a tokenizer.json
-REMEMBERED = 100_000  # pieces of text whose ids are kept: some 25 MB
-SHORT = 32  # signs of a piece that is kept, at most
+REMEMBERED = 100_000  # text chunks whose ids are cached: some 25 MB
+SHORT = 32  # maximum characters of a cached chunk
 
-# As GloVe's texts were cut: punctuation alone, "don't" = "do n't", "it's" = "it 's". Numbers keep
-# their points; Chinese and Japanese, written without spaces, are cut by character.
+# Like GloVe: punctuation is split off, "don't" = "do n't", "it's" = "it 's". Numbers keep their
+# points; Chinese and Japanese, written without spaces, are split by character.
 WORD = (
     r"[\p{Han}\p{Hiragana}\p{Katakana}]"
     r"|\w+?(?=n't(?!\w))|n't(?!\w)|'(?:s|m|d|re|ve|ll)(?!\w)"
     r"|\d+(?:[.,]\d+)+|[\w&&[^\p{Han}\p{Hiragana}\p{Katakana}]]+|\.{2,}|[^\w\s]"
 )
 LINE_BREAK = r"<br */?>"
-# Where byte pairs are kept apart (Radford et al. 2019, GPT-2): for Unigram's pieces as well.
+# Pre-tokenization of byte pairs (Radford et al. 2019, GPT-2), also used for Unigram.
 PIECES = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 _line_break = re.compile(LINE_BREAK)
@@ -53,10 +53,10 @@ def _before_spaces(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to cut texts.
+    """A way to tokenize texts.
 
-    `chunks` cuts where a token can neither span nor look across, so that the ids of a text are
-    those of its chunks in a row. Chunks repeat, and most are remembered: 3 times as fast.
+    `chunks` splits a text where no token depends on both sides, so that the ids of a text are those
+    of its chunks in a row. Chunks repeat, and most are cached: 3 times as fast.
     """
 
     says: str
@@ -64,26 +64,26 @@ class Kind:
 
 
 TOKENIZERS = {
-    "words": Kind("lower case, punctuation apart, contractions cut as in GloVe", _by_spaces),
+    "words": Kind("lower case, punctuation split off, contractions as in GloVe", _by_spaces),
     "characters": Kind("every Unicode character", _before_spaces),
-    "bpe": Kind("byte pairs: any text comes back as it was. Sennrich et al. 2016", _before_spaces),
+    "bpe": Kind("byte pairs, lossless for any text. Sennrich et al. 2016", _before_spaces),
     "unigram": Kind(
-        "the likeliest pieces, rare characters by byte: any text comes back. Kudo 2018",
+        "the likeliest pieces, rare characters as bytes, lossless. Kudo 2018",
         _before_spaces,
     ),
 }
-WHOLE = {"bpe", "unigram"}  # kinds that give any text back, at worst by its bytes
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as Unigram's pieces call them
-COVERAGE = 0.9995  # of a text's characters are Unigram's alphabet, as in SentencePiece (Kudo 2018)
+WHOLE = {"bpe", "unigram"}  # lossless kinds, with bytes as fallback
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as in Unigram vocabularies
+COVERAGE = 0.9995  # of the characters are in Unigram's alphabet, as in SentencePiece
 DECIMALS = 6  # of a Unigram score
-LEARN = "take minimum=1 or tokenizer=characters; with init=, texts such as that run has read"
+LEARN = "use minimum=1 or tokenizer=characters; with init=, texts like those of that run"
 
 
 class Tokenizer:
-    """Turns texts into ids; 0 is padding, 1 a token that the training texts did not have."""
+    """A mapping of texts to ids; 0 is padding, 1 a token unknown from the training texts."""
 
     unknown: int | None = UNKNOWN
-    #: Symbols of its own that a model puts about a text: none.
+    #: Special symbols around a text: none.
     marks: None = None
 
     def __init__(self, kind: str, inner: Any) -> None:
@@ -102,85 +102,83 @@ class Tokenizer:
         return len(self.vocabulary)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of every text; an empty text has none."""
+        """Return the ids of every text; an empty text has none."""
         encoded = []
         for text in texts:
             chunks = self._chunks(text)
             try:
                 parts = [self._known[chunk] for chunk in chunks]
             except KeyError:
-                found = self._learn(chunks)
-                parts = [found[chunk] for chunk in chunks]
+                ids_of = self._learn(chunks)
+                parts = [ids_of[chunk] for chunk in chunks]
             encoded.append([token for part in parts for token in part])
         return encoded
 
     def arrays(self, texts: Iterable[str]) -> Iterator[NDArray[np.int32]]:
-        """The ids of one text after another, four bytes each: no list of them fills the memory."""
+        """Yield the ids of one text after another as int32, without keeping them in memory."""
         for text in texts:
             yield np.array(self.encode([text])[0], dtype=np.int32)
 
     def _learn(self, chunks: list[str]) -> dict[str, list[int]]:
-        """The ids of all chunks. Long ones, as texts without spaces are, will hardly come again:
-        they are not kept.
-        """
+        """Return the ids of all chunks. Long chunks rarely repeat and are not cached."""
         if len(self._known) > REMEMBERED:
             self._known.clear()
-        found = {chunk: self._known.get(chunk) for chunk in chunks}
-        new = [chunk for chunk, ids in found.items() if ids is None]
-        with panics("a text could not be cut into tokens"):
+        cached = {chunk: self._known.get(chunk) for chunk in chunks}
+        new = [chunk for chunk, ids in cached.items() if ids is None]
+        with panics("cannot tokenize a text"):
             encodings = self.inner.encode_batch_fast(sound(new), add_special_tokens=False)
         learned = dict(zip(new, (encoding.ids for encoding in encodings), strict=True))
         self._known.update({chunk: ids for chunk, ids in learned.items() if len(chunk) <= SHORT})
-        return {chunk: learned[chunk] if ids is None else ids for chunk, ids in found.items()}
+        return {chunk: learned[chunk] if ids is None else ids for chunk, ids in cached.items()}
 
     def split(self, text: str) -> list[str]:
-        """The pieces of one text as its writer would recognise them, one for each id."""
+        """Return the substrings of one text that its ids stand for, one per id."""
         if self.kind in WHOLE:
             return self.tokens(self.encode([text])[0])
         (text,) = sound([text])
         return _pieces(self.inner, text)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The readable token of each id."""
+        """Return the readable token of each id."""
         names = [self.vocabulary[i] for i in ids]
         return [_readable(self.inner, name) for name in names] if self.kind in WHOLE else names
 
     def decode(self, ids: Sequence[int]) -> str:
-        """A text again: byte pairs and Unigram give back what was encoded, words have spaces."""
+        """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces."""
         names = [self.vocabulary[i] for i in ids if i != PAD]
         if self.kind in WHOLE:
             return _readable(self.inner, *names)
         return (" " if self.kind == "words" else "").join(names)
 
     def to_bytes(self) -> bytes:
-        """The content of ``tokenizer.json``, in Hugging Face's format."""
+        """Return the content of ``tokenizer.json``, in Hugging Face's format."""
         return str(self.inner.to_str(pretty=True)).encode()
 
     @property
     def sha256(self) -> str:
-        """The hash of ``tokenizer.json``."""
+        """Return the sha256 of ``tokenizer.json``."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def save(self, path: Path | str) -> None:
-        """Write ``tokenizer.json``, whole or not at all."""
+        """Write ``tokenizer.json`` atomically."""
         write_bytes(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """Read what `save` wrote. Errors: no such file, not JSON, not regard's, damaged."""
+        """Read a file written by `save`. Errors: no such file, not JSON, not regard's, damaged."""
         import tokenizers
 
         _one_thread()
         path = Path(path)
         try:
             if path.stat().st_size > FILE_LIMIT:
-                raise RegardError(f"{path}: is larger than {FILE_LIMIT:,} bytes")
+                raise RegardError(f"{path}: larger than {FILE_LIMIT:,} bytes")
             content = path.read_bytes().decode()
         except OSError as error:
-            raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+            raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
         except UnicodeDecodeError:
-            raise RegardError(f"{path}: is no tokenizer: not UTF-8") from None
-        with panics(f"{path}: is no sound tokenizer"):
+            raise RegardError(f"{path}: not a tokenizer: not UTF-8") from None
+        with panics(f"{path}: not a valid tokenizer"):
             inner = tokenizers.Tokenizer.from_str(content)
         cuts = _how_it_cuts(inner)
         for kind in TOKENIZERS:
@@ -189,22 +187,22 @@ class Tokenizer:
                     return cls(kind, inner)
                 except RegardError as error:
                     raise RegardError(f"{path}: {error}") from None
-        raise RegardError(f"{path}: is a tokenizer, but none that this version of regard made")
+        raise RegardError(f"{path}: a tokenizer, but not one made by this version of regard")
 
 
 def must_be_known(
     texts: Iterable[NDArray[np.integer]], remedy: str = LEARN, unknown: int = UNKNOWN
 ) -> None:
-    """Errors: two of three tokens of these texts are unknown, so that they are no texts any more.
+    """Raise an error if more than two of three tokens of these texts are unknown.
 
-    A model would learn to say "unknown", and be praised for it.
+    A model would learn to predict "unknown" and be rewarded for it.
     """
     total = missed = 0
     for ids in texts:
         total, missed = total + len(ids), missed + int((ids == unknown).sum())
     if missed > 2 / 3 * total:
         raise UntrainableError(
-            f"{missed / total:.0%} of the tokens of these texts are unknown to the tokenizer: "
+            f"{missed / total:.0%} of the tokens of these texts are unknown to the tokenizer; "
             f"{remedy}"
         )
 
@@ -212,12 +210,12 @@ def must_be_known(
 def train_tokenizer(
     kind: str, texts: Iterable[str], *, vocabulary: int = 30_000, minimum: int = 2
 ) -> Tokenizer:
-    """A tokenizer of at most `vocabulary` tokens, each seen `minimum` times in the texts.
+    """Return a tokenizer of at most `vocabulary` tokens that occur `minimum` times in the texts.
 
-    Words and characters are numbered by how often they occur, then by alphabet; byte pairs as
-    they were merged, after the 256 bytes (which are always there); Unigram pieces by their
-    likelihood, after the 256 bytes, which write the rarest characters (those that occur less than
-    `minimum` times, and 0.05 % of a text). The same texts give the same tokenizer.
+    Words and characters are ordered by frequency, then alphabetically; byte pairs in the order of
+    their merges, after the 256 bytes (which are always included); Unigram pieces by probability,
+    after the 256 bytes, which encode the rarest characters (those that occur less than `minimum`
+    times, and 0.05 % of a text). The same texts give the same tokenizer.
 
     >>> words = train_tokenizer("words", ["It isn't bad", "it's bad!"], minimum=1)
     >>> words.vocabulary
@@ -229,12 +227,14 @@ def train_tokenizer(
     look_up(TOKENIZERS, kind, "tokenizer")
     least = len(SPECIAL) + (256 if kind in WHOLE else 1)
     if vocabulary < least:
-        raise RegardError(f"a vocabulary of {kind} has at least {least} tokens, not {vocabulary}")
+        raise RegardError(
+            f"vocabulary must be at least {least} for tokenizer={kind}, not {vocabulary}"
+        )
     inner = pipeline(kind)
     if kind not in WHOLE:
         return of_counts(kind, _count(kind, inner, texts), vocabulary, minimum)
-    learn = _byte_pairs if kind == "bpe" else _unigram
-    inner.model = learn(texts, vocabulary, minimum)
+    learner = _byte_pairs if kind == "bpe" else _unigram
+    inner.model = learner(texts, vocabulary, minimum)
     return Tokenizer(kind, inner)
 
 
@@ -246,7 +246,7 @@ def of_counts(kind: str, counts: Counter[str], vocabulary: int, minimum: int) ->
     frequent = [token for token, count in counts.items() if count >= minimum]
     if not frequent:
         raise UntrainableError(
-            f"no token occurs {minimum} times; there is too little text to train on"
+            f"no token occurs {minimum} times; use more text or a smaller minimum"
         )
     frequent.sort(key=lambda token: (-counts[token], token))
     chosen = (*SPECIAL, *frequent[: vocabulary - len(SPECIAL)])
@@ -256,7 +256,7 @@ def of_counts(kind: str, counts: Counter[str], vocabulary: int, minimum: int) ->
 
 
 def pipeline(kind: str) -> Any:
-    """Return what cuts texts into tokens of a kind, before it has learned any."""
+    """Return an untrained tokenizer of a kind."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     if kind == "bpe":
@@ -285,7 +285,7 @@ def pipeline(kind: str) -> Any:
 
 
 def _how_it_cuts(inner: Any) -> tuple[Any, ...]:
-    """What tells the kinds apart, and files of other makers."""
+    """Return the parts of a tokenizer that distinguish its kind, and regard's from others."""
     content = json.loads(inner.to_str())
     parts = [content[part] for part in ("normalizer", "pre_tokenizer", "added_tokens")]
     return (*parts, content["model"]["type"])
@@ -296,7 +296,7 @@ def _count(kind: str, inner: Any, texts: Iterable[str]) -> Counter[str]:
     for text in texts:
         chunks.update(TOKENIZERS[kind].chunks(text))
     counts: Counter[str] = Counter()
-    with panics("the texts could not be cut into tokens"):
+    with panics("cannot tokenize the texts"):
         for chunk, count in zip(sound(list(chunks)), chunks.values(), strict=True):
             for piece in _pieces(inner, chunk):
                 counts[piece] += count
@@ -304,7 +304,7 @@ def _count(kind: str, inner: Any, texts: Iterable[str]) -> Counter[str]:
 
 
 def _byte_pairs(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
-    """The merges, in a model that knows no added tokens."""
+    """Learn merges; return a model without added tokens."""
     from tokenizers import models, pre_tokenizers, trainers
 
     trainer = trainers.BpeTrainer(
@@ -314,15 +314,15 @@ def _byte_pairs(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    teacher = pipeline("bpe")  # training adds special tokens to it, so its model moves out
-    with panics("byte pairs could not be learned"):
+    teacher = pipeline("bpe")  # training adds special tokens to it, so only its model is used
+    with panics("cannot learn byte pairs"):
         teacher.train_from_iterator(_sound_each(texts), trainer)
     learned = json.loads(teacher.to_str())["model"]
     return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
 
 
 def _unigram(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
-    """The pieces that make the texts likeliest, in a model that writes the rest by its bytes."""
+    """Learn the likeliest pieces; return a model that encodes the rest as bytes."""
     from tokenizers import models
 
     from regard.data.unigram import learn_pieces
@@ -338,7 +338,7 @@ def _unigram(texts: Iterable[str], vocabulary: int, minimum: int) -> Any:
 
 
 def _alphabet(chunks: Counter[str], minimum: int, most: int) -> set[str]:
-    """The characters that pieces are made of: the frequent ones, which cover nearly all texts."""
+    """Return the characters of pieces: the frequent ones, which cover nearly all texts."""
     counts: Counter[str] = Counter()
     for chunk, count in chunks.items():
         for character in chunk:
@@ -355,10 +355,10 @@ def _alphabet(chunks: Counter[str], minimum: int, most: int) -> set[str]:
 
 
 def _words(chunks: Counter[str], alphabet: set[str]) -> Counter[str]:
-    """What pieces are learned from: chunks cut as `PIECES` does, and at unknown characters."""
+    """Return the words to learn pieces from: chunks split by `PIECES` and unknown characters."""
     inner = pipeline("unigram")
     words: Counter[str] = Counter()
-    with panics("the texts could not be cut into words"):
+    with panics("cannot split the texts into words"):
         for chunk, count in chunks.items():
             known = "".join(c if c in alphabet else "\n" for c in chunk)
             for piece in _pieces(inner, known):
@@ -369,19 +369,19 @@ def _words(chunks: Counter[str], alphabet: set[str]) -> Counter[str]:
 
 
 def _pieces(inner: Any, text: str) -> list[str]:
-    with panics("a text could not be cut into pieces"):
+    with panics("cannot split a text into pieces"):
         if inner.normalizer is not None:
             text = inner.normalizer.normalize_str(text)
         return [piece for piece, _ in inner.pre_tokenizer.pre_tokenize_str(text)]
 
 
 def _readable(inner: Any, *names: str) -> str:
-    with panics("tokens could not be written as a text"):
+    with panics("cannot decode tokens"):
         return str(inner.decoder.decode(list(names)))
 
 
 def sound(texts: list[str]) -> list[str]:
-    """Texts without half surrogate pairs, which no UTF-8 text has but a command line may."""
+    """Replace unpaired surrogates, which are not valid UTF-8 but may be in command lines."""
     return [text if text.isascii() else text.encode(errors="replace").decode() for text in texts]
 
 
@@ -390,13 +390,13 @@ def _sound_each(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _one_thread() -> None:
-    """Rust's threads warn, and may hang, in a process that forks later; the caller may differ."""
+    """Disable Rust threads unless set by the user: they may hang in a process that forks."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 @contextmanager
 def panics(what: str) -> Iterator[None]:
-    """A panic inside Rust is a BaseException, which no `except Exception` would meet."""
+    """Convert panics inside Rust, which `except Exception` does not catch, into RegardErrors."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, RegardError):

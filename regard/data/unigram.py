@@ -1,19 +1,19 @@
-"""Unigram's pieces, learned: the vocabulary under which the words are likeliest.
+"""Training of Unigram pieces: the vocabulary that maximises the likelihood of the words.
 
-A word may be cut in many ways; its probability is the sum over all of them of the product of the
-pieces' probabilities. Kudo 2018, section 3.2; details as in SentencePiece
-(unigram_model_trainer.cc): begin with many pieces, the frequent substrings, and in turns
+A word has many segmentations; its probability is the sum over them of the product of the pieces'
+probabilities. Kudo 2018, section 3.2; details as in SentencePiece (unigram_model_trainer.cc): start
+with many pieces, the frequent substrings, and repeatedly
 
-* fit their probabilities by expectation maximisation, two steps of it, with exp(digamma(count))
-  for a count, which makes rare pieces rarer (Liang & Klein 2007), and
-* drop the quarter of them without which the words lose least: a piece's loss is what the words
-  that it stands in lose when it is written by its own best other pieces,
+* fit their probabilities by two steps of expectation maximisation, with exp(digamma(count)) for a
+  count, which makes rare pieces rarer (Liang & Klein 2007), and
+* drop the quarter with the smallest loss: the likelihood that the words containing a piece lose
+  when it is replaced by its best segmentation into other pieces,
 
-until so many are left as were asked for. Characters stay.
+until the requested number is left. Characters are always kept.
 
-Written here because the trainer of `tokenizers` sums in the order of a hash map, which differs
-from process to process, and because with its 8,000 pieces Multi30k's train takes 988,882 of them,
-with these 829,939 (and 846,343 byte pairs).
+The trainer of `tokenizers` is not used because it sums in the order of a hash map, which differs
+between processes, and because with its 8,000 pieces Multi30k's train takes 988,882 tokens, with
+these 829,939 (and 846,343 byte pairs).
 """
 
 from collections import Counter
@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-WORDS = 100_000  # different words learned from, the most frequent: the others weigh little
-SIGNS = 1_000_000  # of all of them: a writing without spaces has long ones, and takes some 1 GB
-LONGEST_WORD = 32  # characters; longer ones are cut, so that no probability underflows
+WORDS = 100_000  # distinct words used, the most frequent; others have little weight
+SIGNS = 1_000_000  # maximum characters of all words, for scripts without spaces: some 1 GB
+LONGEST_WORD = 32  # characters; longer words are split, so that no probability underflows
 LONGEST_PIECE = 16
-SEEDS = 100_000  # pieces to begin with
-KEPT = 0.75  # of the pieces, from turn to turn
-STEPS = 2  # of expectation maximisation in each turn
-SLACK = 1.1  # pieces at the last turn, over those asked for
+SEEDS = 100_000  # initial pieces
+KEPT = 0.75  # fraction of the pieces kept per round
+STEPS = 2  # of expectation maximisation per round
+SLACK = 1.1  # pieces in the last round relative to the requested number
 RARE = 0.5  # expected occurrences below which a piece is dropped
 
 Ints = NDArray[np.int64]
@@ -40,10 +40,10 @@ Floats = NDArray[np.float64]
 
 
 def learn_pieces(words: Mapping[str, int], alphabet: Iterable[str], size: int) -> dict[str, float]:
-    """At most `size` pieces of the words (with their counts), ln of each one's probability.
+    """Return at most `size` pieces of the words (with counts), with their log probabilities.
 
-    All of the `alphabet`, the characters of the words, is among them. The same words give the
-    same pieces, in whatever order they come.
+    They include all of the `alphabet`, the characters of the words. The result does not depend on
+    the order of the words.
 
     >>> pieces = learn_pieces({"hug": 10, "pug": 5, "hugs": 5, "pun": 12}, "hugpns", 8)
     >>> sorted(pieces)
@@ -81,7 +81,7 @@ def learn_pieces(words: Mapping[str, int], alphabet: Iterable[str], size: int) -
 
 
 def _shortened(words: Mapping[str, int]) -> dict[str, int]:
-    """The most frequent words by count, then alphabet, cut where they are too long."""
+    """Return the most frequent words, by count, then alphabet; long words are split."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for start in range(0, len(word), LONGEST_WORD):
@@ -92,7 +92,7 @@ def _shortened(words: Mapping[str, int]) -> dict[str, int]:
 
 
 def _seeds(words: Mapping[str, int], room: int) -> list[str]:
-    """Substrings that occur more than once, those that cover most characters first."""
+    """Return substrings that occur more than once, those that cover most characters first."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for start in range(len(word) - 1):
@@ -107,14 +107,14 @@ def _losses(
     lattice: "Lattice", others: "Lattice", scores: Floats, alive: NDArray[np.bool_],
     fixed: NDArray[np.bool_],
 ) -> Floats:  # fmt: skip
-    """What the words lose without each piece; −∞ for one that no word would miss."""
+    """Return the likelihood loss without each piece; −∞ for an unneeded piece."""
     used, edges = lattice.best(scores)
     seen = np.unique(np.stack([lattice.word[edges], lattice.piece[edges]], 1), axis=0)
     standing = np.bincount(seen[:, 1], lattice.count[seen[:, 0]], len(scores))
     total = used.sum()
     _, edges = others.best(scores)
     word, piece = others.word[edges], others.piece[edges]
-    written = np.bincount(word, minlength=len(scores))  # pieces of each one's other writing
+    written = np.bincount(word, minlength=len(scores))  # pieces of each piece's replacement
     instead = np.bincount(word, scores[piece], len(scores))
     with np.errstate(divide="ignore", invalid="ignore"):  # of pieces that are used nowhere
         without = np.log(total + used * (written - 1))
@@ -122,26 +122,28 @@ def _losses(
         loss = np.log(used / total) - np.bincount(word, change, len(scores))
         loss = standing / lattice.count.sum() * loss
     loss[(used == 0) | (instead > scores) | ~alive] = -np.inf
-    loss[fixed] = -np.inf  # they stay whatever they are worth
+    loss[fixed] = -np.inf  # always kept
     return np.asarray(loss)
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """All ways to cut all words: an edge is a piece at a place of a word.
+    """All segmentations of all words: an edge is a piece at a position of a word.
 
-    Nodes are the places between the characters of all words in a row. Edges are sorted by the
-    place in its word where they end, so that a slice of them, one place, is done in one go.
+    Nodes are the positions between the characters of all words in a row. Edges are sorted by their
+    end within the word, so that all edges with the same end are computed together.
     """
 
     count: Floats  # of each word
     first: Ints  # node of each word
     last: Ints
-    piece: Ints  # of each edge, and so are those below
+    piece: Ints  # of each edge, as are the next three
     word: Ints
     start: Ints
     end: Ints
-    slices: tuple[tuple[slice, Ints], ...]  # edges that end at one place, where each node's begin
+    slices: tuple[
+        tuple[slice, Ints], ...
+    ]  # edges with the same end, and the start of each node's edges
 
     def __init__(self, words: Sequence[str], count: Floats, pieces: Sequence[str]) -> None:
         known = {piece: number for number, piece in enumerate(pieces)}
@@ -185,22 +187,22 @@ class Lattice:
         return other
 
     def only(self, alive: NDArray[np.bool_]) -> "Lattice":
-        """The same with these pieces alone."""
+        """Return the lattice with only these pieces."""
         return self._with(alive[self.piece])
 
     def without_itself(self) -> "Lattice":
-        """The same without the edges that are a whole word."""
+        """Return the lattice without the edges that span a whole word."""
         return self._with(
             (self.start != self.first[self.word]) | (self.end != self.last[self.word])
         )
 
     def places(self) -> Floats:
-        """How often each piece could stand somewhere."""
+        """Return the number of positions where each piece fits."""
         size = int(self.piece.max()) + 1
         return np.bincount(self.piece, self.count[self.word], size).astype(np.float64)
 
     def expected(self, chances: Floats) -> Floats:
-        """How often each piece stands somewhere, over all ways to cut the words."""
+        """Return the expected count of each piece over all segmentations of the words."""
         chance = chances[self.piece]
         before = np.zeros(self.last[-1] + 1)
         before[self.first] = 1
@@ -216,7 +218,7 @@ class Lattice:
         return np.bincount(self.piece, through, len(chances)).astype(np.float64)
 
     def best(self, scores: Floats) -> tuple[Floats, Ints]:
-        """The likeliest way to cut each word: how often each piece is used, and the edges."""
+        """Return piece counts and edges of the best segmentation of each word."""
         score = scores[self.piece]
         best = np.full(self.last[-1] + 1, -np.inf)
         best[self.first] = 0

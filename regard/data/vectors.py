@@ -1,4 +1,4 @@
-"""Word vectors that others trained: GloVe's text format, plain, gzip or inside the zip."""
+"""Pretrained word vectors in GloVe's text format, plain, gzip or inside the zip."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,16 +23,16 @@ _glove = re.compile(r"glove-(\d+)")
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of those tokens that a file has."""
+    """The vectors of the tokens that a file has."""
 
     matrix: NDArray[np.float32]  # (found, width)
     ids: NDArray[np.int64]  # (found,): the token of each row, as an index into the vocabulary
     width: int
-    asked: int  # tokens in the vocabulary
+    asked: int  # number of tokens in the vocabulary
 
     @property
     def found(self) -> int:
-        """How many tokens have a vector."""
+        """Return the number of tokens with a vector."""
         return len(self.ids)
 
 
@@ -44,11 +44,11 @@ def load_vectors(
     `source` is "glove-50", "glove-100", "glove-200" or "glove-300", looked for in the folders of
     `regard.data.fetch.folders` (the whole file, then glove.6B.zip, then parts of the file), or a
     .txt file, .gz of one, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``. A line
-    is a word and its numbers; a first line that counts words and numbers (word2vec's) is passed
-    over. A word that stands twice keeps its first vector.
+    is a word and its numbers; a header with the counts of words and numbers (word2vec) is skipped.
+    A repeated word keeps its first vector.
 
-    Errors, as file:line: a line of another width; NaN, infinity or no number in a vector that is
-    asked for; a line past the limit; a file cut off. No token found is an error too.
+    Errors, as file:line: a line of another width; NaN, infinity or a non-number in a vector that is
+    used; a line past the limit; a truncated file; no vector for any token.
     """
     path, member = _locate(str(source), data_dir)
     wanted = {token.encode(errors="replace"): i for i, token in enumerate(vocabulary)}
@@ -69,7 +69,7 @@ def load_vectors(
                 rows.append(_numbers(line[len(word) :], width, here))
                 ids.append(token)
     if not rows:
-        raise RegardError(f"{path}: has a vector for none of the {len(vocabulary):,} tokens")
+        raise RegardError(f"{path}: no vector for any of the {len(vocabulary):,} tokens")
     return Vectors(np.stack(rows), np.array(ids, dtype=np.int64), width, len(vocabulary))
 
 
@@ -84,7 +84,7 @@ def _numbered(file: Binary, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _word(line: bytes, width: int, here: str) -> bytes:
-    """What stands before the numbers; some of GloVe's words hold spaces themselves."""
+    """Return the word before the numbers; some of GloVe's words contain spaces."""
     spaces = line.count(b" ")
     if spaces == width > 0:
         return line[: line.index(b" ")]
@@ -92,7 +92,7 @@ def _word(line: bytes, width: int, here: str) -> bytes:
     if spaces > width > 0 and not _is_number(word.rpartition(b" ")[2]):
         return word
     expected = f"the first line has {width}" if width else "a vector is expected"
-    raise RegardError(f"{here}: {spaces} numbers where {expected}")
+    raise RegardError(f"{here}: {spaces} numbers, but {expected}")
 
 
 def _is_number(text: bytes) -> bool:
@@ -107,9 +107,9 @@ def _numbers(text: bytes, width: int, here: str) -> NDArray[np.float32]:
     try:
         row = np.array(text.split(), dtype=np.float32)
     except ValueError:
-        raise RegardError(f"{here}: holds something that is no number") from None
+        raise RegardError(f"{here}: contains a value that is not a number") from None
     if len(row) != width:
-        raise RegardError(f"{here}: {len(row)} numbers where the first line has {width}")
+        raise RegardError(f"{here}: {len(row)} numbers, but the first line has {width}")
     finite = np.isfinite(row)
     if not finite.all():
         place = int(np.argmin(finite))
@@ -118,13 +118,13 @@ def _numbers(text: bytes, width: int, here: str) -> NDArray[np.float32]:
 
 
 def _locate(source: str, data_dir: Path | str | None) -> tuple[Path, str]:
-    """The file, and the member where the file is a zip archive."""
+    """Return the file, and its member if the file is a zip archive."""
     if not (match := _glove.fullmatch(source)):
         archive, inside, member = source.partition(".zip/")
         return Path(archive + inside.rstrip("/")).expanduser(), member
     width = int(match[1])
     if width not in WIDTHS:
-        raise RegardError(f"{source}: GloVe comes in the widths {', '.join(map(str, WIDTHS))}")
+        raise RegardError(f"{source}: unknown width; GloVe has {', '.join(map(str, WIDTHS))}")
     places, stem = folders("glove", data_dir), f"glove.6B.{width}d"
     for folder in places:
         for whole in (folder / f"{stem}.txt", folder / f"{stem}.txt.gz"):
@@ -137,8 +137,8 @@ def _locate(source: str, data_dir: Path | str | None) -> tuple[Path, str]:
             return parts[0], ""
     (file,) = SOURCES["glove"].files
     raise RegardError(
-        f"{source}: there is no {ARCHIVE} and no {stem}.txt in {places[0]}; regard data fetch "
-        f"glove brings it ({file.bytes / 1e6:.0f} MB from {file.url})"
+        f"{source}: neither {ARCHIVE} nor {stem}.txt is in {places[0]}; regard data fetch glove "
+        f"downloads it ({file.bytes / 1e6:.0f} MB from {file.url})"
     )
 
 
@@ -154,8 +154,8 @@ def _open(path: Path, member: str) -> Iterator[Binary]:
             member = names[0]
         if member not in names:
             raise RegardError(
-                f"{path}: which member? Write {path}/NAME.txt; "
-                f"there are {listed(names) or 'no .txt files'}"
+                f"{path}: cannot tell which member to read; give {path}/NAME.txt; "
+                f"members: {listed(names) or 'no .txt files'}"
             )
         with open_member(archive, path, member) as file:
             yield file

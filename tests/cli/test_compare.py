@@ -341,7 +341,7 @@ def test_files_of_predictions(
     for more, says in (
         (["--arms", "mean"], "--predictions trains nothing; leave --arms out"),
         (["--metric", "f1"], "no metric is called 'f1'"),
-        ([str(tmp_path / "none.csv")], "there is no such file"),
+        ([str(tmp_path / "none.csv")], "no such file"),
     ):
         assert run(monkeypatch, *words, *more) == 2
         told = capsys.readouterr()

@@ -63,7 +63,7 @@ def test_check_by_group(tmp_path):
     test.write_text("text,label,by\nc,1,bob\nd,2,eve\n")
     found = run("check", train, "--test", test, "--group", "by", "--strict")
     assert found.exit_code == 1
-    assert "! 1 group in train and test; training does not drop them" in found.stdout
+    assert "! 1 group in both train and test; training keeps them in both" in found.stdout
     assert run("check", train, "--test", test, "--strict").exit_code == 0
 
 
@@ -110,7 +110,7 @@ def test_rows_keep_the_order_of_the_file_whatever_is_held_out():
 def test_mistakes_are_errors_of_one_line(tmp_path):
     with pytest.raises(RegardError, match="no data set is called 'imbd'"):
         run("fetch", "imbd")
-    with pytest.raises(RegardError, match="there is no such file"):
+    with pytest.raises(RegardError, match="no such file"):
         run("check", tmp_path / "none.csv")
 
 
@@ -153,9 +153,9 @@ def test_check_with_files_beside_it(tmp_path):
         {"neg": 1, "pos": 1},
     ]
     assert findings["problems"] == [
-        "1 text in train and validation; training drops them from train"
+        "1 text in both train and validation; training drops them from train"
     ]
-    with pytest.raises(RegardError, match="give OLD:NEW,OLD:NEW"):
+    with pytest.raises(RegardError, match="expected OLD:NEW,OLD:NEW"):
         run(*words, "--labels", "0")
-    with pytest.raises(RegardError, match="there is no such file"):
+    with pytest.raises(RegardError, match="no such file"):
         run(*words, "--validation", tmp_path / "none.csv")

@@ -152,9 +152,9 @@ def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_pat
     assert [row["support"] for row in json.loads(said.out)["by_class"]] == [2, 1]
     data.write_text("text,label\na good film,Positive \n")
     for options, hint in (
-        ([], "is 'positive' meant? labels=Positive:positive"),
-        (["--labels", "pos:positive"], "no row has the label 'pos'; there are Positive"),
-        (["--labels", "pos"], "give OLD:NEW"),
+        ([], "did you mean 'positive'? labels=Positive:positive"),
+        (["--labels", "pos:positive"], "no row has the label 'pos'; labels: Positive"),
+        (["--labels", "pos"], "expected OLD:NEW"),
     ):
         said = regard(*words, *options)
         assert (said.status, said.err.count("\n"), hint in said.err) == (2, 1, True)

@@ -109,7 +109,7 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
         ),
         (
             ["train", "classification", "text=review", "steps=1"],
-            "reviews has no columns to be named",
+            "reviews has no columns",
         ),
         (["train", "language-modeling", "text=x", "steps=1"], "pydoc has no columns: leave text=x"),
     ],

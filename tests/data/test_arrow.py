@@ -62,15 +62,17 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch, k
     path = saved(tmp_path / "saved") if kind == "folder" else tmp_path / "r.parquet"
     if kind == "file":
         path.write_bytes(b"PAR1")
-    assert refused(path).startswith(f"{path}: is read by pyarrow, which is not here (")
+    assert refused(path).startswith(
+        f"{path}: reading it requires pyarrow, which is not installed ("
+    )
     assert refused(path).endswith(
-        "pip install -c constraints.txt '.[data]', or save it as .csv or .jsonl"
+        "pip install -c constraints.txt '.[data]', or save the data as .csv or .jsonl"
     )
 
 
 def test_what_is_not_there_needs_no_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert refused(tmp_path / "none.parquet").endswith("there is no such file")
+    assert refused(tmp_path / "none.parquet").endswith("no such file")
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -85,7 +87,7 @@ def test_rows_by_name_and_by_number(tmp_path, kind):
     ]
     assert read_examples(path, text="2", label="1")[1].label == "2"
     assert read(path, text="2", label="3").remarks == []
-    assert f"{path.name}: no column 'x'" in refused(path, text="x")
+    assert f"{path.name}: unknown column 'x'" in refused(path, text="x")
 
 
 def test_empty_texts_damage_and_limits(tmp_path, monkeypatch):
@@ -93,25 +95,25 @@ def test_empty_texts_damage_and_limits(tmp_path, monkeypatch):
     parquet.write_table(pyarrow.table(TABLE), path)
     assert "r.parquet:3: the text is empty" in refused(path)
     monkeypatch.setattr("regard.data.arrow.FILE_LIMIT", 10)
-    assert "more than 10" in refused(path)
+    assert "exceed the limit of 10" in refused(path)
     monkeypatch.undo()
     path.write_bytes(b"PAR1 and no more")
-    assert "is damaged or of another kind" in refused(path)
+    assert "damaged or in another format" in refused(path)
 
 
 def test_names_and_links_that_lead_out_of_a_saved_folder(tmp_path):
     (tmp_path / "secret.arrow").write_bytes(b"x")
-    assert "which is no file of the folder" in refused(saved(tmp_path / "a", ["../secret.arrow"]))
+    assert "which is not in the folder" in refused(saved(tmp_path / "a", ["../secret.arrow"]))
     linked = saved(tmp_path / "b", ["c.arrow"])
     (linked / "c.arrow").symlink_to(tmp_path / "secret.arrow")
-    assert "c.arrow: is a link out of" in refused(linked)
+    assert "c.arrow: links out of" in refused(linked)
 
 
 def test_the_splits_of_a_saved_data_set_are_to_be_named(tmp_path):
     saved(tmp_path / "train"), saved(tmp_path / "test")
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert refused(tmp_path).endswith(
-        f"say which is which: data={tmp_path / 'train'} test={tmp_path / 'test'}"
+        f"name them: data={tmp_path / 'train'} test={tmp_path / 'test'}"
     )
 
 
@@ -128,13 +130,13 @@ def test_labels_are_the_names_that_datasets_wrote(tmp_path, kind):
 @pytest.mark.parametrize(
     ("labels", "label", "says"),
     [
-        ([0, 2], classes("a", "b"), ":2: the label is 2, where datasets names 2 classes from 0"),
-        ([0, -2], classes("a", "b"), ":2: the label is -2, where"),
-        ([True, False], classes("a", "b"), ":1: the label is True, where"),
-        (["a", "b"], classes("a", "b"), ":1: the label is 'a', where"),
-        ([0], classes("a", 5), ": the names of its classes are ['a', 5], not strings"),
-        ([0], {"_type": "ClassLabel"}, ": the names of its classes are None, not strings"),
-        ([0], classes("a", "b", "a"), ": 2 of its classes are called 'a'"),
+        ([0, 2], classes("a", "b"), ":2: label 2 is not one of the 2 classes, numbered from 0"),
+        ([0, -2], classes("a", "b"), ":2: label -2 is not"),
+        ([True, False], classes("a", "b"), ":1: label True is not"),
+        (["a", "b"], classes("a", "b"), ":1: label 'a' is not"),
+        ([0], classes("a", 5), ": class names must be strings, not ['a', 5]"),
+        ([0], {"_type": "ClassLabel"}, ": class names must be strings, not None"),
+        ([0], classes("a", "b", "a"), ": 2 classes have the same name, 'a'"),
     ],
 )
 def test_numbers_and_names_of_classes_that_do_not_fit(tmp_path, labels, label, says):
@@ -145,11 +147,11 @@ def test_numbers_and_names_of_classes_that_do_not_fit(tmp_path, labels, label, s
 def test_a_description_that_is_no_json_or_without_end(tmp_path, monkeypatch):
     table = pyarrow.table({"text": ["a"], "label": [0]})
     bad = written(tmp_path / "b", "file", table.replace_schema_metadata({"huggingface": "{"}))
-    assert "its description by datasets is not sound JSON" in refused(bad)
+    assert "its datasets metadata is not sound JSON" in refused(bad)
     odd = written(tmp_path / "o", "file", table.replace_schema_metadata({"huggingface": "[[]]"}))
     assert read_examples(odd)[0].label == "0"
-    monkeypatch.setattr("regard.data.arrow.MOST_SAID", 1)
-    assert "describes its columns in more than 1 bytes" in refused(odd)
+    monkeypatch.setattr("regard.data.arrow.METADATA_LIMIT", 1)
+    assert "the column description exceeds 1 bytes" in refused(odd)
 
 
 def test_files_of_a_folder_may_order_their_columns_differently(tmp_path):
@@ -165,7 +167,7 @@ def test_damage_inside_a_batch_is_refused_before_it_is_read(tmp_path):
     data = (path / "a.arrow").read_bytes()
     end = data.rindex(b"\x08\0\0\0", 0, data.index(b"abcdefgh"))  # where the text is said to end
     (path / "a.arrow").write_bytes(data[:end] + b"\xff\xff\xff\x7f" + data[end + 4 :])
-    assert "is damaged or of another kind (" in refused(path)
+    assert "damaged or in another format (" in refused(path)
 
 
 def test_rows_of_nothing_come_to_an_end(tmp_path, monkeypatch):
@@ -173,4 +175,4 @@ def test_rows_of_nothing_come_to_an_end(tmp_path, monkeypatch):
     path = saved(tmp_path / "r", ["a.arrow"])
     nothing = pyarrow.Array.from_buffers(pyarrow.null(), 1 << 30, [None])
     stream(path / "a.arrow", pyarrow.table({"text": nothing, "label": nothing}))
-    assert "more than 1,000,000" in refused(path)
+    assert "exceed the limit of 1,000,000" in refused(path)

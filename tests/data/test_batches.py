@@ -65,7 +65,7 @@ def test_empty_texts_count_as_one_token_and_no_texts_as_no_batch():
 def test_what_cannot_be_planned():
     with pytest.raises(RegardError, match="a text of 9 tokens does not fit into batches of 8"):
         plan_batches([3, 9], tokens=8, seed=0, epoch=0)
-    with pytest.raises(RegardError, match="rank 2 is outside a world of 2"):
+    with pytest.raises(RegardError, match="rank must be between 0 and 1, not 2"):
         plan_batches([3], tokens=8, seed=0, epoch=0, rank=2, world=2)
 
 

@@ -46,13 +46,13 @@ def test_everything_that_is_wrong_is_found(files):
     assert set(findings.odd) == {"\ufffd", "\u00c3\u00a9", "\x96"}
     assert findings.problems == [
         "train: 1 row without text or label",
-        "train: 1 row cannot be read",
-        "train: 2 rows with a text seen before",
+        "train: 1 unreadable row",
+        "train: 2 rows with a duplicate text",
         "labels in test only: 'mixed'",
-        "1 text in train and test; training drops them from train",
-        "1 row with another label than its copy",
-        "marks of a wrong decoding in 1 text, first train.csv:9: U+FFFD",
-        "UTF-8 read as Windows-1252 in 1 text, first train.csv:9: U+00C3 U+00A9",
+        "1 text in both train and test; training drops them from train",
+        "1 row with a different label than a duplicate",
+        "replacement characters (decoding errors) in 1 text, first train.csv:9: U+FFFD",
+        "UTF-8 decoded as Windows-1252 in 1 text, first train.csv:9: U+00C3 U+00A9",
         "unprintable characters in 1 text, first train.csv:9: U+0096",
     ]
 
@@ -72,12 +72,12 @@ def test_text_for_people(files):
     assert lines[2].split() == ["train", "test"]
     assert lines[3].split() == ["rows", "8", "2"]
     assert lines[4].split() == ["label", "neg", "4", "(66.7%)", "1", "(50.0%)"]
-    cuts = [line.split() for line in lines if line.startswith("cut to")]
+    cuts = [line.split() for line in lines if line.startswith("truncated to")]
     assert [cut[2] for cut in cuts] == ["4"]
     assert cuts[0][-4:] == ["33.3%,", "16.7%", "0.0%,", "0.0%"]
-    assert "train.csv:7: has 3 fields where the first row has 2" in lines
-    assert "test.csv:2: train.csv:2 has the same text" in lines
-    assert "train.csv:5: labelled 'neg'; train.csv:3, the same text, 'pos'" in lines
+    assert "train.csv:7: 3 fields, but the first row has 2" in lines
+    assert "test.csv:2: same text as train.csv:2" in lines
+    assert "train.csv:5: label 'neg'; same text at train.csv:3: label 'pos'" in lines
 
 
 def test_json_is_plain(files):
@@ -103,10 +103,10 @@ def test_one_label_and_a_lopsided_one(tmp_path):
     assert check(path).problems == ["rows: the only label is '1'"]
     path.write_text("text,label\nb,2\n" + "".join(f"a{i},1\n" for i in range(19)))
     assert check(path).uneven == [
-        "'1' is the label of 95.0 % of the training texts",
+        "95.0 % of the training texts have the label '1'",
         "2 of 2 labels have fewer than 20 training texts (fewest: '2', 1)",
     ]
-    assert "note: '1' is the label of 95.0 % of the training texts" in check(path).lines()
+    assert "note: 95.0 % of the training texts have the label '1'" in check(path).lines()
 
 
 def test_clean_data_and_named_data(monkeypatch):
@@ -118,7 +118,7 @@ def test_clean_data_and_named_data(monkeypatch):
     monkeypatch.setattr("regard.data.check.LONG", 2)
     findings = check("reviews", show=show)
     assert findings.problems == []
-    assert findings.lines()[-1] == "nothing to mend"
+    assert findings.lines()[-1] == "no problems found"
     assert [part.rows for part in findings.parts] == [4000, 1000]
     assert seen == [(done, 5000, "texts") for done in range(1000, 5001, 1000)]
     assert check(load_corpus("reviews")).parts == findings.parts
@@ -130,14 +130,14 @@ def test_a_group_in_train_and_test_is_a_leak(tmp_path):
     test.write_text("text,label,customer\ne,1,eve\nf,2,ann\ng,1,ann\nh,2,\n")
     findings = check(train, test=str(test), group="customer")
     assert findings.groups == {"ann": ["train.csv:2", "test.csv:3"]}
-    assert findings.problems == ["1 group in train and test; training does not drop them"]
+    assert findings.problems == ["1 group in both train and test; training keeps them in both"]
     lines = findings.lines()
-    assert "test.csv:3: train.csv:2 is of the same group, 'ann'" in lines
+    assert "test.csv:3: same group as train.csv:2, 'ann'" in lines
     assert [line.split() for line in lines if line.startswith("groups")] == [["groups", "2", "2"]]
     assert check(train, test=str(test)).groups == {}
-    with pytest.raises(RegardError, match=r"no column 'custmer'; did you mean 'customer'\?"):
+    with pytest.raises(RegardError, match=r"unknown column 'custmer'; did you mean 'customer'\?"):
         check(train, group="custmer")
-    with pytest.raises(RegardError, match="reviews has no columns to be named"):
+    with pytest.raises(RegardError, match="reviews has no columns"):
         check("reviews", group="film")
 
 
@@ -148,23 +148,21 @@ def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
     with pytest.raises(RegardError) as caught:
         check(str(tmp_path / name))
     assert str(caught.value).endswith(
-        "regard data check is for texts with labels alone: pairs, and texts without labels, are "
-        "checked as regard train reads them"
+        "regard data check only reads texts with labels; text pairs and texts without labels are "
+        "checked when regard train reads them"
     )
     with pytest.raises(RegardError) as caught:  # columns that were named are meant
         check(str(tmp_path / "pairs.tsv"), text="words", label="2")
-    assert "no column 'words'" in str(caught.value)
-    assert "regard data check is for" not in str(caught.value)
+    assert "unknown column 'words'" in str(caught.value)
+    assert "regard data check only" not in str(caught.value)
 
 
 def test_imdb_has_no_columns(tmp_path):
     archive(tmp_path / "aclImdb_v1.tar.gz")
     assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5
-    with pytest.raises(RegardError, match="has no columns to be named: leave them out"):
+    with pytest.raises(RegardError, match="has no columns; remove the column names"):
         check(tmp_path / "aclImdb_v1.tar.gz", group="film")
-    with pytest.raises(
-        RegardError, match="has its own test part: leave --test and --validation out"
-    ):
+    with pytest.raises(RegardError, match="has its own test part; remove --test and --validation"):
         check(tmp_path / "aclImdb_v1.tar.gz", test="mine.csv")
 
 
@@ -181,7 +179,7 @@ def test_unreadable_is_an_error(tmp_path):
         check("reviews", length=0)
     with pytest.raises(RegardError, match="did you mean reviews"):
         check("review")
-    with pytest.raises(RegardError, match="is a folder, but no aclImdb"):
+    with pytest.raises(RegardError, match="the folder is neither aclImdb"):
         check(tmp_path)
 
 
@@ -203,15 +201,15 @@ def test_a_validation_file_is_a_part(files, tmp_path):
     ]
     assert "3 texts in two parts; training drops them from the earlier one" in findings.problems
     assert (
-        "labels in validation only: 'Pos'; they differ from those of train in case, spaces or form "
-        "alone ('Pos' is 'pos' there); labels=Pos:pos renames it (--labels for data check and "
-        "evaluate)"
+        "labels in validation only: 'Pos'; they differ from train only in case, whitespace or "
+        "number format ('Pos' is 'pos' in train); labels=Pos:pos renames it (--labels for data "
+        "check and evaluate)"
     ) in findings.problems
     renamed = check(files[0], validation=str(dev), labels="Pos:pos")
     assert renamed.parts[1].labels == {"neg": 1, "pos": 1}
     with pytest.raises(RegardError, match="no row has the label 'other'"):
         check(files[0], labels="other:pos")
-    with pytest.raises(RegardError, match="reviews is split by regard"):
+    with pytest.raises(RegardError, match="reviews has its own validation part"):
         check("reviews", validation=str(dev))
 
 
@@ -232,7 +230,7 @@ def test_labels_that_are_not_meant_are_problems(tmp_path):
     rows = ["a,pos", "b,neg", "c,Pos", 'd,"pos,neg"', "e,pos", "f,NaN"]
     path.write_text("text,label\n" + "\n".join(rows) + "\n")
     problems = check(path).problems
-    assert problems[0].startswith("r.csv:5: 'pos,neg' is several labels in one")
+    assert problems[0].startswith("r.csv:5: 'pos,neg' is a list of labels")
     path.write_text("text,label\n" + "\n".join(rows[:3]) + "\n")
     assert check(path).problems[0].startswith("'Pos' (1 row, first r.csv:4) and 'pos' differ")
 
@@ -246,15 +244,20 @@ def test_phrases_of_one_sentence_are_a_problem(tmp_path):
     path.write_text("\n".join(rows))
     (problem,) = check(path).problems
     assert "of the validation texts are nearly contained in training texts" in problem
-    assert problem.endswith("group=COLUMN, or give validation=FILE")
-    assert check(path, validation=str(path)).problems[-1].startswith("360 texts in train and val")
+    assert problem.endswith("with their origin, or give validation=FILE")
+    assert (
+        check(path, validation=str(path)).problems[-1].startswith("360 texts in both train and val")
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("Sport,lost the ball\nnews,a vote", "texts and labels look swapped"),
-        ("lost the ball,sport \na vote,NEWS", "in case, spaces or form alone ('NEWS' is 'news'"),
+        ("Sport,lost the ball\nnews,a vote", "texts and labels seem to be swapped"),
+        (
+            "lost the ball,sport \na vote,NEWS",
+            "only in case, whitespace or number format ('NEWS' is 'news'",
+        ),
         ("lost the ball,1\na vote,2", "test has numbers where train has names"),
         ("lost the ball,weather\na vote,News", "labels in test only: 'weather'"),
     ],
@@ -272,7 +275,7 @@ def test_numbers_in_another_form_are_told(tmp_path):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("text,label\na goal,1\nan election,2\n")
     test.write_text("text,label\na match,1.0\na vote,2.0\n")
-    assert any("('1.0' is '1' there)" in p for p in check(str(train), test=str(test)).problems)
+    assert any("('1.0' is '1' in train)" in p for p in check(str(train), test=str(test)).problems)
 
 
 def test_of_many_strange_labels_ten_are_told(tmp_path):
@@ -292,7 +295,9 @@ def test_labels_that_are_numbers_are_summed_up_and_checked(tmp_path):
     rows = [f"text number {i} of many,{i / 7:.3f}" for i in range(200)]
     path.write_text("\n".join(["text,label", *rows]))
     found = check(path)
-    assert found.remarks == ["the labels are numbers that hardly repeat: regard train regression"]
+    assert found.remarks == [
+        "the labels are numbers that hardly repeat; use regard train regression"
+    ]
     assert found.parts[0].labels == {}
     assert found.parts[0].numbers["median"] == pytest.approx(99.5 / 7, abs=0.01)
     assert any(line.startswith("number, largest") for line in found.lines())
@@ -300,7 +305,7 @@ def test_labels_that_are_numbers_are_summed_up_and_checked(tmp_path):
     path.write_text("text,label\nfine,4\nbad,two\nnice,5\n")
     told = check(path, numbers=True)
     assert [(row.source, row.why) for row in told.parts[0].bad] == [
-        ("n.csv:3", "'two' is no number")
+        ("n.csv:3", "the label 'two' is not a number")
     ]
     assert told.parts[0].numbers["longest"] == 5
     assert check(path).parts[0].labels == {"4": 1, "5": 1, "two": 1}

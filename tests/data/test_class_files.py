@@ -56,7 +56,7 @@ def test_a_folder_of_a_folder_is_a_class(tmp_path):
         ("dull", "neg", "neg/10.txt"),
         ("a great film", "pos", "pos/a.txt"),
     ]
-    says = "2 files are passed over, not of the kind that holds the texts (.txt)"
+    says = "2 files skipped, not .txt"
     assert found.remarks == [says]
     assert told(read_examples(f"{tmp_path / 'neg'},{tmp_path / 'pos'}")) == told(found.examples)
 
@@ -86,52 +86,54 @@ def test_empty_and_unreadable_texts_are_bad_rows(tmp_path):
 
 def test_what_folders_do_not_say(tmp_path):
     put(tmp_path, both__neg="dull", both__pos__1="great")
-    assert "holds texts both in files (neg.txt) and in folders (pos)" in refused(tmp_path / "both")
+    assert "contains texts both in files (neg.txt) and in folders (pos)" in refused(
+        tmp_path / "both"
+    )
     put(tmp_path, parts__train="1\ta", parts__test="0\tb", parts__dev="0\tc")
     parts = tmp_path / "parts"
     assert refused(parts) == (
-        f"{parts}: holds parts of a data set; say which is which: data={parts / 'train.txt'} "
+        f"{parts}: contains parts of a data set; name them: data={parts / 'train.txt'} "
         f"test={parts / 'test.txt'} validation={parts / 'dev.txt'}"
     )
     put(tmp_path, named__neg="dull", named__pos="good")
     columns = refused(tmp_path / "named", text="1")
-    assert "has no columns to be named" in columns
+    assert "no columns" in columns
     twice = refused(f"{tmp_path / 'named' / 'neg.txt'},{tmp_path / 'both' / 'neg.txt'}")
-    assert "both hold the label 'neg'" in twice
+    assert "have the same label, 'neg'" in twice
     none = refused(f"{tmp_path / 'named' / 'neg.txt'},{tmp_path / 'none.txt'}")
-    assert "none.txt: there is no such file" in none
-    assert "each, a text a line, and end in .txt; a table" in refused("a.csv,b.csv")
+    assert "none.txt: no such file" in none
+    assert "each, one text per line, and end in .txt; a table" in refused("a.csv,b.csv")
     (tmp_path / "bare").mkdir()
-    assert "bare: holds no .txt files" in refused(f"{tmp_path / 'bare'},{tmp_path / 'named'}")
+    assert "bare: contains no .txt files" in refused(f"{tmp_path / 'bare'},{tmp_path / 'named'}")
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path):
     put(tmp_path, secret="root", data__neg="dull", data__pos="good", deep__neg__1="a")
     put(tmp_path, deep__pos__1="b")
     os.symlink(tmp_path / "secret.txt", tmp_path / "data" / "other.txt")
-    says = f"{tmp_path / 'data' / 'other.txt'}: is a link out of {tmp_path / 'data'}"
+    says = f"{tmp_path / 'data' / 'other.txt'}: links out of {tmp_path / 'data'}"
     assert refused(tmp_path / "data").startswith(says)
     os.symlink(tmp_path / "secret.txt", tmp_path / "deep" / "neg" / "2.txt")
-    assert "2.txt: is a link out of" in refused(tmp_path / "deep")
+    assert "2.txt: links out of" in refused(tmp_path / "deep")
     (tmp_path / "deep" / "neg" / "2.txt").unlink()
     os.symlink("1.txt", tmp_path / "deep" / "neg" / "2.txt")
     assert [e.text for e in read_examples(tmp_path / "deep")] == ["a", "a", "b"]
     os.symlink("loop", tmp_path / "deep" / "loop")
-    assert "loop: is a link out of" in refused(tmp_path / "deep")
+    assert "loop: links out of" in refused(tmp_path / "deep")
 
 
 def test_limits(tmp_path, monkeypatch):
     put(tmp_path, neg__1="x" * 1_000_001, pos__1="b")
     assert "neg/1.txt:1: the line is longer than 1,000,000 bytes" in refused(tmp_path)
     put(tmp_path, neg__1="x\n" * 600_000)
-    assert "neg/1.txt:500001: the file holds more than 1,000,000 bytes" in refused(tmp_path)
+    assert "neg/1.txt:500001: the file is larger than 1,000,000 bytes" in refused(tmp_path)
     put(tmp_path, neg__1="a", neg__2="b")
     monkeypatch.setattr("regard.data.class_files.FILE_LIMIT", 2)
-    assert "pos/1.txt:1: the file holds more than 0 bytes" in refused(tmp_path)
+    assert "pos/1.txt:1: the file is larger than 0 bytes" in refused(tmp_path)
     monkeypatch.setattr("regard.data.class_files.MOST_CLASSES", 1)
-    assert "holds 2 classes, more than 1" in refused(tmp_path)
+    assert "2 classes exceed the limit of 1" in refused(tmp_path)
     monkeypatch.setattr("regard.data.class_files.MOST_FILES", 1)
-    assert "holds more than 1 files" in refused(tmp_path)
+    assert "contains more than 1 files" in refused(tmp_path)
 
 
 LINES = {
@@ -152,7 +154,7 @@ def test_a_text_file_has_a_label_and_a_tab_in_each_line(tmp_path, order):
     ]
     assert len(found.remarks) == 1
     assert found.remarks[0].startswith(f"r.txt: each line is read as {LINES[order][1]}")
-    other_way = found.remarks[0].rpartition(": ")[2]
+    other_way = found.remarks[0].rpartition(" set ")[2]
     columns = dict(pair.split("=") for pair in other_way.split())
     assert read_examples(path, **columns)[0].label == "dull"
 
@@ -168,11 +170,11 @@ def test_a_text_file_with_names_and_with_few_rows(tmp_path):
 def test_bad_text_files(tmp_path):
     path = tmp_path / "r.txt"
     for content, says in (
-        ("a\tb\n", "r.txt:1: which is the label? Say text=2 label=1"),
-        ("a film\n", "r.txt:1: has no tab"),
-        ("a\tb\tc\n", "r.txt:1: has 3 fields"),
-        ("neg\ta film\npos\tb\tc\n", "r.txt:2: has 3 fields where the first row has 2"),
-        ("\n\n", "holds no rows"),
+        ("a\tb\n", "r.txt:1: cannot tell the label from the text; set text=2 label=1"),
+        ("a film\n", "r.txt:1: no tab"),
+        ("a\tb\tc\n", "r.txt:1: 3 fields"),
+        ("neg\ta film\npos\tb\tc\n", "r.txt:2: 3 fields, but the first row has 2"),
+        ("\n\n", "contains no rows"),
     ):
         path.write_text(content)
         assert says in refused(path)
@@ -183,9 +185,7 @@ def test_bad_text_files(tmp_path):
 def test_columns_by_number_say_that_the_first_row_is_data(tmp_path):
     path = tmp_path / "r.tsv"
     path.write_text("good one\t5\nbad one\t1\n")
-    assert read(path, text="1", label="2").remarks == [
-        "r.tsv:1 is read as a row, not as names of columns"
-    ]
+    assert read(path, text="1", label="2").remarks == ["r.tsv:1 is read as data, not as a header"]
     path.write_text("text\tlabel\ngood one\t5\n")
     assert read(path, text="1", label="2").remarks == []
 

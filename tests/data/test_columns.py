@@ -45,7 +45,7 @@ def test_json_lines_and_gzip(tmp_path: Path) -> None:
     table = read_columns(path)
     assert len(table.values) == 9
     assert table.missing == 1
-    assert table.first == "t.jsonl.gz:3: no number in column 'a'"
+    assert table.first == "t.jsonl.gz:3: missing number in column 'a'"
 
 
 @pytest.mark.parametrize("word", ["", "NA", "nan", "null", "?", " n/a "])
@@ -53,13 +53,13 @@ def test_missing_numbers_are_counted_and_left_out(tmp_path: Path, word: str) -> 
     path = written(tmp_path, f"a,b\n1,2\n3,{word}\n" + "5,6\n" * 8)
     table = read_columns(path)
     assert table.missing == 1
-    assert table.first == "t.csv:3: no number in column 'b'"
+    assert table.first == "t.csv:3: missing number in column 'b'"
     assert table.values[:2].tolist() == [[1, 2], [5, 6]]
 
 
 def test_too_many_missing_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b\n1,2\n,4\n" + "5,\n" * 2 + "5,6\n" * 9)
-    says = "t.csv:3: no number in column 'a'; so have 3 of 13 rows, more than 20%"
+    says = "t.csv:3: missing number in column 'a'; 3 of 13 rows have missing numbers, more than 20%"
     with pytest.raises(RegardError, match=says):
         read_columns(path)
 
@@ -67,18 +67,18 @@ def test_too_many_missing_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a,b\n1,2\n3,abc\n", r"t.csv:3: 'abc' in column 'b', where numbers are needed"),
-        ("a,b\n1,2\n3,1_000\n", r"t.csv:3: '1_000' in column 'b'"),
-        ("a,b\n1,2\n3,-inf\n", r"t.csv:3: infinity in column 'b', where numbers are needed"),
-        ("a,b\n1,2\n1e999,2\n", r"t.csv:3: infinity in column 'a'"),
-        ("a,b\n1,2\n3\n", r"t.csv:3: has 1 fields where the first row has 2"),
-        ("a,a\n1,2\n", r"t.csv:1: two columns are called 'a'"),
-        ("a,b\n", r"t.csv: holds names of columns and no rows"),
-        ("\n\n", r"t.csv: holds no rows"),
-        ("", r"t.csv: is empty"),
-        ("a,b\nx,y\n", r"t.csv:2: no column of numbers is left to predict"),
-        ("a,b\nx,1\n", r"t.csv:2: no column of numbers to predict 'b' from"),
-        ('a,b\n1,"2\n', r"t.csv:2: a quote opens here that never closes"),
+        ("a,b\n1,2\n3,abc\n", r"t.csv:3: column 'b' must be numeric, not 'abc'"),
+        ("a,b\n1,2\n3,1_000\n", r"t.csv:3: column 'b' must be numeric, not '1_000'"),
+        ("a,b\n1,2\n3,-inf\n", r"t.csv:3: column 'b' must be numeric, not infinity"),
+        ("a,b\n1,2\n1e999,2\n", r"t.csv:3: column 'a' must be numeric, not infinity"),
+        ("a,b\n1,2\n3\n", r"t.csv:3: 1 fields, but the first row has 2"),
+        ("a,a\n1,2\n", r"t.csv:1: duplicate column name 'a'"),
+        ("a,b\n", r"t.csv: contains a header but no rows"),
+        ("\n\n", r"t.csv: contains no rows"),
+        ("", r"t.csv: the file is empty"),
+        ("a,b\nx,y\n", r"t.csv:2: no numeric column is left to predict"),
+        ("a,b\nx,1\n", r"t.csv:2: no numeric column to predict 'b' from"),
+        ('a,b\n1,"2\n', r"t.csv:2: unclosed quote"),
     ],
 )
 def test_what_spoils_a_file_is_named_by_its_line(tmp_path: Path, text: str, says: str) -> None:
@@ -89,23 +89,23 @@ def test_what_spoils_a_file_is_named_by_its_line(tmp_path: Path, text: str, says
 
 def test_columns_that_cannot_be_meant(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b,c\n1,2,3\n")
-    with pytest.raises(RegardError, match=r"t\.csv: no column 'd'; there are a, b, c"):
+    with pytest.raises(RegardError, match=r"t\.csv: unknown column 'd'; columns: a, b, c"):
         read_columns(path, ["a", "d"], "b")
-    with pytest.raises(RegardError, match="y=a is also among x=a,b"):
+    with pytest.raises(RegardError, match="y=a is also in x=a,b"):
         read_columns(path, ["a", "b"], "a")
     with pytest.raises(RegardError, match="names 'a' twice"):
         read_columns(path, ["a", "a"], "b")
-    with pytest.raises(RegardError, match="there is no such file"):
+    with pytest.raises(RegardError, match="no such file"):
         read_columns(tmp_path / "none.csv")
-    with pytest.raises(RegardError, match=r"reads \.csv, \.tsv and \.jsonl"):
+    with pytest.raises(RegardError, match=r"use \.csv, \.tsv or \.jsonl"):
         read_columns(written(tmp_path, "", "t.xlsx"))
 
 
 def test_json_that_is_no_number(tmp_path: Path) -> None:
-    for value, says in (("true", "true in column"), ("[1]", r"\[1\] in column"),
+    for value, says in (("true", "not true"), ("[1]", r"not \[1\]"),
                         ("1" + "0" * 400, "1000.* is larger than 64 bits hold")):  # fmt: skip
         path = written(tmp_path, f'{{"a": 1, "b": 2}}\n{{"a": {value}, "b": 2}}\n', "t.jsonl")
-        with pytest.raises(RegardError, match=f"t.jsonl:2: {says}"):
+        with pytest.raises(RegardError, match=f"t.jsonl:2: .*{says}"):
             read_columns(path)
 
 

@@ -85,15 +85,19 @@ def test_comments_of_a_document_hold_until_the_next():
 @pytest.mark.parametrize(
     ("rows", "line", "why"),
     [
-        ([row(1, "a", 0), "2\tb\t1"], 2, "has 3 fields between tabs, and CoNLL-U has 10"),
-        ([row(1, "a", 0), row(3, "b", 1)], 2, "the ID is '3', and not 2"),
-        ([row(1, " ", 0)], 1, "the FORM, a word, is empty"),
-        ([row(1, "a", 0), row(2, "b", "_")], 2, "the HEAD is '_', and not the number of a word"),
-        ([row(1, "a", -1)], 1, "the HEAD is '-1', and not"),
-        ([row(1, "a", "²")], 1, "the HEAD is '²', and not"),
-        ([row(1, "a", 0), row(2, "b", 3)], 2, "the HEAD is 3, and the sentence has 2 words"),
-        ([row(1, "a", 0), row(2, "b", 3), row(3, "c", 2)], 2, "word 2 hangs on itself"),
-        ([row(1, "a", 1)], 1, "word 1 hangs on itself, by its HEADs: a circle"),
+        ([row(1, "a", 0), "2\tb\t1"], 2, "3 tab-separated fields, but CoNLL-U has 10"),
+        ([row(1, "a", 0), row(3, "b", 1)], 2, "ID must be 2, not '3'"),
+        ([row(1, " ", 0)], 1, "the FORM (word) is empty"),
+        (
+            [row(1, "a", 0), row(2, "b", "_")],
+            2,
+            "HEAD must be the number of a word, or 0 for a root, not '_'",
+        ),
+        ([row(1, "a", -1)], 1, "HEAD must be the number of a word, or 0 for a root, not '-1'"),
+        ([row(1, "a", "²")], 1, "HEAD must be the number of a word, or 0 for a root, not '²'"),
+        ([row(1, "a", 0), row(2, "b", 3)], 2, "HEAD is 3, but the sentence has 2 words"),
+        ([row(1, "a", 0), row(2, "b", 3), row(3, "c", 2)], 2, "the HEADs of word 2 form a cycle"),
+        ([row(1, "a", 1)], 1, "the HEADs of word 1 form a cycle"),
         (["# text = nothing"], 1, "the sentence has no words"),
     ],
 )
@@ -112,9 +116,9 @@ def test_what_is_no_tree_is_told_by_its_line(tmp_path, rows, line, why):
 def test_mistakes_in_what_is_asked_for(tmp_path):
     path = written(tmp_path, sentence(*SHE, sent_id="a-1") + sentence(*SHE, sent_id="b-1"))
     for given, says in (
-        ({}, r"s\.conllu:1: no comment '# label = …'; there are 'sent_id'; name one by label=KEY"),
+        ({}, r"s\.conllu:1: no comment '# label = …'; comments: 'sent_id'; set label=KEY"),
         ({"label": "sent_id", "group": "doc"}, "no comment '# doc = …'.*group=KEY, or group=KEY:S"),
-        ({"text": "body"}, "the words of CoNLL-U are its FORM column; leave text=body out"),
+        ({"text": "body"}, "CoNLL-U takes the words from its FORM column; remove text=body"),
     ):
         with pytest.raises(RegardError, match=says):
             read_examples(path, **given)

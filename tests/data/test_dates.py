@@ -160,5 +160,5 @@ def test_what_cannot_be_drawn():
     with pytest.raises(RegardError, match="no split of the dates is called 'dev'"):
         dates(1, split="dev")
     for wrong in ({"seed": -1}, {"start": -1}):
-        with pytest.raises(RegardError, match="counted from 0"):
+        with pytest.raises(RegardError, match="must be 0 or more"):
             dates(1, **wrong)

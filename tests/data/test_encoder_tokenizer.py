@@ -44,7 +44,7 @@ def test_it_comes_back_from_its_file(tmp_path):
     assert again.sha256 == made.sha256
     assert again.encode(["good film</s>"]) == made.encode(["good film</s>"])
     (tmp_path / "bad.json").write_text("{}")
-    for name, says in [("bad.json", "no sound tokenizer"), ("none.json", "cannot be read")]:
+    for name, says in [("bad.json", "not a valid tokenizer"), ("none.json", "cannot read")]:
         with pytest.raises(RegardError, match=says):
             EncoderTokenizer.load(tmp_path / name)
 
@@ -57,5 +57,5 @@ def test_symbols_by_name_where_nothing_sets_them_and_none_at_all():
     assert (made.marks.classify, made.marks.separator, len(made)) == (0, 5, 6)
     with pytest.raises(RegardError, match=r"here has no symbols .* save the model's own"):
         EncoderTokenizer(Tokenizer(models.WordLevel({"a": 0}, "a")), "here")
-    with pytest.raises(RegardError, match="knows no token"):
+    with pytest.raises(RegardError, match="has no tokens"):
         EncoderTokenizer(Tokenizer(models.WordLevel({}, "a")), "here")

@@ -94,15 +94,15 @@ def test_quotes_inside_tab_separated_fields_are_text(tmp_path):
 
 BAD = {
     "empty.csv": (b"", "is empty"),
-    "header.csv": ("text,label\n", "holds no rows"),
-    "blank.csv": ("\n\n", "holds no rows"),
-    "blank.jsonl": (" \n\n", "holds no rows"),
+    "header.csv": ("text,label\n", "no row has a text and a label"),
+    "blank.csv": ("\n\n", "contains no rows"),
+    "blank.jsonl": (" \n\n", "no row has a text and a label"),
     "fields.csv": (
         "text,label\na,1\nb,c,1\n",
-        "fields.csv:3: has 3 fields where the first row has 2",
+        "fields.csv:3: 3 fields, but the first row has 2",
     ),
-    "columns.csv": ("title,stars\na,1\n", "columns.csv:1: no column looks like the text"),
-    "bare.tsv": ("a great film\t1\n", "or by number, from 1: text=2 label=1"),
+    "columns.csv": ("title,stars\na,1\n", "columns.csv:1: cannot find the text column"),
+    "bare.tsv": ("a great film\t1\n", "or numbers from 1: text=2 label=1"),
     "latin.csv": (
         "text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"),
         "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1: iconv "
@@ -110,22 +110,22 @@ BAD = {
     ),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
-    "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: not UTF-8 but UTF-16"),
+    "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: UTF-16, not UTF-8"),
     "long.csv": (b"text,label\n" + b"x" * 10_000_000 + b",1\n", "long.csv:2: the line is longer"),
     "long.jsonl.gz": (b'{"text": "' + b"x" * 10_000_000, "long.jsonl.gz:1: the line is longer"),
-    "open.csv": ('text,label\nx,1\n"never closed,1\ny,2\n', "open.csv:3: a quote opens here"),
-    "after.csv": ('text,label\n"so" he said,1\n', "after.csv:2: text stands after a closing quote"),
+    "open.csv": ('text,label\nx,1\n"never closed,1\ny,2\n', "open.csv:3: unclosed quote"),
+    "after.csv": ('text,label\n"so" he said,1\n', "after.csv:2: text after a closing quote"),
     "json.jsonl": (
         '{"text": "a", "label": 1}\n{"text": "b", \n',
         "json.jsonl:2: not JSON: Expecting property name enclosed",
     ),
     "deep.jsonl": ("[" * 100_000, "deep.jsonl:1: not JSON"),
     "list.jsonl": ('["a", 1]\n', "list.jsonl:1: not a JSON object"),
-    "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: has no 'label'"),
-    "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text is not a string but 5"),
-    "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label is neither string nor number"),
-    "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: half a surrogate pair"),
-    "reviews.xlsx": ("PK", "regard reads .csv, .tsv, .jsonl, .txt and .parquet"),
+    "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: missing key 'label'"),
+    "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text must be a string, not 5"),
+    "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label must be a string or a number"),
+    "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: unpaired surrogate"),
+    "reviews.xlsx": ("PK", "use a .csv, .tsv, .jsonl, .txt or .parquet file"),
 }
 
 
@@ -138,19 +138,19 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
 def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
     path = write(tmp_path, "r.csv", "title,stars\na,1\n")
     assert refused(path, text="summary") == (
-        "r.csv:1: no column 'summary'; there are 'title', 'stars'; name the columns by text=NAME "
-        "and label=NAME (--text, --label for data check and evaluate), or by number, from 1: "
+        "r.csv:1: unknown column 'summary'; columns: 'title', 'stars'; set text=NAME "
+        "and label=NAME (--text, --label for data check and evaluate), or numbers from 1: "
         "text=2 label=1"
     )
-    assert "has 2 columns, so no column 3" in refused(path, text="1", label="3")
+    assert "2 columns, so no column 3" in refused(path, text="1", label="3")
     table = write(tmp_path, "g.csv", "text,label,customer\na,1,ann\n")
     assert refused(table, group="custmer") == (
-        "g.csv:1: no column 'custmer'; did you mean 'customer'? There are 'text', 'label', "
-        "'customer'; name it by group=NAME (--group for data check), or by number, from 1: group=3"
+        "g.csv:1: unknown column 'custmer'; did you mean 'customer'? Columns: 'text', 'label', "
+        "'customer'; set group=NAME (--group for data check), or numbers from 1: group=3"
     )
     lines = write(tmp_path, "g.jsonl", '{"text": "a", "label": 1, "by": "ann"}\n')
     assert refused(lines, group="author").endswith(
-        "no column 'author'; there are 'text', 'label', 'by'; name it by group=NAME (--group for "
+        "unknown column 'author'; columns: 'text', 'label', 'by'; set group=NAME (--group for "
         "data check)"
     )
     assert "the same column, 'title'" in refused(path, text="title", label="1")
@@ -159,19 +159,19 @@ def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
 def test_what_is_no_file(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     assert "is a folder" in refused(tmp_path / "folder.csv")
-    assert "there is no such file" in refused(tmp_path / "none.csv")
+    assert "no such file" in refused(tmp_path / "none.csv")
 
 
 def test_damaged_gzip(tmp_path):
     whole = gzip.compress(b"text,label\n" + b"good film,pos\nbad film,neg\n" * 5000)
     (tmp_path / "cut.csv.gz").write_bytes(whole[:-50])
-    assert "is cut off" in refused(tmp_path / "cut.csv.gz")
+    assert "truncated" in refused(tmp_path / "cut.csv.gz")
     (tmp_path / "plain.csv.gz").write_bytes(b"text,label\n")
-    assert "is damaged or no gzip file" in refused(tmp_path / "plain.csv.gz")
+    assert "damaged or not a gzip file" in refused(tmp_path / "plain.csv.gz")
     changed = bytearray(whole)
     changed[-6] ^= 255  # the checksum
     (tmp_path / "changed.csv.gz").write_bytes(changed)
-    assert "is damaged" in refused(tmp_path / "changed.csv.gz")
+    assert "damaged or not a gzip file" in refused(tmp_path / "changed.csv.gz")
 
 
 def test_few_empty_rows_are_skipped_and_many_refused(tmp_path):
@@ -181,7 +181,7 @@ def test_few_empty_rows_are_skipped_and_many_refused(tmp_path):
     assert len(examples) == 299
     assert empty == [BadRow("few.csv:301", "the text is empty", empty=True)]
     path = write(tmp_path, "many.csv", "\n".join(["text,label", "x,", *rows[:20]]))
-    assert "many.csv:2: the label is empty; so have 1 of 21 rows, more than 1%" in refused(path)
+    assert "many.csv:2: the label is empty; 1 of 21 rows are empty, more than 1%" in refused(path)
 
 
 def test_scan_goes_on_after_bad_rows(tmp_path):
@@ -211,7 +211,7 @@ def test_a_group_is_read_where_it_is_named(tmp_path):
     lines.write_text('{"text": "good", "label": 1, "user": 7}\n{"text": "bad", "label": 0}\n')
     assert [e.group for e in read_examples(table, group="user")] == ["ann", "bob"]
     assert [e.group for e in read_examples(table)] == ["", ""]
-    with pytest.raises(RegardError, match=r"r\.jsonl:2: has no 'user'"):
+    with pytest.raises(RegardError, match=r"r\.jsonl:2: missing key 'user'"):
         read_examples(lines, group="user")
 
 
@@ -220,5 +220,5 @@ def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
     path = tmp_path / "r.jsonl"
     row = {"text": "fine", "label": "pos", field: "\ud800"}
     path.write_text(json.dumps(row) + "\n" + json.dumps({"text": "good", "label": "neg"}) + "\n")
-    with pytest.raises(RegardError, match=f"r.jsonl:1: half a surrogate pair .* of the {field}"):
+    with pytest.raises(RegardError, match=f"r.jsonl:1: unpaired surrogate .* of the {field}"):
         read_examples(path)

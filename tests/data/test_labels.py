@@ -22,10 +22,10 @@ def test_labels_are_renamed_and_others_stay():
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ("neg", "labels='neg': give OLD:NEW"),
-        ("neg:0,,", "give OLD:NEW"),
-        (":0", "give OLD:NEW"),
-        ("neg:", "give OLD:NEW"),
+        ("neg", "labels='neg': expected OLD:NEW"),
+        ("neg:0,,", "expected OLD:NEW"),
+        (":0", "expected OLD:NEW"),
+        ("neg:", "expected OLD:NEW"),
         ("neg:0,neg:1", "'neg' is renamed twice"),
     ],
 )
@@ -35,14 +35,14 @@ def test_bad_mappings(asked, says):
 
 
 def test_a_renamed_label_must_occur():
-    with pytest.raises(RegardError, match=r"no row has the label 'nag'; there are neg, pos$"):
+    with pytest.raises(RegardError, match=r"no row has the label 'nag'; labels: neg, pos$"):
         rename(examples("neg", "pos"), {"nag": "0"})
     assert len(rename(examples("neg"), {"nag": "0"}, must_occur=False)) == 1
 
 
 def test_a_label_of_another_case_is_recognised():
     assert meant("very  Good", ["bad", "very good"]) == (
-        "; is 'very good' meant? 'labels=very  Good:very good' renames it (--labels for data "
+        "; did you mean 'very good'? 'labels=very  Good:very good' renames it (--labels for data "
         "check and evaluate)"
     )
     assert meant("cafe\u0301", ["caf\u00e9"]) != ""
@@ -51,7 +51,7 @@ def test_a_label_of_another_case_is_recognised():
 
 def test_labels_that_differ_in_case_alone_are_told():
     assert look_over(examples("pos", "neg", "Pos", "pos")) == [
-        "'Pos' (1 row, first r.csv:4) and 'pos' differ in case or spaces alone and are two "
+        "'Pos' (1 row, first r.csv:4) and 'pos' differ only in case or whitespace but are two "
         "labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
     ]
     assert look_over(examples("pos", "neg")) == []
@@ -68,7 +68,7 @@ def test_several_labels_in_one_are_refused(several):
     with pytest.raises(RegardError) as caught:
         look_over(examples("a", "b", "c", several, "a"))
     assert str(caught.value).startswith(
-        f"r.csv:5: {several!r} is several labels in one, in 1 row of 5; regard takes one label"
+        f"r.csv:5: {several!r} is a list of labels, as in 1 row of 5; regard supports one label"
     )
 
 
@@ -78,5 +78,5 @@ def test_a_comma_in_a_label_is_no_list():
 
 
 def test_what_cannot_be_said_by_a_setting_is_not_advised():
-    assert meant("a,B", ["a,b"]) == "; is 'a,b' meant? write them alike in the file"
+    assert meant("a,B", ["a,b"]) == "; did you mean 'a,b'? use one spelling in the file"
     assert "labels=sci fi:Sci Fi" in meant("sci fi", ["Sci Fi"])

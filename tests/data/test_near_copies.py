@@ -53,7 +53,7 @@ def phrases(tmp_path):
 def test_a_split_of_phrases_is_told_with_the_remedy(phrases):
     corpus = load_corpus(str(phrases))
     (note,) = [note for note in corpus.notes if "nearly contained" in note]
-    assert note.endswith("test is flattered; name what they come from by group=COLUMN, or give "
+    assert note.endswith("set group=COLUMN to a column with their origin, or give "
                          "test=FILE")  # fmt: skip
     share = int(note.partition("%")[0])
     assert 20 < share < 50

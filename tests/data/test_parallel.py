@@ -66,7 +66,7 @@ def test_own_test_file_takes_its_sources_from_train(tmp_path):
     assert [pair.target for pair in corpus.test] == ["sentence number 7", "New."]
     assert "satz nummer 7" not in sources(corpus.train) | sources(corpus.validation)
     assert len(corpus.train) + len(corpus.validation) == 299
-    assert corpus.notes[-1].endswith("dropped, with a source that stands in validation or test")
+    assert corpus.notes[-1].endswith("dropped: source also in validation or test")
     assert corpus.notes[-1].startswith("2 pairs of train")
 
 
@@ -76,7 +76,7 @@ def test_two_files_and_what_was_skipped(tmp_path):
     (tmp_path / "x.en").write_text("\n".join([b for _, b in rows] + ["too long", "alone"]))
     by_name = load_pairs(str(tmp_path / "x"), source_name="de", target_name="en")
     assert by_name.notes[:2] == (
-        "1 pair skipped, a side of them empty, first x.de:302",
+        "1 pair skipped, with an empty side, first x.de:302",
         "1 pair skipped, longer than 2,000 characters, first x.de:301",
     )
     by_file = load_pairs(str(tmp_path / "x.de"), target=str(tmp_path / "x.en"))
@@ -99,7 +99,7 @@ def test_examples_are_chosen_by_seed(tmp_path):
         (pair.place for pair in some.train), key=lambda place: int(place.split(":")[1])
     )
     assert (some.test, some.validation) == (whole.test, whole.validation)
-    assert f"50 of {len(whole.train)} pairs of train are used, by seed" in some.notes
+    assert f"50 of {len(whole.train)} pairs of train used, chosen by seed" in some.notes
 
 
 def test_fingerprint_sees_texts_and_order(tmp_path):
@@ -116,22 +116,22 @@ def test_fingerprint_sees_texts_and_order(tmp_path):
 
 def test_what_is_no_data(tmp_path):
     assert "did you mean multi30k?" in refused("multi30")
-    assert "imdb holds no pairs of texts; it is for classification" in refused("imdb")
-    assert "reviews holds no pairs of texts; it is for classification" in refused("reviews")
-    assert "there is no such file" in refused(str(tmp_path / "none.tsv"))
+    assert "imdb has no text pairs; it is for classification" in refused("imdb")
+    assert "reviews has no text pairs; it is for classification" in refused("reviews")
+    assert "no such file" in refused(str(tmp_path / "none.tsv"))
     assert "no pairs for" in refused(table(tmp_path / "few.tsv", sentences(3)))
     same = table(tmp_path / "x.tsv", sentences(30))
     assert "no pairs for" in refused(same, test=same)
-    assert "takes no files and no names" in refused("reverse", test="x.tsv")
+    assert "reverse is generated; remove" in refused("reverse", test="x.tsv")
     assert "has both sides" in refused("multi30k", target="x.de")
-    assert "a share between 0 and 1, not 1.5" in refused(same, validation=1.5)
-    assert "counted from 0, not -1" in refused(same, examples=-1)
+    assert "a fraction between 0 and 1, not 1.5" in refused(same, validation=1.5)
+    assert "must be 0 or more, not -1" in refused(same, examples=-1)
 
 
 def test_pairs_are_no_labelled_texts():
-    with pytest.raises(RegardError, match="dates holds no texts with labels; it is for translat"):
+    with pytest.raises(RegardError, match="dates has no texts with labels; it is for translat"):
         load_corpus("dates")
-    with pytest.raises(RegardError, match="multi30k holds no texts with labels"):
+    with pytest.raises(RegardError, match="multi30k has no texts with labels"):
         load_corpus("multi30k")
 
 
@@ -155,10 +155,9 @@ def test_reverse():
     parts = [{pair.source for pair in part} for part in (short.train, short.validation, short.test)]
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert short.notes[1] == (
-        f"{9_000 - len(short.train):,} pairs of train dropped, with a source that stands in "
-        "validation or test"
+        f"{9_000 - len(short.train):,} pairs of train dropped: source also in validation or test"
     )
-    assert "are 26 strings of 1 letters, too few" in refused("reverse", letters=1)
+    assert "letters=1 gives only 26 strings, too few" in refused("reverse", letters=1)
 
 
 def test_dates():
@@ -168,7 +167,7 @@ def test_dates():
     assert not trained & {(pair.locale, pair.format) for pair in corpus.test}
     assert not {p.target for p in corpus.train} & {p.target for p in corpus.test}
     assert corpus.languages == ("", "iso")
-    assert "others, each on dates of its own" in corpus.notes[0]
+    assert "no date is in two splits" in corpus.notes[0]
 
 
 def fake_multi30k(folder, names=("de", "en")):
@@ -190,13 +189,11 @@ def test_multi30k_has_its_own_splits(tmp_path):
     corpus = load_pairs("multi30k", data_dir=tmp_path)
     sizes = [len(part) for part in (corpus.train, corpus.validation, corpus.test)]
     assert sizes == [39, 5, 6]
-    assert corpus.notes == (
-        "1 pair of train dropped, with a source that stands in validation or test",
-    )
+    assert corpus.notes == ("1 pair of train dropped: source also in validation or test",)
     assert (corpus.languages, corpus.test[1].source) == (("de", "en"), "de test_2016_flickr 1")
     short = load_pairs("multi30k", data_dir=tmp_path, longest=len("de test_2016_flickr 2"))
     assert len(short.train) == 39
-    assert "no pairs" in refused("multi30k", data_dir=tmp_path, longest=len("de train 9"))
+    assert "no text pairs" in refused("multi30k", data_dir=tmp_path, longest=len("de train 9"))
     other = load_pairs(
         "multi30k",
         data_dir=tmp_path,
@@ -208,7 +205,7 @@ def test_multi30k_has_its_own_splits(tmp_path):
     assert other.test[0].target == "fr test_2017_flickr 0"
     says = refused("multi30k", data_dir=tmp_path, source_name="de", target_name="cs")
     assert "needs train.de.gz, train.cs.gz" in says
-    assert "not 'de' alone" in refused(
+    assert "not 'de' twice" in refused(
         "multi30k", data_dir=tmp_path, source_name="de", target_name="de"
     )
 
@@ -257,14 +254,14 @@ def test_eng_fra_is_split_by_its_english_side(tmp_path):
     assert not sources(back.train) & sources(back.test)
     assert not sources(back.train) & sources(back.validation)
     assert Counter(Counter(p.source for p in there.test).values()).keys() == {2}
-    assert "from en to fr or from fr to en" in refused(
+    assert "en to fr or fr to en" in refused(
         "eng-fra", data_dir=tmp_path, source_name="en", target_name="de"
     )
 
 
 def test_eng_fra_that_is_not_there_says_where_to_get_it(tmp_path):
     says = refused("eng-fra", data_dir=tmp_path)
-    assert "download https://www.manythings.org/anki/fra-eng.zip yourself" in says
+    assert "download https://www.manythings.org/anki/fra-eng.zip manually" in says
     assert str(tmp_path / "eng-fra") in says
 
 
@@ -306,12 +303,12 @@ def test_a_file_for_validation(tmp_path):
     assert [pair.source for pair in corpus.test] == ["s2", "Z"]
     assert [pair.source for pair in corpus.train] == ["s0", *(f"s{i}" for i in range(3, 9))]
     assert corpus.notes == (
-        "1 pair of validation dropped, with a source that stands in test",
-        "2 pairs of train dropped, with a source that stands in validation or test",
+        "1 pair of validation dropped: source also in test",
+        "2 pairs of train dropped: source also in validation or test",
     )
-    with pytest.raises(RegardError, match=r"none\.tsv: there is no such file"):
+    with pytest.raises(RegardError, match=r"none\.tsv: no such file"):
         load_pairs(train, validation=str(tmp_path / "none.tsv"), test=test)
-    with pytest.raises(RegardError, match="multi30k is split by regard"):
+    with pytest.raises(RegardError, match="multi30k has its own validation part"):
         load_pairs("multi30k", validation=held)
 
 
@@ -319,16 +316,18 @@ def test_labelled_texts_given_as_pairs(tmp_path):
     rows = [(f"film number {i}", "neg" if i % 2 else "pos") for i in range(400)]
     path = written(tmp_path / "r.tsv", rows)
     assert load_pairs(path).notes[0] == (
-        "400 pairs have only 2 different texts as target ('pos', 'neg', first r.tsv:1): texts with "
-        f"labels are for regard train classification --data {path}"
+        "400 pairs have only 2 distinct target texts ('pos', 'neg', first r.tsv:1); for texts with "
+        f"labels use regard train classification --data {path}"
     )
     pairs = written(tmp_path / "p.tsv", [(text, f"Film {text[-3:]}") for text, _ in rows])
     assert not any("labels" in note for note in load_pairs(pairs).notes)
     titled = tmp_path / "t.tsv"
     titled.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
-    with pytest.raises(RegardError, match=r"t\.tsv:1: the columns 'text', 'label' are of texts w"):
+    with pytest.raises(
+        RegardError, match=r"t\.tsv:1: the columns 'text', 'label' look like texts w"
+    ):
         load_pairs(str(titled))
     assert load_pairs(str(titled), source_name="text", target_name="label").notes[0] == (
-        f"400 pairs have only 2 different texts as target ('pos', 'neg', first t.tsv:2): texts "
-        f"with labels are for regard train classification --data {titled}"
+        f"400 pairs have only 2 distinct target texts ('pos', 'neg', first t.tsv:2); for texts "
+        f"with labels use regard train classification --data {titled}"
     )

@@ -41,19 +41,19 @@ GOOD = {"label": "a", "predicted": "a"}
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"predicted": "a"}, "a.jsonl:2: lacks the true label ('label'); it has 'predicted'"),
-        ({"label": "a"}, "a.jsonl:2: lacks the prediction ('predicted')"),
-        ({"label": ["a"], "predicted": "a"}, "'label' is neither a string nor a number"),
-        ({"label": None, "predicted": "a"}, "'label' is neither a string nor a number"),
+        ({"predicted": "a"}, "a.jsonl:2: missing the true label ('label'); fields: 'predicted'"),
+        ({"label": "a"}, "a.jsonl:2: missing the prediction ('predicted')"),
+        ({"label": ["a"], "predicted": "a"}, "'label' must be a string or a number"),
+        ({"label": None, "predicted": "a"}, "'label' must be a string or a number"),
         ('{"label": NaN, "predicted": "a"}', "NaN is no finite number"),
-        ({**GOOD, "probabilities": [0.5]}, "is an object, {label: probability}, not [0.5]"),
+        ({**GOOD, "probabilities": [0.5]}, "must be an object, {label: probability}, not [0.5]"),
         (
             '{"label": "a", "predicted": "a", "probabilities": {"a": NaN}}',
             "NaN is no finite number",
         ),
         ({**GOOD, "probabilities": {"a": 1.5}}, "from 0 to 1, not 1.5"),
         ({**GOOD, "probabilities": {"a": 0.5}}, "sum to 0.500, not to 1"),
-        ({**GOOD, "probabilities": {"b": 1.0}}, "the probabilities lack the label 'a'"),
+        ({**GOOD, "probabilities": {"b": 1.0}}, "'probabilities' has no entry for the label 'a'"),
         ("not json", "a.jsonl:2: not JSON"),
         ("[1]", "a.jsonl:2: not a JSON object"),
     ],
@@ -66,18 +66,18 @@ def test_a_bad_row_is_named(tmp_path: Path, row: dict[str, Any] | str, says: str
 
 
 def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RegardError, match="there is no such file"):
+    with pytest.raises(RegardError, match="no such file"):
         read_predictions(tmp_path / "none.jsonl")
-    with pytest.raises(RegardError, match=r"reads .csv, .tsv and .jsonl"):
+    with pytest.raises(RegardError, match=r"use .csv, .tsv or .jsonl"):
         read_predictions(write(tmp_path / "a.txt", "x"))
-    with pytest.raises(RegardError, match="holds no predictions"):
+    with pytest.raises(RegardError, match="contains no predictions"):
         read_predictions(write(tmp_path / "b.csv", "label,predicted"))
-    with pytest.raises(RegardError, match=r"c.csv:2: has 1 fields, and the first row 2"):
+    with pytest.raises(RegardError, match=r"c.csv:2: 1 fields, but the first row has 2"):
         read_predictions(write(tmp_path / "c.csv", "label,predicted", "a"))
-    with pytest.raises(RegardError, match=r"d.csv:2: lacks the prediction"):
+    with pytest.raises(RegardError, match=r"d.csv:2: missing the prediction"):
         read_predictions(write(tmp_path / "d.csv", "label,said", "a,b"))
     monkeypatch.setattr("regard.data.predictions.MOST", 60)
-    with pytest.raises(RegardError, match=r"e.jsonl:2: the file holds more than 60 bytes"):
+    with pytest.raises(RegardError, match=r"e.jsonl:2: the file is larger than 60 bytes"):
         read_predictions(write(tmp_path / "e.jsonl", *[GOOD] * 3))
 
 
@@ -90,11 +90,11 @@ def test_rows_are_paired_by_what_tells_them_apart(tmp_path: Path) -> None:
     plain = read_predictions(write(tmp_path / "c.jsonl", *bare))
     assert align(plain, first, "c", "a") == plain, "line by line"
     turned = read_predictions(write(tmp_path / "c.jsonl", *bare[1:], bare[0]))
-    with pytest.raises(RegardError, match=r"c.jsonl:1: the label is 'b', and 'a' in a.jsonl:1"):
+    with pytest.raises(RegardError, match=r"c.jsonl:1: the label is 'b', but 'a' in a.jsonl:1"):
         align(turned, first, "c", "a")
-    with pytest.raises(RegardError, match=r"c has 2 predictions and a 3"):
+    with pytest.raises(RegardError, match=r"c has 2 predictions, but a has 3"):
         align(plain[:2], first, "c", "a")
-    with pytest.raises(RegardError, match=r"b lacks the test example with id '0' that a has"):
+    with pytest.raises(RegardError, match=r"b has no test example with id '0', but a does"):
         align(other[:2], first, "b", "a")
-    with pytest.raises(RegardError, match=r"a lacks the test example with id '2' that b has"):
+    with pytest.raises(RegardError, match=r"a has no test example with id '2', but b does"):
         align(other, first[:2], "b", "a")

@@ -37,9 +37,7 @@ def test_pairs_are_those_of_the_file_and_nowhere_twice(large):
     share = streamed.share_of(large.stat().st_size, 0.05)
     for pair in corpus.test:
         assert side_of(pair.source, test=share, validation=share) == "test"
-    assert f"{len(train):,} pairs of train are read from the disk, not held in memory" in (
-        corpus.notes
-    )
+    assert f"{len(train):,} pairs of train are streamed from the disk" in (corpus.notes)
 
 
 def test_some_examples_and_a_test_file(large, tmp_path):
@@ -48,7 +46,7 @@ def test_some_examples_and_a_test_file(large, tmp_path):
     corpus = load_pairs(str(large), test=str(held))
     assert [pair.source for pair in corpus.test] == ["satz 8 ende", "neu"]
     assert "satz 8 ende" not in {pair.source for pair in corpus.train}
-    assert "1 pairs of train dropped, with a source that stands in the test" in corpus.notes
+    assert "1 pairs of train dropped: source also in test" in corpus.notes
     some = load_pairs(str(large), examples=30, seed=3)
     chosen = [pair.place for pair in some.train]
     assert len(chosen) == len(some.train) == 30
@@ -63,10 +61,8 @@ def test_a_file_for_validation(large, tmp_path):
     corpus = load_pairs(str(large), validation=str(held), test=str(test))
     assert [pair.source for pair in corpus.validation] == ["Satz 8 ende"]
     assert len(corpus.train) == len(list(corpus.train)) == 398
-    assert "2 pairs of train dropped, with a source that stands in the validation or test" in (
-        corpus.notes
-    )
-    assert "1 pairs of validation dropped, with a source that stands in test" in corpus.notes
+    assert "2 pairs of train dropped: source also in validation or test" in (corpus.notes)
+    assert "1 pairs of validation dropped: source also in test" in corpus.notes
     swapped = load_pairs(str(large), validation=str(test), test=str(held))
     assert swapped.fingerprint != corpus.fingerprint
 
@@ -140,7 +136,7 @@ def test_a_run_on_a_large_file_is_trained_and_resumed(large, tmp_path):
 
 def test_too_few_pairs_for_a_side(large, monkeypatch):
     monkeypatch.setattr(streamed, "HELD", 0)
-    with pytest.raises(RegardError, match="no pairs for validation; give a larger share"):
+    with pytest.raises(RegardError, match="no pairs for validation; set a larger fraction"):
         load_pairs(str(large))
 
 
@@ -169,7 +165,7 @@ def test_a_small_member_of_a_large_archive_is_held_in_memory(large, tmp_path, mo
     path = zipped(tmp_path, small=rows("satz", "sentence"), other="x\ty\n" * 100_000)
     monkeypatch.setattr(streamed, "LARGE", 50_000)
     assert isinstance(load_pairs(f"{path}/small.tsv").train, list)
-    with pytest.raises(RegardError, match="no pairs for validation; give a larger share"):
+    with pytest.raises(RegardError, match="no pairs for validation; set a larger fraction"):
         load_pairs(f"{path}/other.tsv", test=str(large))  # streamed: one text again and again
 
 

@@ -46,5 +46,7 @@ def test_true_alignment_is_the_anti_diagonal():
 
 def test_impossible_strings():
     for arguments in [(-1, 5), (3, 0), (3, 5, -1)]:
-        with pytest.raises(RegardError, match="a length from 1 and a seed from 0, not"):
+        with pytest.raises(
+            RegardError, match="count and seed must be 0 or more and length 1 or more, not"
+        ):
             reversals(*arguments)

@@ -66,18 +66,28 @@ def test_conllu_gives_any_of_its_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "given", "error"),
     [
-        ("a.conll", "a O\nb X O\n", {}, "a.conll:2: 3 columns, and the rows before have 2"),
-        ("a.conll", "word\n", {}, "a.conll:1: one column; regard train tagging reads a word"),
-        ("a.conll", "a O\n", {"tag": "3"}, "a.conll:1: there are 2 columns and no '3'"),
-        ("a.conll", "a O\n", {"group": "doc"}, "group=doc: names a key of CoNLL-U's comments"),
-        ("a.conll", "a\tB x\n", {}, "a.conll:1: the tag 'B x' has a space"),
-        ("a.conll", "a\t\n", {}, "a.conll:1: a word or tag is empty"),
-        ("a.conll", "\n\n", {}, "holds no tagged sentences"),
-        ("a.csv", "a,O\n", {}, "regard train tagging reads a word and its tag a line"),
+        ("a.conll", "a O\nb X O\n", {}, "a.conll:2: 3 columns, but the rows before have 2"),
+        (
+            "a.conll",
+            "word\n",
+            {},
+            "a.conll:1: only one column; regard train tagging needs one word",
+        ),
+        ("a.conll", "a O\n", {"tag": "3"}, "a.conll:1: '3' is not one of the 2 columns"),
+        ("a.conll", "a O\n", {"group": "doc"}, "group=doc needs the comments of a .conllu file"),
+        ("a.conll", "a\tB x\n", {}, "a.conll:1: the tag 'B x' contains a space"),
+        ("a.conll", "a\t\n", {}, "a.conll:1: empty word or tag"),
+        ("a.conll", "\n\n", {}, "contains no tagged sentences"),
+        ("a.csv", "a,O\n", {}, "regard train tagging needs one word and tag per line"),
         ("a.conllu", CONLLU, {"tag": "pos"}, "no column of CoNLL-U is called 'pos'"),
-        ("a.conllu", CONLLU, {"word": "2"}, "text=2: the words of a .conllu file are its FORMs"),
+        (
+            "a.conllu",
+            CONLLU,
+            {"word": "2"},
+            "text=2: a .conllu file has its words in the FORM column",
+        ),
         ("a.conllu", CONLLU, {"group": "x"}, "no comment '# x = …'"),
-        ("a.conllu", "1\ta\n", {}, "a.conllu:1: has 2 fields between tabs"),
+        ("a.conllu", "1\ta\n", {}, "a.conllu:1: 2 tab-separated fields"),
     ],
 )
 def test_bad_files_are_told_by_line(
@@ -114,7 +124,7 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
         load_tagged("reviews")
     with pytest.raises(RegardError, match="did you mean entities"):
         load_tagged("entitis")
-    with pytest.raises(RegardError, match="entities is made by regard"):
+    with pytest.raises(RegardError, match="entities is generated"):
         load_tagged("entities", test=str(held))
 
 
@@ -138,6 +148,6 @@ def test_tags_are_looked_through(tmp_path: Path) -> None:
     assert [pair.labels for pair in found.conflicts] == [("B-x O", "O O")]
     (tmp_path / "a.txt").write_text(path.read_text())
     assert check(tmp_path / "a.txt", tags=True).parts[0].rows == 2
-    with pytest.raises(RegardError, match="--labels renames labels of texts"):
+    with pytest.raises(RegardError, match="--labels does not rename tags"):
         check(path, labels="a:b")
     assert check("entities").parts[1].rows == 600

@@ -35,7 +35,7 @@ def test_a_column_by_its_number_is_of_a_table_without_a_header(tmp_path):
     bare = write(tmp_path / "n.csv", '"a film, good",1\nbad,0\n')
     assert read_texts(bare, "1")[0] == ["a film, good", "bad"]
     assert labelled_texts(bare, "1") == {"a film, good", "bad"}
-    with pytest.raises(RegardError, match="no column '3'"):
+    with pytest.raises(RegardError, match="unknown column '3'"):
         read_texts(bare, "3")
     titled = write(tmp_path / "t.csv", "0,1\npos,a good film\nneg,a bad one\n")
     assert read_texts(titled, "1")[0] == ["a good film", "a bad one"], "a name before a number"
@@ -56,12 +56,12 @@ def test_one_column_of_a_table_or_of_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl", '{"t": 1}\n', "a.jsonl:1: no column looks like the text; there are 't'"),
-        ("a.jsonl", '{"text": 1}\n', "a.jsonl:1: 'text' is not a string but 1"),
+        ("a.jsonl", '{"t": 1}\n', "a.jsonl:1: cannot find the text column; columns: 't'"),
+        ("a.jsonl", '{"text": 1}\n', "a.jsonl:1: 'text' must be a string, not 1"),
         ("a.jsonl", "no\n", "a.jsonl:1: not JSON"),
-        ("a.csv", "text,b\nx,1\n", "no column 'body'"),
+        ("a.csv", "text,b\nx,1\n", "unknown column 'body'"),
         ("a.txt", "", "is empty"),
-        ("a.pdf", "x", "regard reads .csv, .tsv and .jsonl"),
+        ("a.pdf", "x", "use .csv, .tsv or .jsonl"),
     ],
 )
 def test_what_is_wrong_is_said_by_file_and_line(tmp_path, name, content, says):
@@ -103,7 +103,7 @@ def test_too_few_documents(tmp_path):
 def test_some_of_the_documents():
     corpus = load_texts("biographies", validation=0, examples=20)
     assert len(corpus.train) == 20
-    assert corpus.notes == ("20 documents are used, by seed",)
+    assert corpus.notes == ("20 documents used, chosen by seed",)
     assert corpus.train == sorted(corpus.train, key=biographies.passages().index)
 
 
@@ -126,8 +126,8 @@ def test_texts_that_a_model_will_be_judged_by_are_left_out(tmp_path):
     table = write(tmp_path / "few.csv", "says,label\none  FILM,1\nfour,0\nfive,0\n")
     corpus = load_texts(texts, validation=0, without=table, without_text="says")
     assert corpus.train == ["two", "three"]
-    assert corpus.notes == ("2 texts that stand in few.csv too are left out",)
-    with pytest.raises(RegardError, match=r"few\.csv:1: no column looks like the text"):
+    assert corpus.notes == ("2 texts excluded that also occur in few.csv",)
+    with pytest.raises(RegardError, match=r"few\.csv:1: cannot find the text column"):
         load_texts(texts, validation=0, without=table)
     with pytest.raises(RegardError, match=r"none\.csv"):
         load_texts(texts, validation=0, without=str(tmp_path / "none.csv"))
@@ -176,7 +176,7 @@ def test_imdb_without_what_stands_in_test(tmp_path):
     reviews(tmp_path, "unsup", ["free", "OTHER"], None)
     texts, notes = read_texts("imdb", "", tmp_path)
     assert texts == ["good", "bad", "free"]
-    assert notes == ["2 texts that stand in test too are left out"]
+    assert notes == ["2 texts excluded that also occur in test"]
 
 
 def test_unlabelled_reviews_come_by_number_from_every_shape(tmp_path):
@@ -191,5 +191,7 @@ def test_unlabelled_reviews_come_by_number_from_every_shape(tmp_path):
 def test_a_comma_that_is_not_quoted_cuts_no_text(tmp_path):
     for header, row in (("text", "Hello, world"), ("id,text", "1,Good, but long")):
         path = write(tmp_path / "a.csv", f"{header}\n{row}\n")
-        with pytest.raises(RegardError, match=r"a\.csv:2: has \d fields and the first row \d; a"):
+        with pytest.raises(
+            RegardError, match=r"a\.csv:2: \d fields, but the first row has \d; quote"
+        ):
             read_texts(path)

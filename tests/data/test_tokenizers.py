@@ -220,9 +220,9 @@ def test_what_cannot_be_trained():
         trained("word")
     with pytest.raises(RegardError, match="no token occurs 2 times"):
         trained("words", ["one two three"])
-    with pytest.raises(RegardError, match="at least 258 tokens, not 100"):
+    with pytest.raises(RegardError, match="at least 258 for tokenizer=bpe, not 100"):
         trained("bpe", vocabulary=100)
-    with pytest.raises(RegardError, match="at least 258 tokens, not 200"):
+    with pytest.raises(RegardError, match="at least 258 for tokenizer=unigram, not 200"):
         trained("unigram", vocabulary=200)
     assert len(trained("unigram", ["", ""])) == 258
 
@@ -233,9 +233,9 @@ def change(content, **parts):
 
 BAD = {
     "not UTF-8": lambda content: b"\xff\xfe",
-    "no sound tokenizer": lambda content: content[:-20],
-    "is no sound tokenizer": lambda content: b"{}",
-    "none that this version": lambda content: change(content, normalizer=None),
+    "a valid tokenizer": lambda content: content[:-20],
+    "not a valid tokenizer": lambda content: b"{}",
+    "not one made by this version": lambda content: change(content, normalizer=None),
     "are not 0, 1, 2": lambda content: content.replace(b'"the": 6', b'"the": 600'),
     "first tokens are not": lambda content: content.replace(b'"[PAD]": 0', b'"[pad]": 0'),
 }
@@ -254,7 +254,7 @@ def test_what_cannot_be_loaded(tmp_path, says):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(RegardError, match="cannot be read: No such file"):
+    with pytest.raises(RegardError, match="cannot read: No such file"):
         Tokenizer.load(tmp_path / "none.json")
 
 
@@ -271,5 +271,5 @@ def test_panics_of_rust_are_errors_of_one_line():
 
     words = trained("words")
     broken = Tokenizer("words", Inner())
-    with pytest.raises(RegardError, match="could not be cut into tokens: index out of range"):
+    with pytest.raises(RegardError, match="cannot tokenize a text: index out of range"):
         broken.encode(["new"])

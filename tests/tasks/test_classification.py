@@ -230,8 +230,8 @@ def test_uneven_labels_are_told(tmp_path: Path) -> None:
     found = make(tmp_path).notes
     share = make(tmp_path).counts
     assert found[0] == (
-        f"'many' is the label of {100 * share['many'] / sum(share.values()):.1f} % of the training "
-        "texts"
+        f"{100 * share['many'] / sum(share.values()):.1f} % of the training texts have the label "
+        "'many'"
     )
     assert found[-1].startswith("1 of 2 labels has fewer than 5 test texts (fewest: 'few', 3)")
     assert found[-1].endswith("; consider metric=macro-f1 and class_weights=balanced")
@@ -246,15 +246,15 @@ def test_a_file_for_validation(task: Classification, tmp_path: Path) -> None:
     own = make(tmp_path, validation=held)
     assert [e.text for e in own.validation.examples] == [row["text"] for row in rows]
     assert len(own.train) == 119, "all of train but what validation has too"
-    assert "1 text stands in train and validation: 1 row of train dropped" in own.notes
+    assert "1 text in train and validation: 1 row of train dropped" in own.notes
     few = make(tmp_path, validation=held, examples=50)
     assert (len(few.train), len(few.validation)) == (50, 4)
     held.write_text('{"text": "x", "label": "Good"}')
     with pytest.raises(
-        RegardError, match=r"dev\.jsonl:1: the label 'Good' stands in validation onl"
+        RegardError, match=r"dev\.jsonl:1: the label 'Good' occurs only in validation"
     ):
         assert make(tmp_path, validation=held).validation
-    with pytest.raises(RegardError, match=r"none\.csv: there is no such file"):
+    with pytest.raises(RegardError, match=r"none\.csv: no such file"):
         assert make(tmp_path, validation=tmp_path / "none.csv").validation
 
 
@@ -270,7 +270,7 @@ def test_near_copies_in_validation_are_told(tmp_path: Path) -> None:
     (tmp_path / "test.jsonl").write_text('{"text": "x", "label": "bad"}')
     told = [note for note in make(tmp_path).notes if "nearly contained" in note]
     assert len(told) == 1
-    assert told[0].endswith("validation is flattered; name what they come from by group=COLUMN, or "
+    assert told[0].endswith("set group=COLUMN to a column with their origin, or "
                             "give validation=FILE")  # fmt: skip
     (tmp_path / "dev.jsonl").write_text('{"text": "y", "label": "bad"}')
     held = make(tmp_path, validation=tmp_path / "dev.jsonl")

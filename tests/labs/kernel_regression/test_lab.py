@@ -123,7 +123,7 @@ def test_missing_numbers_constant_columns_and_equal_rows_are_noted(tmp_path: Pat
     rows = [f"{i % 7},5,{(i % 7) ** 2}" for i in range(60)]
     path.write_text("a,flat,c\n" + "\n".join([*rows, "3,5,", "4,5,NA"]) + "\n")
     record, report, said = done(tmp_path, data=str(path))
-    where = "odd.csv:62: no number in column 'c' first"
+    where = "odd.csv:62: missing number in column 'c' first"
     assert f"note: 2 rows were left out for a missing number ({where})" in said
     assert "note: flat: the same in every row, so without a say" in said
     assert any("have the x of an earlier one" in line for line in said)
@@ -146,12 +146,12 @@ def test_columns_that_never_change_leave_the_average(tmp_path: Path) -> None:
         ("a,c\n1,2\n", [], "one row with all numbers; to learn and to hold out takes 10 or more"),
         ("a,c\n1,2\n3,4\n", [], "2 rows with all numbers"),
         ("a,c\n" + "1,2\n" * 20, [], "'c' is 2 in every row: nothing to learn"),
-        ("a,c\n1,2\n3,x\n", [], r"bad\.csv:3: 'x' in column 'c', where numbers are needed"),
-        ("a,c\n1,2\n3,inf\n", [], r"bad\.csv:3: infinity in column 'c'"),
-        ("a,c\n" + "1,2\n,3\n" * 20, [], r"bad\.csv:3: no number in column 'a'; so have 20 of 40"),
-        ("", [], r"bad\.csv: is empty"),
-        ("a,c\n1,2\n", ["x=a,z"], r"bad\.csv: no column 'z'; there are a, c"),
-        ("a,c\n1,2\n", ["x=a,c", "y=c"], "y=c is also among x=a,c"),
+        ("a,c\n1,2\n3,x\n", [], r"bad\.csv:3: column 'c' must be numeric, not 'x'"),
+        ("a,c\n1,2\n3,inf\n", [], r"bad\.csv:3: column 'c' must be numeric, not infinity"),
+        ("a,c\n" + "1,2\n,3\n" * 20, [], r"bad\.csv:3: missing number in column 'a'; 20 of 40"),
+        ("", [], r"bad\.csv: the file is empty"),
+        ("a,c\n1,2\n", ["x=a,z"], r"bad\.csv: unknown column 'z'; columns: a, c"),
+        ("a,c\n1,2\n", ["x=a,c", "y=c"], "y=c is also in x=a,c"),
         ("a,c\n1,2\n", ["w=0"], "w='0': input should be greater than 0"),
         ("a,c\n1,2\n", ["w=-1"], "w='-1': input should be greater than 0"),
         ("a,c\n1,2\n", ["w=wide"], "w='wide': input should be a valid number"),
@@ -170,7 +170,7 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, overrides: list[str], 
 def test_columns_of_built_in_points_are_refused() -> None:
     with pytest.raises(RegardError, match=r"give one by --data FILE\.csv"):
         load(settings(x="a"))
-    with pytest.raises(RegardError, match="there is no such file"):
+    with pytest.raises(RegardError, match="no such file"):
         load(settings(data="nowhere.csv"))
 
 
