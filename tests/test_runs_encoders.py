@@ -174,7 +174,7 @@ def test_settings_that_come_with_the_weights(bert):
         ("bert", ["weights={w}", "vocabulary=99"], "its own tokenizer; leave vocabulary=99 out"),
         ("bert", ["weights={w}", "width=99"], "leave width=99 out"),
         ("bert", ["weights={w}", "init=x"], "x does not exist|exclude each other"),
-        ("bert", ["weights={w}/config.json"], "is no folder"),
+        ("bert", ["weights={w}/config.json"], "is not a folder"),
         ("bert", ["weights={w}", "length=2"], "too short for the special tokens"),
         ("frozen", [], "give weights=FOLDER"),
         ("gpt", ["weights={w}"], "no setting is called 'weights'"),

@@ -192,7 +192,7 @@ def test_what_is_told(made, command, tmp_path):
     assert (status, told["to"]) == (0, "huggingface")
     assert told["bytes"] == sum(x.stat().st_size for x in (tmp_path / "x").iterdir())
     for words, says in (
-        ((tmp_path / "x", "--to", "huggingface"), "x is there already; give another folder"),
+        ((tmp_path / "x", "--to", "huggingface"), "x already exists; give another folder"),
         (
             (tmp_path / "y", "--to", "marian"),
             "is not a Transformer that writes one text for another, which is all that Marian's",
@@ -205,10 +205,10 @@ def test_what_is_told(made, command, tmp_path):
         assert says in " ".join(err.split())
         assert not (tmp_path / "y").exists()
     for name, to, says in (
-        ("rotary", "huggingface", "GPT-2 has no place for position=rotary"),
+        ("rotary", "huggingface", "GPT-2 does not support position=rotary"),
         ("gru", "huggingface", "Hugging Face has no format for"),
         ("gru", "marian", "is not a Transformer that writes"),
-        ("pre", "marian", "Marian has no place for norm=pre; it takes norm=post"),
+        ("pre", "marian", "Marian does not support norm=pre; train with norm=post"),
     ):
         words = ("export", made(name).folder.path, "--to", to, "--out", tmp_path / "y")
         status, out, err = command(*words)

@@ -1,4 +1,4 @@
-"""Writing a text word by word: greedily, by beam, by drawing, or along a text that is given."""
+"""Decoding: greedy search, beam search, sampling, and scoring of given texts."""
 
 from regard.decoding.beam import beam
 from regard.decoding.forced import forced

@@ -1,4 +1,4 @@
-"""Beam search: the best texts found by going on from the best beginnings."""
+"""Beam search."""
 
 from dataclasses import dataclass, field
 
@@ -23,20 +23,20 @@ def beam(
     best: int = 1,
     limits: Limits | None = None,
 ) -> list[list[Written]]:
-    """The ``best`` texts of each source that a beam of ``size`` beginnings finds, best first.
+    """Return the ``best`` texts of each source found by a beam of ``size``, best first.
 
     A text's score is log p / ((5 + length) / 6)^penalty, the end counted in its length (Wu et al.
     2016, equation 14). A source is done when ``size`` of its texts have ended and none that goes on
     could still be better than the worst of them, or at its limit, where what goes on is taken as it
     is. A beam of 1 without penalty is `greedy`.
 
-    Errors: a size below 1, more texts asked for than the beam holds.
+    Errors: a size below 1, ``best`` above the size.
     """
     limits = limits or Limits()
     if size < 1:
-        raise RegardError(f"a beam holds one text or more, not {size}")
+        raise RegardError(f"beam size must be 1 or more, not {size}")
     if not 1 <= best <= size:
-        raise RegardError(f"a beam of {size} finds 1 to {size} texts, not {best}")
+        raise RegardError(f"best must be between 1 and the beam size of {size}, not {best}")
     writing, most = model.start(source, source_lengths), limits.of(source_lengths.cpu())
     hopes = [Hope(size, penalty, int(limit)) for limit in most]
     texts, step = list(range(len(source))), 0
@@ -60,7 +60,7 @@ def beam(
 
 @dataclass
 class Hope:
-    """One source's beam: the words of each row, and the texts that have ended."""
+    """The beam of one source: the words of each row, and the finished texts."""
 
     size: int
     penalty: float
@@ -70,11 +70,11 @@ class Hope:
     closed: bool = False
 
     def score(self, total: float, length: int) -> float:
-        """log p after the length penalty; a length counts the end."""
+        """Return log p after the length penalty; the length includes the end."""
         return float(total / ((5 + length) / 6) ** self.penalty)
 
     def end(self, row: int, total: float) -> None:
-        """A text has ended; only the best `size` are remembered."""
+        """Add a finished text; only the best `size` are kept."""
         if self.closed:
             return
         words = self.rows[row]
@@ -83,7 +83,7 @@ class Hope:
         del self.ended[self.size :]
 
     def done(self, sums: list[float], step: int) -> bool:
-        """Whether no row can still become one of the best; closes the beam at its limit."""
+        """Return whether no row can still be among the best; close the beam at its limit."""
         if self.closed:
             return True
         if step >= self.limit:
@@ -94,12 +94,12 @@ class Hope:
             self.ended.sort(key=lambda text: (not text.ended, -text.score))
             self.closed = True
         elif len(self.ended) == self.size:
-            # What goes on only loses probability; its penalty is at best that of the limit.
+            # Unfinished texts only lose probability; their penalty is at best that of the limit.
             self.closed = self.score(max(sums), self.limit + 1) <= self.ended[-1].score
         return self.closed
 
     def best(self, count: int) -> list[Written]:
-        """The best texts; those that ended come first."""
+        """Return the best texts, finished ones first."""
         return self.ended[:count]
 
 
@@ -111,7 +111,7 @@ def further(
     size: int,
     hopes: list[Hope],
 ) -> tuple[Float[Tensor, "texts size"], Int[Tensor, "texts size"], Int[Tensor, "texts size"]]:
-    """The best ``size`` ways on that do not end: their sums, parents and words.
+    """Return the best ``size`` continuations that do not end: their sums, parents and words.
 
     ``words`` are the 2 × size likeliest of each row (all, if there are fewer), ``chances`` their
     log probabilities. Of the 2 × size best ways at most size end. A row that there is no way for

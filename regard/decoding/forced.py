@@ -1,4 +1,4 @@
-"""A text that is given: how likely the model thinks each of its words."""
+"""Forced decoding: the probability of each word of a given text."""
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ def forced(
     *,
     end: int,
 ) -> list[Written]:
-    """The log probability of each target with its end, as the searches count it."""
+    """Return the log probability of each target including its end, as in the searches."""
     longest = max(map(len, targets), default=0)
     table = torch.full((len(targets), longest + 1), BEGIN, device=source.device)
     for row, words in enumerate(targets):
@@ -37,5 +37,5 @@ def forced(
 def chosen(
     chances: Float[Tensor, "texts words"], words: Int[Tensor, " texts"]
 ) -> Float[Tensor, " texts"]:
-    """The log probability of one word of each text."""
+    """Return the log probability of one word of each text."""
     return chances.gather(1, words[:, None])[:, 0]

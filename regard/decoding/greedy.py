@@ -1,4 +1,4 @@
-"""One word at a time, one text a row: the likeliest word, or whatever `walk` is told to choose."""
+"""Greedy search, and the loop `walk` with any choice of the next word."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.decoding.stepwise import Limits, Writer, Written, begun, without
 
-LEAVE = 0.75  # texts leave the batch when no more than this share of it is still being written
+LEAVE = 0.75  # finished texts leave when at most this fraction of the batch is unfinished
 
 #: From log probabilities (texts, words), the texts' numbers and the step to a word for each.
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -23,7 +23,7 @@ def greedy(
     end: int,
     limits: Limits | None = None,
 ) -> list[Written]:
-    """argmax p(word | words before, source) at each step, until ``end`` or the text's limit.
+    """Return texts of argmax p(word | words before, source), until ``end`` or the limit.
 
     The padding symbol is never written. The model should be in evaluation mode.
     """
@@ -42,10 +42,10 @@ def walk(
     limits: Limits,
     choose: Choose,
 ) -> list[Written]:
-    """Write every text by a choice at each step; finished texts leave the batch."""
+    """Decode every text with a choice at each step; finished texts leave the batch."""
     writing = model.start(source, source_lengths)
     most = limits.of(source_lengths.cpu())
-    texts = torch.arange(len(source))  # those still in the batch
+    texts = torch.arange(len(source))  # the texts still in the batch
     words: list[list[int]] = [[] for _ in texts]
     sums, ended = torch.zeros(len(source), dtype=torch.float64), [False] * len(source)
     going = torch.ones(len(source), dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Drawing words: temperature, the k likeliest, the likeliest that make up a share p."""
+"""Sampling: temperature, top-k and top-p."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def sample(
     seed: int = 0,
     texts: Sequence[int] | None = None,
 ) -> list[Written]:
-    """Draw each word from p^(1/temperature), kept to the likeliest (Holtzman et al. 2020).
+    """Sample each word from p^(1/temperature), limited by top-k and top-p (Holtzman et al. 2020).
 
     ``top_k`` words at most (0: all), and of those the fewest whose shares make up ``top_p``. The
     number drawn for a word is a function of (seed, number of the text, step); the numbers of the
@@ -37,11 +37,13 @@ def sample(
     """
     limits = limits or Limits()
     if not temperature > 0:
-        raise RegardError(f"a temperature is above 0, not {temperature:g}; greedy takes none")
+        raise RegardError(
+            f"temperature must be above 0, not {temperature:g}; use greedy search instead"
+        )
     if not 0 < top_p <= 1:
-        raise RegardError(f"top_p is a share above 0 and at most 1, not {top_p:g}")
+        raise RegardError(f"top_p must be above 0 and at most 1, not {top_p:g}")
     if top_k < 0:
-        raise RegardError(f"top_k counts words, or is 0 for all; not {top_k}")
+        raise RegardError(f"top_k must be 0 (no limit) or more, not {top_k}")
     drawn = np.empty((len(source), limits.longest))
     for row, number in enumerate(range(len(source)) if texts is None else texts):
         generator = np.random.Generator(np.random.Philox(key=[seed, number]))

@@ -1,4 +1,4 @@
-"""A writer whose numbers leave 0 free, for models in which 0 is a word."""
+"""A writer with token ids shifted by one, for models in which 0 is a word."""
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ from regard.decoding.stepwise import Around, Writing
 
 
 class Shifted(Around):
-    """A writer whose words are asked and told by numbers one up, so that 0 is free to begin a text.
+    """A writer whose token ids are shifted by one, so that 0 can begin a text.
 
     regard's searches write no 0, the symbol of the beginning and the padding; GPT-2's 0 is "!".
     """
@@ -16,7 +16,7 @@ class Shifted(Around):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Writing:
-        """Read the beginnings, their numbers one up."""
+        """Read the beginnings, given as shifted ids."""
         return _ShiftedWriting(self.writer.start((source - 1).clamp(min=0), source_lengths))
 
 

@@ -1,4 +1,4 @@
-"""Going on with a text past what a model can read at once: by a window that slides over it."""
+"""Decoding beyond a model's context with a sliding window."""
 
 from typing import cast
 
@@ -11,7 +11,7 @@ from regard.errors import RegardError
 
 
 class Sliding(Around):
-    """A writer that goes on with texts past its ``context``, the most tokens that it reads at once.
+    """A writer that continues texts beyond its ``context``, the maximum tokens of its input.
 
     Up to there it writes as the writer does. When a text fills the context, its last half is read
     anew, at the first positions, and the text goes on from it: every token is said by what the
@@ -26,21 +26,21 @@ class Sliding(Around):
 
     def __init__(self, writer: Writer, context: int) -> None:
         if context < 2:
-            raise RegardError(f"a window slides over 2 tokens or more, not {context}")
+            raise RegardError(f"context must be 2 or more tokens, not {context}")
         super().__init__(writer)
         self.context = context
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Writing:
-        """Read the beginnings of texts."""
+        """Read the beginnings of the texts."""
         sizes = zip(source, source_lengths.tolist(), strict=True)
         texts = [ids[:size][-self.context :] for ids, size in sizes]
         return cast(Writing, _SlidingWriting(self, texts, source.device))
 
 
 class _SlidingWriting:
-    """A batch of texts, and the writing of those tokens of theirs that are in the window."""
+    """A batch of texts, and the decoding state of the tokens in the window."""
 
     def __init__(self, sliding: Sliding, texts: list[Tensor], device: torch.device) -> None:
         self.sliding, self.device = sliding, device
@@ -50,9 +50,9 @@ class _SlidingWriting:
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits after these words, one row a text."""
+        """Return logits after these words, one row per text."""
         if tokens.shape[1] != 1:
-            raise RegardError("a beam writes within the context: take beam=1 to go past it")
+            raise RegardError("beam search cannot exceed the context; use beam=1")
         if not self.said:  # the first symbol stands for the beginning, which was read
             self.said = True
             return self.inner.step(tokens, parents)
@@ -66,7 +66,7 @@ class _SlidingWriting:
         return self.inner.step(begun(len(self.texts), self.device))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Keep only these texts."""
         self.texts = [self.texts[row] for row in rows.tolist()]
         self.inner.keep(rows)
 

@@ -1,4 +1,4 @@
-"""What every way of writing asks of a model, and what it gives."""
+"""The interface between decoding algorithms and models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ BEGIN = 0  # the symbol that a text is written after: the padding's, as Marian a
 
 
 class Writing(Protocol):
-    """A batch of texts being written. Nothing of the past is copied from step to step."""
+    """A batch of texts being decoded. The past is not copied between steps."""
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits after these words; row r goes on from row ``parents[b, r]`` of the last step."""
+        """Return logits after these words; row r continues ``parents[b, r]`` of the last step."""
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone: finished ones leave."""
+        """Keep only these texts."""
 
 
 class Writer(Protocol):
-    """A model that writes."""
+    """A model that generates text."""
 
     training: bool
 
@@ -44,14 +44,14 @@ class Writer(Protocol):
 
 
 class Around:
-    """What stands around a ``writer`` and is in training mode where the writer is."""
+    """A wrapper of a ``writer`` that shares its training mode."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
 
     @property
     def training(self) -> bool:
-        """Whether the writer is in training mode."""
+        """Return whether the writer is in training mode."""
         return self.writer.training
 
     def eval(self) -> object:
@@ -65,7 +65,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Written:
-    """A text that was written: its words without the end, and the logarithm of its probability.
+    """A generated text: its words without the end, and its log probability.
 
     ``score`` is what it was chosen by: `log_probability` after the length penalty. ``ended``: the
     end was written, and not the longest length reached.
@@ -79,7 +79,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a text may be: ``ratio`` × the source's length + ``more``, at most ``longest``.
+    """Length limits of a text: ``ratio`` × the source's length + ``more``, at most ``longest``.
 
     At least one word; ``least``: the end is not written before so many. With ``ratio=-1`` a text
     takes what its source leaves of ``more``.
@@ -97,23 +97,21 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.ratio < -1 or self.more < 0 or self.longest < 1 or self.least < 0:
-            raise RegardError(
-                f"numbers of words that limit a text are not negative, nor a ratio below -1: {self}"
-            )
+            raise RegardError(f"length limits must be 0 or more, and ratio -1 or more, not {self}")
 
     def of(self, source_lengths: Sequence[int] | Tensor) -> Int[Tensor, " batch"]:
-        """The most words of each text."""
+        """Return the maximum words of each text."""
         lengths = torch.as_tensor(source_lengths).double()
         return (lengths * self.ratio + self.more).long().clamp(min=1, max=self.longest)
 
 
 def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 1"]:
-    """The words before the first: one row a text."""
+    """Return the start symbols: one row per text."""
     return torch.full((batch, 1), BEGIN, device=device)
 
 
 def without(logits: Tensor, end: int, forbidden: bool) -> Tensor:
-    """Log probabilities in float32; the padding is never written, nor the end while forbidden.
+    """Return log probabilities in float32, −∞ for the padding, and for the end while forbidden.
 
     Errors: logits that are NaN.
     """
@@ -123,7 +121,7 @@ def without(logits: Tensor, end: int, forbidden: bool) -> Tensor:
 def likeliest(
     logits: Float[Tensor, "*rows words"], end: int, forbidden: bool, count: int
 ) -> tuple[Float[Tensor, "*rows {count}"], Int[Tensor, "*rows {count}"]]:
-    """The ``count`` likeliest words and their log probabilities: the best of `without`.
+    """Return the ``count`` likeliest words of `without` and their log probabilities.
 
     Ranks are those of the logits, so that only what is chosen needs a logarithm.
 
@@ -163,17 +161,17 @@ def largest(
 
 
 def _numbers(found: Tensor) -> Tensor:
-    """What was found, if it is numbers: one NaN among a row's logits makes all of the row NaN."""
+    """Return the result unless it is NaN: one NaN among a row's logits makes the row NaN."""
     if bool(found[..., -1].isnan().any()):
         raise RegardError(
-            "the model's probabilities are no numbers (NaN): its training has diverged, or its "
-            "weights are damaged"
+            "the model's probabilities are NaN: its training has diverged, or its weights are "
+            "damaged"
         )
     return found
 
 
 def _allowed(logits: Tensor, end: int, forbidden: bool) -> Tensor:
-    """The logits themselves, those of words that may not be written −∞."""
+    """Return the logits, with −∞ for forbidden words."""
     logits[..., BEGIN] = -torch.inf
     if forbidden:
         logits[..., end] = -torch.inf

@@ -1,4 +1,4 @@
-"""Batches of texts written side by side: one thread each, as many at a time as there are."""
+"""Decoding of batches in parallel, with one thread each."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ Found = TypeVar("Found")
 
 
 def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> list[Found]:
-    """What ``write`` makes of each batch, in their order, on a CPU.
+    """Return the results of ``write`` for each batch, in order, on a CPU.
 
     The steps of a search are small products: two that run beside each other with one thread each
     get nearly twice as far as one with two threads. Autocast, and what `regard` keeps for a block

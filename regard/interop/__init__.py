@@ -1,1 +1,1 @@
-"""What regard gives to and takes from other libraries."""
+"""Import from and export to other libraries."""

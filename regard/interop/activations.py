@@ -1,4 +1,4 @@
-"""What Hugging Face calls the functions of `regard.layers.feedforward`."""
+"""Hugging Face's names of the activations in `regard.layers.feedforward`."""
 
 from regard.errors import RegardError
 from regard.layers.feedforward import GATED
@@ -12,20 +12,19 @@ OURS = {
 
 
 def ours(name: str, where: str) -> str:
-    """Our name of theirs. Errors: a function that regard does not know."""
+    """Return regard's name of an activation. Errors: one that regard does not have."""
     if name not in OURS:
         raise RegardError(
-            f"{where} says {name!r}, an activation that regard has none of; it has those that are "
-            f"called {', '.join(OURS)} there"
+            f"{where}: unsupported activation {name!r}; supported are {', '.join(OURS)}"
         )
     return OURS[name]
 
 
 def theirs(name: str, where: str) -> str:
-    """Their name of ours. Errors: it is gated, where they have no gate."""
+    """Return Hugging Face's name of an activation. Errors: gated ones, which they lack."""
     if name.startswith(GATED):
         raise RegardError(
-            f"{where} has no place for activation={name}; it takes activation="
-            f"{' or '.join(THEIRS)}: train with that"
+            f"{where} does not support activation={name}; train with activation="
+            f"{' or '.join(THEIRS)}"
         )
     return THEIRS[name]

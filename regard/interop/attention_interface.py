@@ -190,8 +190,8 @@ def adopt(
     found = {name: x for name, x in model.named_modules() if is_attention(x)}
     if not found:
         raise RegardError(
-            f"{type(model).__name__} has no attention that regard can take the place of: none of "
-            "its modules has a scale and heads as transformers' own have"
+            f"{type(model).__name__} has no attention that regard can replace: none of its modules "
+            "has a scale and heads like those of transformers"
         )
     refuse_changed(model, CHECK, place_of(CHECK), example or tiny_example(model))
     for module in found.values():
@@ -214,7 +214,7 @@ def interfaces() -> tuple[Any, Any]:
         from transformers import AttentionInterface, AttentionMaskInterface
     except ImportError as error:
         raise RegardError(
-            f"transformers 5 is not here ({error}): pip install -c constraints.txt '.[hf]'"
+            f"transformers 5 is not installed ({error}): pip install -c constraints.txt '.[hf]'"
         ) from None
     return AttentionInterface, AttentionMaskInterface
 
@@ -279,8 +279,8 @@ def sunk(layer: Borrowed, sinks: Tensor) -> Normalizer:
     """The softmax that may look at nothing, by the model's own scores of that (heads)."""
     if layer.normalize.name != "softmax":
         raise RegardError(
-            f"this model has sinks, which normalize={layer.normalize.name} has no place for: take "
-            "normalize=softmax, or a model without sinks"
+            f"this model has attention sinks, which normalize={layer.normalize.name} does not "
+            "support; use normalize=softmax, or a model without sinks"
         )
     made = twin(Sink(len(sinks)), [sinks.reshape(-1, 1, 1)])
     assert isinstance(made, Sink)
@@ -325,7 +325,7 @@ def even(
 
 
 def wants_weights(given: dict[str, Any]) -> bool:
-    """Whether somebody reads the weights of this call: nothing is computed for nobody."""
+    """Return whether the weights of this call are used; else they are not computed."""
     if given.get("output_attentions"):
         return True
     try:

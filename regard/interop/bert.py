@@ -22,9 +22,7 @@ OLD = {".gamma": ".weight", ".beta": ".bias"}
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
     """The settings of a config. Errors: what regard's BERT does not have, by name."""
     if config.get("is_decoder"):
-        raise RegardError(
-            "this BERT is a decoder (is_decoder); regard's reads both sides of a word"
-        )
+        raise RegardError("this BERT is a decoder (is_decoder); regard only supports encoders")
     kind = config.get("position_embedding_type", "absolute")
     if kind != "absolute":
         raise RegardError(f"this BERT has positions of another kind, {kind!r}; regard reads "
@@ -64,9 +62,7 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
     )
     same_heads(settings, "BERT")
     if not settings.types:
-        raise RegardError(
-            "BERT has no place for types=0; it takes types=1 or more: train with that"
-        )
+        raise RegardError("BERT does not support types=0; train with types=1 or more")
     return {
         "architectures": ["BertForPreTraining"],
         "model_type": "bert",

@@ -57,12 +57,12 @@ def save_ctranslate2(
     tokens = names(tokenizer)
     if len(tokens) != model.target.weight.shape[0]:
         raise RegardError(
-            f"the model writes {model.target.weight.shape[0]} words, the tokenizer and the end are "
-            f"{len(tokens)}: take the tokenizer that it was trained with"
+            f"the model has {model.target.weight.shape[0]} words, but the tokenizer with the end "
+            f"has {len(tokens)}; use the tokenizer that the model was trained with"
         )
     place = Path(folder)
     if place.exists():
-        raise RegardError(f"{place} is there already; give another folder")
+        raise RegardError(f"{place} already exists; give another folder")
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     spec.config.unk_token, spec.config.eos_token = tokens[1], tokens[-1]
@@ -114,7 +114,7 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError as error:
         raise RegardError(
-            f"CTranslate2 is not here ({error}): pip install -c constraints.txt '.[export]'"
+            f"CTranslate2 is not installed ({error}): pip install -c constraints.txt '.[export]'"
         ) from None
     base = settings.activation.removeprefix(GATED)
     spec = transformer_spec.TransformerSpec.from_config(

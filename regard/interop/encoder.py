@@ -43,8 +43,8 @@ class Encoder:
         kinds = [kind for kind, layout in huggingface.LAYOUTS.items() if layout.kind == "bert"]
         if config.get("model_type") not in kinds:
             raise RegardError(
-                f"weights={self.source} is a model of the kind {config.get('model_type')!r}; this "
-                f"takes {', '.join(kinds)}: give another model"
+                f"weights={self.source} has the unsupported model type "
+                f"{config.get('model_type')!r}; use one of {', '.join(kinds)}"
             )
         return config
 
@@ -59,15 +59,15 @@ class Encoder:
         inner = read_tokenizer(self.folder)
         if inner is None:
             raise RegardError(
-                f"weights={self.source} holds no tokenizer (tokenizer.json, vocab.txt, or "
+                f"weights={self.source} has no tokenizer (tokenizer.json, vocab.txt, or "
                 "vocab.json with merges.txt); save the model's own beside it: "
                 "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) of transformers"
             )
         tokenizer, words = EncoderTokenizer(inner, self.source), self.described[2]
         if len(tokenizer) > words:
             raise RegardError(
-                f"weights={self.source} has a tokenizer of {len(tokenizer):,} tokens, and "
-                f"{words:,} words in its model: they do not belong together"
+                f"weights={self.source}: the tokenizer has {len(tokenizer):,} tokens, but the "
+                f"model only {words:,} words; they do not match"
             )
         return tokenizer
 

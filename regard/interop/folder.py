@@ -48,7 +48,7 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
     if folder.is_dir():
         return folder
     if isinstance(source, Path):
-        raise RegardError(f"{source} is no folder; give a model's folder or its name on the hub")
+        raise RegardError(f"{source} is not a folder; give a model's folder or its name on the hub")
     return fetch(source, revision)
 
 
@@ -62,22 +62,22 @@ def weight_files(folder: Path) -> list[Path]:
     elif (folder / INDEX).exists():
         table = read_json(folder / INDEX).get("weight_map", {})
         if not isinstance(table, dict):
-            raise RegardError(f"{folder / INDEX} is not whole: weight_map is no table of files")
+            raise RegardError(f"{folder / INDEX} is damaged: weight_map is not a table of files")
         names = set(map(str, table.values()))
     else:
         pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
         if pickles:
             raise RegardError(
                 f"{folder / pickles[0]} is a pickle, which can run any code when it is read; "
-                "regard reads safetensors alone: from_pretrained(…).save_pretrained(…) of "
-                "transformers writes them, if you trust the file"
+                "regard only reads safetensors: if you trust the file, convert it with "
+                "from_pretrained(…).save_pretrained(…) of transformers"
             )
-        raise RegardError(f"{folder} holds no {WEIGHTS}")
+        raise RegardError(f"{folder} does not contain {WEIGHTS}")
     for name in sorted(names):
         if Path(name).name != name:
-            raise RegardError(f"{folder / INDEX} names {name!r}, which is not a file beside it")
+            raise RegardError(f"{folder / INDEX} lists {name!r}, which is not a file in the folder")
         if not (folder / name).is_file():
-            raise RegardError(f"{folder / name} cannot be read: there is no such file")
+            raise RegardError(f"{folder / name} cannot be read: no such file")
     return [folder / name for name in sorted(names)]
 
 
@@ -122,7 +122,7 @@ def write(
     """
     place = Path(folder)
     if place.exists():
-        raise RegardError(f"{place} is there already; give another folder")
+        raise RegardError(f"{place} already exists; give another folder")
     plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
     made = {
         CONFIG: as_json(config),

@@ -38,7 +38,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
     """
     parts = NAME.fullmatch(source)
     if parts is None or source.startswith("."):
-        raise RegardError(f"{source} is no folder; give a model's folder or its name on the hub")
+        raise RegardError(f"{source} is not a folder; give a model's folder or its name on the hub")
     asked = revision or parts["revision"]
     return _fetch(parts["name"], asked, os.environ.get("HF_ENDPOINT") or None)
 
@@ -51,7 +51,7 @@ def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
     except ImportError as error:
         raise RegardError(
-            f"{name} is no folder, and to fetch it from the hub huggingface_hub is needed "
+            f"{name} is not a folder, and downloading it requires huggingface_hub "
             f"({error}): pip install -c constraints.txt '.[hf]'"
         ) from None
     try:
@@ -81,16 +81,16 @@ def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
         pickles = [file for file in sorted(sizes) if file.endswith((".bin", ".pt", ".ckpt"))]
         why = f"its weights are a pickle ({pickles[0]}), which can run code" if pickles else ""
         raise RegardError(
-            f"{name} has no model.safetensors on the hub{why and ': ' + why}; regard reads "
-            "safetensors alone: from_pretrained(…).save_pretrained(FOLDER) of transformers writes "
-            "them, if you trust the file; then give FOLDER"
+            f"{name} has no model.safetensors on the hub{why and ': ' + why}; regard only reads "
+            "safetensors: if you trust the file, convert it with "
+            "from_pretrained(…).save_pretrained(FOLDER) of transformers, then give FOLDER"
         )
     size = sum(sizes[file] for file in chosen)
     if size > LIMIT:
         raise RegardError(
             f"{name} has {size / 1e9:,.1f} GB on the hub, more than the {LIMIT / 1e9:.0f} GB that "
-            f"regard downloads; download it by `hf download {name} --local-dir FOLDER` and give "
-            "FOLDER, or take a smaller model"
+            f"regard downloads; download it with `hf download {name} --local-dir FOLDER` and give "
+            "FOLDER, or use a smaller model"
         )
     return chosen
 

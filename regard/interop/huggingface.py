@@ -121,7 +121,7 @@ def whole_config(source: Path) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise RegardError(f"{source / folder.CONFIG} is not whole: {error!r}") from None
+        raise RegardError(f"{source / folder.CONFIG} is incomplete: {error!r}") from None
 
 
 def layout_of(config: Mapping[str, Any], source: str) -> Layout:
@@ -129,8 +129,8 @@ def layout_of(config: Mapping[str, Any], source: str) -> Layout:
     kind = str(config.get("model_type", ""))
     if kind not in LAYOUTS:
         raise RegardError(
-            f"{source} holds a model of the kind {kind!r}; regard reads {', '.join(LAYOUTS)}. Any "
-            'other runs in transformers with attn_implementation="regard"'
+            f"{source} has the unsupported model type {kind!r}; regard reads {', '.join(LAYOUTS)}. "
+            'Others run in transformers with attn_implementation="regard"'
         )
     return LAYOUTS[kind]
 

@@ -49,7 +49,7 @@ def save_translator(
     """
     chosen = layout or {"post": "marian", "pre": "pegasus"}[settings.norm]
     if chosen not in ("marian", "pegasus"):
-        raise RegardError(f"the layouts of translators are marian and pegasus, not {chosen!r}")
+        raise RegardError(f"layout must be marian or pegasus, not {chosen!r}")
     vocabulary = int(model.target.weight.shape[0])
     config = config_of(settings, vocabulary, chosen)
     tensors = give(rows(settings), arranged(model, settings))
@@ -63,8 +63,8 @@ def save_translator(
     if tokenizer is not None:
         if len(tokenizer) + 1 != vocabulary:
             raise RegardError(
-                f"the model writes {vocabulary} words, the tokenizer and the end are "
-                f"{len(tokenizer) + 1}: take the tokenizer that it was trained with"
+                f"the model has {vocabulary} words, but the tokenizer with the end has "
+                f"{len(tokenizer) + 1}; use the tokenizer that the model was trained with"
             )
         roles = {"eos_token": END, "pad_token": PAD, "unk_token": tokenizer.vocabulary[1]}
         files |= tokenizer_files(renumbered(tokenizer), length=settings.length, roles=roles)

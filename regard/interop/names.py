@@ -44,7 +44,7 @@ def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict
         if missing and row.optional:
             continue
         if missing:
-            raise RegardError(f"{source} has no tensor {missing[0]}: it is of another model")
+            raise RegardError(f"{source} has no tensor {missing[0]}: it belongs to another model")
         parts = [theirs[name].float() for name in row.theirs]
         if row.factors:
             parts = [x / factor for x, factor in zip(parts, row.factors, strict=True)]
@@ -52,7 +52,7 @@ def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict
         found[row.ours] = whole.T.contiguous() if row.turned else whole.clone()
     for name in theirs:
         if name not in used and IN_A_LAYER.search(name) and not name.endswith(BUFFERS):
-            raise RegardError(f"{source} holds {name}, for which its config has no place")
+            raise RegardError(f"{source} contains {name}, which its config does not describe")
     return found
 
 

@@ -50,7 +50,7 @@ class Pretrained:
         words = int(self.loaded.config["vocab_size"])
         for token in (token for ids in begun for token in ids):
             if not 0 <= token < words:
-                raise RegardError(f"{token} is no token of this model: it has 0 to {words - 1}")
+                raise RegardError(f"token id must be between 0 and {words - 1}, not {token}")
         source, lengths = pad([np.array(ids) + self.shift for ids in begun])
         writer = Sliding(self.writer, self.context) if self.context else self.writer
         asked = (cast(Writer, writer), source, lengths)
@@ -81,5 +81,5 @@ def special(config: dict[str, Any], name: str) -> int:
     if found is None or isinstance(found, list):
         return int(config["vocab_size"]) - 1
     if type(found) is not int or found < 0:
-        raise RegardError(f"config.json: {name} is {found!r:.40}, and no number of a token")
+        raise RegardError(f"config.json: {name} must be a token id, not {found!r:.40}")
     return found

@@ -106,7 +106,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = None if rows is None else torch.as_tensor(np.asarray(rows, dtype=np.int64))
         last = len(self._keys) - 1
         if chosen is not None and bool(((chosen < 0) | (chosen > last)).any()):
-            raise RegardError(f"kept rows are numbered from 0 to {last}")
+            raise RegardError(f"row numbers must be between 0 and {last}")
         keys, values = torch.from_numpy(self._keys), torch.from_numpy(self._values)
         ones = torch.ones_like(values[:, :1])  # whose mean is 0 where nothing is in reach
         with torch.no_grad():
@@ -139,7 +139,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The widths that are given, or those to begin with."""
         given = self.start if isinstance(self.widths, str) else self.widths
         if isinstance(self.widths, str) and self.widths != LEARN:
-            raise RegardError(f"widths are numbers above 0 or {LEARN!r}, not {self.widths!r}")
+            raise RegardError(f"widths must be above 0 or {LEARN!r}, not {self.widths!r}")
         columns = len(self._scale)
         if given is None:
             thumb: Numbers = self._scale * reach * rule_of_thumb(len(self._keys), columns)
@@ -147,11 +147,11 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         try:
             widths = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise RegardError(f"widths are numbers above 0, not {given!r}") from None
+            raise RegardError(f"widths must be numbers above 0, not {given!r}") from None
         if widths.shape not in ((), (columns,)):
             raise RegardError(
-                f"one width, or one for each of {columns} columns, not {widths.size} of them"
+                f"widths must be one number, or one per column ({columns}), not {widths.size}"
             )
         if not (np.isfinite(widths) & (widths > 0)).all():
-            raise RegardError(f"widths are above 0 and finite, not {given}")
+            raise RegardError(f"widths must be above 0 and finite, not {given}")
         return np.broadcast_to(widths, (columns,)).astype(np.float64)

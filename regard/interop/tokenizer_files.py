@@ -31,7 +31,7 @@ def read_tokenizer(folder: Path) -> Any:
             return word_pieces(folder)
     if models := sorted(path.name for path in folder.glob("*.model")):
         raise RegardError(
-            f"{folder} holds its tokenizer as {models[0]}, which regard does not read; "
+            f"{folder} has its tokenizer as {models[0]}, which regard does not read; "
             "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers writes "
             f"a {JSON} beside it"
         )
@@ -63,7 +63,7 @@ def byte_pairs(folder: Path) -> Any:
             continue
         first, space, second = line.partition(" ")
         if not space or " " in second:
-            raise RegardError(f"{folder / MERGES}:{number}: is no pair of pieces: {line!r:.60}")
+            raise RegardError(f"{folder / MERGES}:{number}: not a pair of tokens: {line!r:.60}")
         pairs.append((first, second))
     made = Tokenizer(models.BPE(vocabulary, pairs))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -121,7 +121,7 @@ def with_ends(tokenizer: Tokenizer, names: Sequence[str]) -> Any:
     import tokenizers
 
     if clash := sorted(set(names) & set(tokenizer.vocabulary)):
-        raise RegardError(f"{clash[0]!r} is a word of the vocabulary already")
+        raise RegardError(f"{clash[0]!r} is already in the vocabulary")
     content = json.loads(tokenizer.to_bytes())
     made = tokenizers.Tokenizer.from_str(json.dumps(with_decoder(content, tokenizer.kind)))
     made.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])

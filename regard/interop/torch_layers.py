@@ -144,7 +144,9 @@ class MultiheadAttention(nn.MultiheadAttention):
     ) -> None:
         if add_bias_kv or add_zero_attn:
             given = "add_bias_kv" if add_bias_kv else "add_zero_attn"
-            raise RegardError(f"{given}=True adds a key of no text: leave it out")
+            raise RegardError(
+                f"{given}=True is not supported, since it adds a key that no text has; remove it"
+            )
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise RegardError(
                 f"embed_dim={embed_dim} does not divide into num_heads={num_heads}: take a multiple"
@@ -268,7 +270,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         """Attend within texts that ``nn.TransformerEncoder`` has put into a nested tensor."""
         if not query is key is value:
             raise RegardError(
-                "nested tensors are taken where queries, keys and values are one; pad them first"
+                "nested tensors are only supported for self-attention; pad them first"
             )
         sizes = torch.tensor([len(text) for text in query.unbind()], device=query.device)
         padded = query.to_padded_tensor(0.0)
@@ -308,10 +310,10 @@ def seen_and_added(
             continue
         if tuple(given.shape) not in known:
             wanted = " or ".join(map(str, known))
-            raise RegardError(f"{name} is {wanted} here, not {tuple(given.shape)}")
+            raise RegardError(f"{name} must be {wanted}, not {tuple(given.shape)}")
         table = given.reshape(known[tuple(given.shape)])
         if not (table.dtype == torch.bool or table.is_floating_point()):
-            raise RegardError(f"{name} is of bools or floats, not of {table.dtype}")
+            raise RegardError(f"{name} must be bool or float, not {table.dtype}")
         below = table if table.dtype == torch.bool else table == -torch.inf
         if table.dtype != torch.bool and (table.requires_grad or bool((table != 0)[~below].any())):
             rest = table.masked_fill(below, 0)

@@ -63,7 +63,7 @@ def test_unequal_files_are_named_at_the_first_line_without_a_partner(
         file.write("one more\n")
     status, err = train(regard, tmp_path, f"{source},{target}")
     assert status == 2
-    assert "pairs.en:121: this line has no partner: pairs.de has 120 lines" in err
+    assert "pairs.en:121: line without a counterpart: pairs.de has 120 lines" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "r" / "env.json").exists()
 
@@ -84,11 +84,11 @@ def test_many_empty_lines_are_an_error_and_few_a_note(regard: Command, tmp_path:
     source.write_text("\n".join(["", "", "", "", *rows[4:]]) + "\n", encoding="utf-8")
     status, err = train(regard, tmp_path, f"{source},{target}")
     assert status == 2
-    assert "pairs.de:1: the source is empty; so have 4 of 300 pairs, more than 1%" in err
+    assert "pairs.de:1: the source is empty; 4 of 300 pairs are incomplete, more than 1%" in err
     source.write_text("\n".join(["", *rows[1:]]) + "\n", encoding="utf-8")
     assert train(regard, tmp_path, f"{source},{target}")[0] == 0
     notes = json.loads((tmp_path / "r" / "env.json").read_text())["data"]["notes"]
-    assert "1 pair skipped, a side of them empty, first pairs.de:1" in notes
+    assert "1 pair skipped, with an empty side, first pairs.de:1" in notes
 
 
 def test_a_line_of_ten_thousand_words_is_left_out_and_told(regard: Command, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_mixed_encodings_are_named_by_line(regard: Command, tmp_path: Path) -> N
     source.write_text("\n".join(text(i) for i in range(120)), encoding="utf-16")
     status, err = train(regard, tmp_path, f"{source},{target}")
     assert status == 2
-    assert "pairs.de:1: not UTF-8 but UTF-16" in err
+    assert "pairs.de:1: UTF-16, not UTF-8" in err
 
 
 def test_answers_stay_in_line_with_empty_long_and_unknown_texts(

@@ -57,17 +57,17 @@ def test_the_nucleus_by_hand():
 def test_errors():
     model, (source, lengths) = make("nobody"), sources()
     for how, says in (
-        ({"temperature": 0.0}, "above 0, not 0; greedy takes none"),
-        ({"top_p": 0.0}, "share above 0"),
+        ({"temperature": 0.0}, "above 0, not 0; use greedy search"),
+        ({"top_p": 0.0}, "top_p must be above 0"),
         ({"top_p": 1.5}, "at most 1, not 1.5"),
-        ({"top_k": -1}, "counts words"),
+        ({"top_k": -1}, "top_k must be 0"),
     ):
         with pytest.raises(RegardError, match=says):
             sample(model, source, lengths, end=END, **how)
-    with pytest.raises(RegardError, match="one text or more, not 0"):
+    with pytest.raises(RegardError, match="beam size must be 1 or more, not 0"):
         beam(model, source, lengths, end=END, size=0)
-    with pytest.raises(RegardError, match="a beam of 2 finds 1 to 2 texts, not 3"):
+    with pytest.raises(RegardError, match="best must be between 1 and the beam size of 2, not 3"):
         beam(model, source, lengths, end=END, size=2, best=3)
     for odd in ({"ratio": -1.5}, {"more": -1}, {"longest": 0}, {"least": -1}):
-        with pytest.raises(RegardError, match="not negative"):
+        with pytest.raises(RegardError, match="must be 0 or more"):
             Limits(**odd)

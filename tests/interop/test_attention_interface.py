@@ -240,7 +240,7 @@ def test_errors(monkeypatch):
         register("regard-additive", score="additive")
     with pytest.raises(RegardError, match="no normalizer is called 'softmx'"):
         register("x", normalize="softmx")
-    with pytest.raises(RegardError, match="Linear has no attention that regard can take the plac"):
+    with pytest.raises(RegardError, match="Linear has no attention that regard can replace"):
         adopt(torch.nn.Linear(2, 2))
     model = with_regard(make("GPT2LMHeadModel"))
     with pytest.raises(RegardError, match=r"caps its scores \(softcap\)"):

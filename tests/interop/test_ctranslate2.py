@@ -81,13 +81,13 @@ def test_eight_bits_take_less_room(tmp_path):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"pattern": "window-4"}, "CTranslate2 has no place for pattern=window-4"),
-        ({"compress": "linformer"}, "CTranslate2 has no place for compress=linformer"),
+        ({"pattern": "window-4"}, "CTranslate2 does not support pattern=window-4"),
+        ({"compress": "linformer"}, "CTranslate2 does not support compress=linformer"),
         (
             {"position": "rotary"},
-            "CTranslate2 has no place for position=rotary; it takes position=",
+            "CTranslate2 does not support position=rotary; train with position=",
         ),
-        ({"score": "gaussian"}, "score=gaussian; it takes score=scaled-dot"),
+        ({"score": "gaussian"}, "score=gaussian; train with score=scaled-dot"),
         ({"normalize": "entmax15"}, "normalize=entmax15"),
         ({"key_value_heads": 1}, "key_value_heads=1"),
     ],
@@ -101,8 +101,8 @@ def test_what_cannot_be_written_names_the_setting(given, says, tmp_path):
 def test_errors(tmp_path):
     settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=8)
     model = Transformer(settings, 5, 5)
-    with pytest.raises(RegardError, match="writes 5 words, the tokenizer and the end are 4"):
+    with pytest.raises(RegardError, match="has 5 words, but the tokenizer with the end has 4"):
         save_ctranslate2(model, settings, tmp_path / "x", ["[PAD]", "[UNK]", "a"])
     save_ctranslate2(model, settings, tmp_path / "x", ["[PAD]", "[UNK]", "a", "</s>"])
-    with pytest.raises(RegardError, match="is there already"):
+    with pytest.raises(RegardError, match="already exists"):
         save_ctranslate2(model, settings, tmp_path / "x", ["[PAD]", "[UNK]", "a", "</s>"])

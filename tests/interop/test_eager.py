@@ -144,7 +144,7 @@ def test_sinks_and_another_normaliser_do_not_go_together():
     register("regard-entmax15", normalize="entmax15")
     model = family_models.make("gpt_oss")
     model.set_attn_implementation("regard-entmax15")
-    with pytest.raises(RegardError, match="sinks, which normalize=entmax15 has no place for"):
+    with pytest.raises(RegardError, match="sinks, which normalize=entmax15 does not support"):
         model(**family_models.question(model))
 
 

@@ -129,20 +129,20 @@ def broken(folder, **changes):
     [
         (
             {"model_type": "gpt2"},
-            "kind 'gpt2'; this takes bert, roberta, xlm-roberta, camembert, d",
+            "type 'gpt2'; use one of bert, roberta, xlm-roberta, camembert, d",
         ),
-        ({"model_type": "electra"}, "kind 'electra'"),
-        ({"model_type": None}, "kind None"),
-        ({"hidden_size": None}, "is not whole: KeyError"),
+        ({"model_type": "electra"}, "type 'electra'"),
+        ({"model_type": None}, "type None"),
+        ({"hidden_size": None}, "is incomplete: KeyError"),
         ({"hidden_size": 10**9}, "does not fit its weights: width=1000000000 is over 1,000,000"),
         ({"hidden_size": 10**6}, "it describes [0-9,]{15,} numbers, the file has"),
         ({"num_hidden_layers": 10**12}, "does not fit its weights: layers="),
         ({"vocab_size": 10**15}, "does not fit its weights: vocab_size="),
         ({"vocab_size": 0}, "vocab_size is 0"),
-        ({"vocab_size": 9}, "tokenizer of 25 tokens, and 9 words"),
+        ({"vocab_size": 9}, "tokenizer has 25 tokens, but the model only 9 words"),
         ({"intermediate_size": 3}, "does not fit its config"),
         ({"max_position_embeddings": 39}, "positions.table is"),
-        ({"num_hidden_layers": 1}, "for which its config has no place"),
+        ({"num_hidden_layers": 1}, "which its config does not describe"),
         ({"is_decoder": True}, "is a decoder"),
         ({"hidden_act": "mish"}, "'mish'"),
     ],
@@ -157,11 +157,11 @@ def test_configs_that_are_refused(changes, says, tmp_path):
 def test_folders_that_are_refused(tmp_path):
     whole = tmp_path / "whole"
     encoders.save("roberta", whole)
-    with pytest.raises(RegardError, match="is no folder; give a model's folder or its name"):
+    with pytest.raises(RegardError, match="is not a folder; give a model's folder or its name"):
         network(tmp_path / "none")
     for missing, says in [
-        ("model.safetensors", "holds no model.safetensors"),
-        ("tokenizer.json", "holds no tokenizer .*save_pretrained"),
+        ("model.safetensors", "does not contain model.safetensors"),
+        ("tokenizer.json", "has no tokenizer .*save_pretrained"),
         ("config.json", "config.json cannot be read"),
     ]:
         folder = shutil.copytree(whole, tmp_path / f"without-{missing}")

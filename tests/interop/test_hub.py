@@ -83,7 +83,7 @@ def test_what_is_refused(there, repository, tmp_path, monkeypatch):
     with pytest.raises(RegardError, match="someone/none is no folder here, and could not be"):
         hub.fetch("someone/none")
     for name in ("../a/b", "a/b/c", "a b", "", "a@", ".hidden"):
-        with pytest.raises(RegardError, match="is no folder; give a model's folder or its name"):
+        with pytest.raises(RegardError, match="is not a folder; give a model's folder or its name"):
             hub.fetch(name)
     there.sizes["model.safetensors"] = 10**12
     with pytest.raises(RegardError, match=r"has 1,000\.0 GB on the hub, more than the 20 GB"):
@@ -92,7 +92,7 @@ def test_what_is_refused(there, repository, tmp_path, monkeypatch):
     with pytest.raises(RegardError, match=r"a pickle \(pytorch_model.bin\), which can run code"):
         hub.fetch(NAME)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(RegardError, match=r"huggingface_hub is needed .*pip install .*\[hf\]"):
+    with pytest.raises(RegardError, match=r"requires huggingface_hub .*pip install .*\[hf\]"):
         hub.fetch(NAME)
 
 

@@ -217,31 +217,35 @@ def not_json(folder):
     ("kind", "broken", "says"),
     [
         ("gpt2", pickle_instead, "pytorch_model.bin is a pickle, which can run any code"),
-        ("gpt2", index_outside, "names '../b', which is not a file beside it"),
+        ("gpt2", index_outside, "lists '../b', which is not a file in the folder"),
         ("gpt2", cut, "model.safetensors is no sound safetensors file"),
         ("gpt2", not_json, "config.json is not sound JSON"),
-        ("gpt2", lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safete"),
+        (
+            "gpt2",
+            lambda folder: (folder / "model.safetensors").unlink(),
+            "does not contain model.safete",
+        ),
         (
             "gpt2",
             break_config(model_type="llama"),
-            "kind 'llama'; regard reads gpt2, bert, roberta, xlm-roberta, camembert, dist",
+            "type 'llama'; regard reads gpt2, bert, roberta, xlm-roberta, camembert, dist",
         ),
-        ("gpt2", break_config(activation_function="tanh"), "'tanh', an activation that regard"),
+        ("gpt2", break_config(activation_function="tanh"), "unsupported activation 'tanh'"),
         ("gpt2", break_config(add_cross_attention=True), "attends to an encoder"),
-        ("gpt2", break_config(n_embd="x"), "is not whole"),
-        ("t5", break_config(feed_forward_proj=3), "is not whole: .*AttributeError"),
+        ("gpt2", break_config(n_embd="x"), "is incomplete"),
+        ("t5", break_config(feed_forward_proj=3), "is incomplete: .*AttributeError"),
         ("gpt2", break_config(n_layer=9), "has no tensor transformer.h.1.ln_1.weight"),
         ("gpt2", break_config(vocab_size=3), "embedding.weight is"),
-        ("gpt2", break_config(vocab_size=-1), "is not whole: .*vocab_size is -1"),
+        ("gpt2", break_config(vocab_size=-1), "is incomplete: .*vocab_size is -1"),
         ("gpt2", break_config(n_layer=0), r"n_layer|layers=0|holds transformer.h.0"),
-        ("gpt2", break_config(n_layer=9, scale_attn_by_inverse_layer_idx=True), "is not whole"),
-        ("bert", fewer_layers, "holds bert.encoder.layer.07.*its config has no place"),
-        ("gpt2", index_of_a_list, "weight_map is no table of files"),
+        ("gpt2", break_config(n_layer=9, scale_attn_by_inverse_layer_idx=True), "is incomplete"),
+        ("bert", fewer_layers, "contains bert.encoder.layer.07.*its config does not"),
+        ("gpt2", index_of_a_list, "weight_map is not a table of files"),
         ("bert", break_config(position_embedding_type="relative_key"), "another kind, 'relative"),
         ("bert", break_config(tie_word_embeddings=False), "other vectors"),
         ("bert", break_config(is_decoder=True), "is a decoder"),
         ("t5", break_config(num_heads=-1), "num_heads|heads=-1"),
-        ("t5", break_config(feed_forward_proj="tanh"), "'tanh', an activation"),
+        ("t5", break_config(feed_forward_proj="tanh"), "activation 'tanh'"),
     ],
 )
 def test_what_cannot_be_read_says_why(kind, broken, says, tmp_path):
@@ -255,17 +259,20 @@ def test_what_cannot_be_read_says_why(kind, broken, says, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (GPTSettings(position="rotary"), "GPT-2 has no place for position=rotary; it takes posit"),
-        (GPTSettings(score="additive"), "score=additive; it takes score=scaled-dot or dot"),
+        (
+            GPTSettings(position="rotary"),
+            "GPT-2 does not support position=rotary; train with posit",
+        ),
+        (GPTSettings(score="additive"), "score=additive; train with score=scaled-dot or dot"),
         (GPTSettings(normalize="sparsemax"), "normalize=sparsemax"),
         (GPTSettings(pattern="window-4"), "pattern=window-4"),
-        (GPTSettings(key_value_heads=2), "key_value_heads=2; it takes key_value_heads=0"),
-        (GPTSettings(activation="gated-silu"), "activation=gated-silu; it takes activation=gelu"),
-        (BERTSettings(norm="pre"), "BERT has no place for norm=pre"),
+        (GPTSettings(key_value_heads=2), "key_value_heads=2; train with key_value_heads=0"),
+        (GPTSettings(activation="gated-silu"), "activation=gated-silu; train with activation=gelu"),
+        (BERTSettings(norm="pre"), "BERT does not support norm=pre"),
         (BERTSettings(types=0), "types=0"),
-        (BERTSettings(compress="linformer"), "compress=linformer; it takes compress=none"),
-        (T5Settings(pattern="window-4"), "T5 has no place for pattern=window-4"),
-        (T5Settings(position="alibi"), "T5 has no place for position=alibi"),
+        (BERTSettings(compress="linformer"), "compress=linformer; train with compress=none"),
+        (T5Settings(pattern="window-4"), "T5 does not support pattern=window-4"),
+        (T5Settings(position="alibi"), "T5 does not support position=alibi"),
         (T5Settings(activation="gated-gelu"), "gated-gelu-tanh: train"),
     ],
 )
@@ -278,9 +285,9 @@ def test_what_cannot_be_written_names_the_setting(settings, says, tmp_path):
 
 
 def test_where_it_is_not(tmp_path):
-    with pytest.raises(RegardError, match="is no folder; give a model's folder or its name"):
+    with pytest.raises(RegardError, match="is not a folder; give a model's folder or its name"):
         load(tmp_path / "nowhere")
-    with pytest.raises(RegardError, match="is no folder; give"):
+    with pytest.raises(RegardError, match="is not a folder; give"):
         load("../a/b")
 
 
@@ -288,7 +295,7 @@ def test_nothing_is_overwritten(tmp_path):
     settings = GPTSettings(width=8, heads=2, layers=1, feedforward=8)
     save(GPT(settings, 9), settings, tmp_path / "x")
     before = (tmp_path / "x" / "model.safetensors").read_bytes()
-    with pytest.raises(RegardError, match="is there already"):
+    with pytest.raises(RegardError, match="already exists"):
         save(GPT(settings, 9), settings, tmp_path / "x")
     assert (tmp_path / "x" / "model.safetensors").read_bytes() == before
     shutil.rmtree(tmp_path / "x")

@@ -81,17 +81,17 @@ def test_ctranslate2_converts_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("given", "layout", "says"),
     [
-        ({}, "marian", "Marian has no place for norm=pre; it takes norm=post: train with that"),
-        ({"norm": "post"}, "pegasus", "Pegasus has no place for norm=post"),
-        ({"pattern": "window-4"}, "", "Pegasus has no place for pattern=window-4"),
-        ({"compress": "linformer"}, "", "Pegasus has no place for compress=linformer"),
-        ({"tie": False}, "", "Pegasus has no place for tie=False; it takes tie=True"),
-        ({"position": "rotary"}, "", "position=rotary; it takes position=sinusoidal"),
+        ({}, "marian", "Marian does not support norm=pre; train with norm=post"),
+        ({"norm": "post"}, "pegasus", "Pegasus does not support norm=post"),
+        ({"pattern": "window-4"}, "", "Pegasus does not support pattern=window-4"),
+        ({"compress": "linformer"}, "", "Pegasus does not support compress=linformer"),
+        ({"tie": False}, "", "Pegasus does not support tie=False; train with tie=True"),
+        ({"position": "rotary"}, "", "position=rotary; train with position=sinusoidal"),
         ({"score": "additive"}, "", "score=additive"),
         ({"normalize": "sparsemax"}, "", "normalize=sparsemax"),
-        ({"activation": "gated-gelu"}, "", "activation=gated-gelu; it takes activation=gelu or"),
-        ({"key_value_heads": 1}, "", "key_value_heads=1; it takes key_value_heads=0"),
-        ({}, "bart", "the layouts of translators are marian and pegasus, not 'bart'"),
+        ({"activation": "gated-gelu"}, "", "activation=gated-gelu; train with activation=gelu or"),
+        ({"key_value_heads": 1}, "", "key_value_heads=1; train with key_value_heads=0"),
+        ({}, "bart", "layout must be marian or pegasus, not 'bart'"),
     ],
 )
 def test_what_cannot_be_written_names_the_setting(given, layout, says, tmp_path):
@@ -102,6 +102,6 @@ def test_what_cannot_be_written_names_the_setting(given, layout, says, tmp_path)
 
 def test_another_tokenizer_is_refused(tmp_path):
     settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=8)
-    with pytest.raises(RegardError, match="writes 9 words, the tokenizer and the end are"):
+    with pytest.raises(RegardError, match="has 9 words, but the tokenizer with the end has"):
         save_translator(Transformer(settings, 9, 9), settings, tmp_path / "m",
                         tokenizer=tokenizer())  # fmt: skip

@@ -129,20 +129,20 @@ def test_in_a_pipeline_and_a_grid_search():
 @pytest.mark.parametrize("widths", [0, -1.0, [1.0, 0.0], math.nan, math.inf])
 def test_widths_are_above_zero(widths):
     x = np.random.default_rng(0).normal(size=(9, 2))
-    with pytest.raises(RegardError, match="widths are above 0 and finite, not"):
+    with pytest.raises(RegardError, match="widths must be above 0 and finite, not"):
         KernelRegression(widths=widths).fit(x, x[:, 0])
 
 
 def test_mistakes_are_named():
     x = np.random.default_rng(0).normal(size=(9, 2))
     for widths, says in (
-        ([1.0, 2.0, 3.0], "one for each of 2 columns, not 3 of them"),
-        ("lern", "numbers above 0 or 'learn', not 'lern'"),
-        ([[1], [2, 3]], "widths are numbers above 0"),
+        ([1.0, 2.0, 3.0], "one per column .2., not 3"),
+        ("lern", "widths must be above 0 or 'learn', not 'lern'"),
+        ([[1], [2, 3]], "widths must be numbers above 0"),
     ):
         with pytest.raises(RegardError, match=says):
             KernelRegression(widths=widths).fit(x, x[:, 0])
-    with pytest.raises(RegardError, match="kept rows are numbered from 0 to 8"):
+    with pytest.raises(RegardError, match="row numbers must be between 0 and 8"):
         KernelRegression().fit(x, x[:, 0]).leave_one_out([-1])
     with pytest.raises(RegardError, match="no kernel is called 'box'; did you mean boxcar"):
         KernelRegression("box").fit(x, x[:, 0])

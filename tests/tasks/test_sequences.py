@@ -130,7 +130,7 @@ def test_a_model_of_no_numbers_is_told(task, search):
     model = network(task)
     with torch.no_grad():
         model.to_logits.bias.fill_(torch.nan)
-    with pytest.raises(RegardError, match="probabilities are no numbers"):
+    with pytest.raises(RegardError, match="probabilities are NaN"):
         task.write(model, ["ABC"], Search(**search))
 
 
