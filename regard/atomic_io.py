@@ -1,7 +1,7 @@
-"""Files that are whole or not there: written aside, flushed to the disk, renamed.
+"""Atomic files: written under a temporary name, flushed to the disk, renamed.
 
-A process may be killed, and a machine may lose power, between any two instructions. Whoever reads
-later sees the old file, or no file, or the new one; never a part.
+A process may be killed, and a machine may lose power, between any two instructions. A later reader
+sees the old file, no file, or the new one; never a part.
 """
 
 import errno
@@ -25,7 +25,7 @@ FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put data at path, all of it or nothing. Errors: no space, no permission, in one line."""
+    """Write data to path atomically. Errors: no space, no permission, in one line."""
     aside = beside(path)
     with told(path, len(data)):
         try:
@@ -38,16 +38,16 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Put a value at path as JSON: UTF-8, two spaces, no NaN."""
+    """Write a value to path as JSON: UTF-8, indented by two spaces, no NaN."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
     write_bytes(path, (text + "\n").encode())
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Put a folder of files at path, with a manifest of their hashes: all of it or nothing.
+    """Write a folder of files to path atomically, with a manifest of their hashes.
 
-    Errors: no space or no permission, in one line that says how much was needed. What was begun
-    is then removed, and the folders beside it are as they were.
+    Errors: no space or no permission, in one line with the required space. A partial folder is
+    removed, and the folders next to it are unchanged.
     """
     aside = beside(path)
     with told(path, sum(map(len, files.values()))):
@@ -66,10 +66,9 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def read_folder(path: Path) -> dict[str, bytes]:
-    """The files of a folder that `write_folder` wrote, each compared with its hash.
+    """Return the files of a folder written by `write_folder`, each verified by its hash.
 
-    Errors: a file missing, one that the manifest does not name, or of another hash; the line names
-    it.
+    Errors: a file that is missing, not in the manifest, or of another hash; the line names it.
     """
     manifest = read_json(path / MANIFEST)
     try:
@@ -85,12 +84,12 @@ def read_folder(path: Path) -> dict[str, bytes]:
 
 
 def beside(path: Path) -> Path:
-    """Where this process writes before the rename: ``.step-4.PID.partial`` for ``step-4``."""
+    """Return the temporary name of this process: ``.step-4.PID.partial`` for ``step-4``."""
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder, so that nobody ever sees a part of it under its name."""
+    """Remove a folder atomically: it is renamed first."""
     aside = path.with_name(f".{path.name}.{os.getpid()}{DROPPED}")
     if not path.exists():
         return
@@ -100,7 +99,7 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process left aside. Call it only where nobody else writes."""
+    """Remove temporary files of killed processes. No other process may be writing."""
     for leftover in [*folder.glob(f".*{PARTIAL}"), *folder.glob(f".*{DROPPED}")]:
         if leftover.is_dir():
             shutil.rmtree(leftover)
@@ -109,7 +108,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def entry(data: bytes) -> dict[str, Any]:
-    """A manifest's row for one file.
+    """Return a manifest's entry for one file.
 
     >>> entry(b"")["bytes"], entry(b"")["sha256"][:8]
     (0, 'e3b0c442')
@@ -119,7 +118,7 @@ def entry(data: bytes) -> dict[str, Any]:
 
 @contextmanager
 def told(path: Path, size: int) -> Iterator[None]:
-    """Turn the operating system's refusal to write into a line that says what to do."""
+    """Convert a system error of writing into an error of one line with the remedy."""
     try:
         yield
     except OSError as error:
@@ -137,7 +136,7 @@ def told(path: Path, size: int) -> Iterator[None]:
 
 
 def write_through(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and flush it to the disk."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -145,7 +144,7 @@ def write_through(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk knows the names in a folder, where the system can say so."""
+    """Flush a folder's entries to the disk, where the system supports it."""
     if os.name == "nt":  # folders cannot be opened there; the rename is durable by itself
         return
     handle = os.open(folder, os.O_RDONLY)

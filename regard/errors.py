@@ -1,4 +1,4 @@
-"""What a caller can fix, said in one line."""
+"""Errors that a caller can fix, in one line."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -9,21 +9,21 @@ T = TypeVar("T")
 
 
 class RegardError(Exception):
-    """A mistake that the caller can fix: what was asked, what came, what to do.
+    """An error that the caller can fix: what is wrong, the value, the remedy.
 
     One line in the terminal (exit code 2), status 400 on the web.
     """
 
 
 class UntrainableError(RegardError):
-    """A training that its own settings end: the loss diverges, or nothing is left to learn from.
+    """A training that fails because of its settings: divergence, or no training data.
 
     A search counts it as a trial that failed; other errors (data, disk) end the search.
     """
 
 
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
-    """The row of a table by its name, or an error that offers what is probably meant.
+    """Return the row of a table by its name, or raise an error that suggests similar names.
 
     >>> look_up({"dot": 1, "additive": 2}, "dot", "score")
     1
@@ -37,7 +37,7 @@ def look_up(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def no_such(name: str, known: Iterable[str], what: str) -> str:
-    """Return the sentence for a name that does not exist."""
+    """Return the error message for an unknown name, with similar and available names."""
     names = list(known)
     near = nearest(name, names)
     hint = f"did you mean {' or '.join(near)}? There" if near else "there"

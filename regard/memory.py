@@ -1,4 +1,4 @@
-"""Memory of this process: how much it holds and held, and glibc told what to keep of it."""
+"""Memory of this process: current and peak use, and settings of glibc's allocator."""
 
 import ctypes
 import gc
@@ -32,7 +32,7 @@ def keep_freed_memory() -> bool:
 
 
 def trim() -> bool:
-    """Hand free pages back to the system, wherever in glibc's heap they lie; says whether it did.
+    """Return free pages of glibc's heap to the system; return whether any were released.
 
     Blocks of ever other sizes do not fit the holes that earlier ones left, and the heap grows.
     """
@@ -43,12 +43,12 @@ def trim() -> bool:
 
 
 def resident_mb() -> float:
-    """What the process holds now, in MB (10⁶ bytes)."""
+    """Return the memory of the process now, in MB (10⁶ bytes)."""
     return _of_status("VmRSS") or peak_mb()
 
 
 def peak_mb() -> float:
-    """The most it held since `forget_peak`, or ever where that cannot be; 0 where nobody counts.
+    """Return the peak since `forget_peak`, or ever if unsupported; 0 where it is unknown.
 
     Linux tells of this process alone; `getrusage` elsewhere may start from the parent's peak.
     """
@@ -63,7 +63,7 @@ def peak_mb() -> float:
 
 
 def forget_peak() -> bool:
-    """Hand back what is free, and count the peak from now on; says whether that can be (Linux)."""
+    """Release free memory and reset the peak; return whether that is supported (Linux)."""
     gc.collect()
     trim()
     try:
@@ -74,7 +74,7 @@ def forget_peak() -> bool:
 
 
 def free_mb(device: str = "cpu") -> float:
-    """Memory that is free for this process, swap included, in MB; 0 where nobody tells.
+    """Return the memory available to this process, with swap, in MB; 0 where unknown.
 
     Of the container, where that has less. Of "cuda" the GPU's.
     """
@@ -102,12 +102,12 @@ def _plain(path: Path, name: str) -> int:
 
 
 def _of_status(name: str) -> float:
-    """A line of /proc/self/status in MB; 0 where there is none."""
+    """Return a line of /proc/self/status in MB; 0 where there is none."""
     return _of(STATUS, name)
 
 
 def _of(path: Path, name: str) -> float:
-    """A line ``name: number kB`` of a file in MB; 0 where there is none."""
+    """Return a line ``name: number kB`` of a file in MB; 0 where there is none."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:

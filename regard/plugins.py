@@ -1,4 +1,4 @@
-"""Parts of a user's own: ``FILE.py:Name`` is a class in a file of theirs."""
+"""Plugins: ``FILE.py:Name`` is a class in a user's own file."""
 
 import hashlib
 import sys
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def is_part(spec: str) -> bool:
-    """Whether a name is ``FILE.py:Name`` and not a row of a table.
+    """Return whether a name is ``FILE.py:Name`` and not a row of a table.
 
     >>> is_part("examples/my_score.py:Laplacian"), is_part("scaled-dot")
     (True, False)
@@ -31,7 +31,7 @@ def short(name: str) -> str:
 
 
 def load_part(spec: str, kind: type[T], what: str) -> type[T]:
-    """The class that ``FILE.py:Name`` names, which is of this ``kind`` (``what``, in words).
+    """Return the class named by ``FILE.py:Name``, a subclass of ``kind`` (``what``, in words).
 
     RegardError if the spec, the file, the name or the class is not as it should be, or if the
     file does not run. The file runs in this process, as an import would: load only your own.
@@ -50,7 +50,7 @@ def load_part(spec: str, kind: type[T], what: str) -> type[T]:
 
 
 def load_object(spec: str) -> object:
-    """Whatever ``FILE.py:Name`` names, by running the file; RegardError as in :func:`load_part`."""
+    """Return the object named by ``FILE.py:Name``, running the file; errors as in `load_part`."""
     file, colon, name = spec.rpartition(":")
     if not colon or not name or not file.endswith(".py"):
         raise RegardError(f"a part of your own is named FILE.py:Name, not {spec!r}")
@@ -64,9 +64,9 @@ def load_object(spec: str) -> object:
 
 
 def load_module(path: Path) -> ModuleType:
-    """The module that a file makes; the same one again while its text is the same.
+    """Return the module of a file; the same object while its content is unchanged.
 
-    What stands beside the file can be imported from it.
+    The file can import others in its folder.
     """
     try:
         source = path.read_bytes()
@@ -93,7 +93,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 def digests(settings: Mapping[str, object]) -> dict[str, str]:
-    """The sha256 of each file that settings name a part of, by the part's name.
+    """Return the sha256 of each file that settings name, by the plugin's name.
 
     >>> digests({"score": "dot", "width": 8})
     {}
@@ -110,13 +110,13 @@ def digests(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def changed(settings: Mapping[str, object], known: Mapping[str, str]) -> list[str]:
-    """The parts that settings name whose files are not as `digests` knew them."""
+    """Return the plugins in settings whose files differ from `digests`."""
     now = digests(settings) if known else {}
     return [spec for spec, digest in known.items() if now.get(spec) != digest]
 
 
 def one_line(error: BaseException, path: Path | None = None) -> str:
-    """An error in one line: its kind, its first line, and where in ``path`` it arose.
+    """Return an error as one line: its kind, its first line, and its line in ``path``.
 
     >>> one_line(ValueError("too wide\\n  by far"))
     'ValueError: too wide'
@@ -133,7 +133,7 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
 
 
 def a(noun: str) -> str:
-    """A noun with its article.
+    """Return a noun with its article.
 
     >>> a("int"), a("function")
     ('an int', 'a function')

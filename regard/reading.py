@@ -1,6 +1,6 @@
-"""Files as they come: read within a limit, of a known kind, or refused in one line.
+"""Validated reading of files: within a size limit, of a known kind, with errors of one line.
 
-What a file says of itself is not believed: who wrote it may be a stranger, a full disk or another
+Files are not trusted: their source may be a stranger, a full disk or another
 version. JSON has no numbers that are not finite and none past 64 bits, nothing is nested deeper
 than `DEEPEST`, and what is read has the fields of the class that it is read as.
 """
@@ -94,7 +94,7 @@ def checked(kind: type[T], value: Any, source: object) -> T:
     if is_dataclass(kind) and isinstance(value, dict):
         known = {field.name for field in fields(kind)}
         if odd := sorted(map(str, value.keys() - known)):
-            raise RegardError(f"{source}: {odd[0]!r:.60} is no field of it")
+            raise RegardError(f"{source}: unknown field {odd[0]!r:.60}")
     try:
         adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
         found = adapter.validate_python(value)

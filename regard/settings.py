@@ -1,4 +1,4 @@
-"""Settings: flat, frozen, checked; from Python, TOML files and ``key=value`` of a command."""
+"""Settings: flat, frozen, validated; from Python, TOML files and ``key=value`` arguments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
@@ -13,7 +13,7 @@ S = TypeVar("S", bound="Settings")
 
 
 class Settings(BaseModel):
-    """The base of every settings model: one flat model beside each model, task and trainer."""
+    """Base class of the settings of every model, task and trainer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     #: What `regard compare --tune` draws by default: ranges of settings that do not change what
@@ -22,7 +22,7 @@ class Settings(BaseModel):
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """What each setting means; where it is one of a few words, these first."""
+        """Return the description of each setting, preceded by its choices if it has some."""
         return {
             key: f"{choices(field.annotation)}{field.description}"
             for key, field in cls.model_fields.items()
@@ -30,9 +30,9 @@ class Settings(BaseModel):
 
 
 def build(cls: type[S], values: Mapping[str, Any]) -> S:
-    """Settings from plain values; what does not fit is an error of one line.
+    """Build settings from plain values. Errors: an invalid value, in one line.
 
-    Strings are converted, so that values from a command line are as good as Python's.
+    Strings are converted, as for values from a command line.
     """
     try:
         return cls.model_validate(dict(values))
@@ -66,7 +66,7 @@ def key_of(pair: str) -> str:
 
 
 def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, str]]:
-    """Hand each ``key=value`` to the one settings class that has such a field.
+    """Assign each ``key=value`` to the settings classes that have such a field.
 
     Errors: a pair without ``=``, a key that no class knows (with the nearest spellings), a key
     given twice.
@@ -87,7 +87,7 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
 
 
 def choices(annotation: Any) -> str:
-    """The words that a setting may be, before its meaning, if they are listed.
+    """Return the choices of a setting as a prefix of its description.
 
     >>> choices(Literal["mean", "max", "cls"]), choices(int)
     ('mean, max or cls: ', '')
@@ -99,11 +99,11 @@ def choices(annotation: Any) -> str:
 
 
 def words(cls: type[Settings], key: str) -> tuple[str, ...]:
-    """Return the words that a setting may be; none of one that is a number or a free text."""
+    """Return the choices of a setting; none for a number or free text."""
     annotation = cls.model_fields[key].annotation if key in cls.model_fields else None
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
-    """The sentence for a setting that does not exist."""
+    """Return the error message for an unknown setting."""
     return no_such(key, sorted(set(known)), "setting")

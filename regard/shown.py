@@ -1,8 +1,8 @@
-"""What a notebook asks of a thing: its picture, as `regard.html` draws it."""
+"""The HTML representation of objects in notebooks, drawn by `regard.html`."""
 
 
 def shown(thing: object) -> str:
-    """The picture of a thing; a class whose things have one says ``_repr_html_ = shown``."""
+    """Return the HTML of an object; a class enables it with ``_repr_html_ = shown``."""
     import regard
 
     return regard.html(thing)

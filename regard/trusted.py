@@ -1,4 +1,4 @@
-"""Which Python files may run because a run's settings name them.
+"""Trust in Python files that a run's settings name.
 
 A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.py:Name`` as a score
 or a normalizer. Such a file runs only if the user named it in this process (as a setting, by
@@ -32,14 +32,14 @@ def trust(file: Path | str) -> None:
 
 
 def trust_named(values: Iterable[object]) -> None:
-    """Trust the files of the parts that a user's own settings name; what is missing fails later."""
+    """Trust the Python files that a user's own settings name; missing files fail later."""
     for path in files_of(values):
         with suppress(RegardError):
             trust(path)
 
 
 def remember(settings: Mapping[str, object]) -> None:
-    """Trust the files that settings name in later processes of this user, too.
+    """Trust the files that settings name, also in later processes of this user.
 
     A configuration folder that cannot be written changes nothing: then ``--trust`` is asked for.
     """
@@ -50,7 +50,7 @@ def remember(settings: Mapping[str, object]) -> None:
 
 
 def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
-    """Refuse settings read from ``where`` that name a Python file which is not trusted.
+    """Raise an error for settings read from ``where`` that name an untrusted Python file.
 
     A file that is not there can run nothing; it is told of when it is loaded.
     """

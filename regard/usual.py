@@ -1,4 +1,4 @@
-"""What other libraries and papers call a thing, and what regard calls it."""
+"""Synonyms: names in other libraries and papers, and regard's names for them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -140,7 +140,7 @@ for _name, _others in _ALSO.items():
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are this one, but for case and hyphens, or that mean the same.
+    """Return the known names equal to this one except for case and hyphens, and synonyms.
 
     >>> meant("--lr", ["learning_rate"]), meant("learning-rates", ["learning_rate"])
     (['learning_rate'], [])
@@ -151,7 +151,7 @@ def meant(name: str, known: Iterable[str]) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return what of the known names is probably meant: by meaning first, else by spelling.
+    """Return the known names that are probably meant: synonyms first, else similar spellings.
 
     >>> nearest("lstm", ["cnn", "rnn"]), nearest("trasformer", ["transformer", "t5"])
     (['rnn'], ['transformer'])

@@ -67,7 +67,7 @@ def test_rows_are_objects_told_by_line():
     [
         ({"name": "a"}, "count is missing"),
         ({"name": "a", "count": "x"}, "count is 'x': input should be a valid integer"),
-        ({"name": "a", "count": 1, "other": 2}, "'other' is no field"),
+        ({"name": "a", "count": 1, "other": 2}, "unknown field 'other'"),
         ([], "it is"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Looking at a model: what its attention did, and what it costs."""
+"""Analysis of models: attention weights, dependencies and costs."""

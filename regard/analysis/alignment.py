@@ -1,4 +1,4 @@
-"""What a model that writes looks at in its source: the weights of the attention between both."""
+"""Source-target alignments: the cross-attention weights of a model that generates text."""
 
 import torch
 from jaxtyping import Float, Int
@@ -16,10 +16,10 @@ def source_weights(
     source_lengths: Int[Tensor, " batch"],
     given: Int[Tensor, "batch written"],
 ) -> dict[str, Weights]:
-    """By layer, in float32: what each word's row looks at in the source while `given` is read.
+    """Return each layer's cross-attention weights in float32 while `given` is read.
 
-    ``given`` begins with the start symbol, so row t belongs to the word that is written t-th. A
-    model without attention to its source answers nothing.
+    ``given`` begins with the start symbol, so row t belongs to the t-th generated word. Empty for a
+    model without cross-attention.
     """
     with record(model) as recording:
         model(source, source_lengths, given)
@@ -27,7 +27,7 @@ def source_weights(
 
 
 def of_source(recording: Recording, batch: int) -> dict[str, Weights]:
-    """The layers of a recording that look at a source, by name; rows of several calls in a row."""
+    """Return the cross-attention layers of a recording by name, calls concatenated."""
     rows: dict[str, list[Tensor]] = {}
     for name, seen in recording.layers:  # one call for all words, or one for each
         if name == "attention" or "memory_attention" in name:

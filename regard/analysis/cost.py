@@ -1,4 +1,4 @@
-"""What a model costs: parameters, operations of a call, operations for one text."""
+"""Costs of a model: parameters, operations of a call, operations for one text."""
 
 import math
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class _Counter(TorchDispatchMode):
 
 
 def operations(work: Callable[[], object]) -> int:
-    """Floating-point operations of the matrix products, convolutions and attentions of a call.
+    """Return the floating-point operations of a call's products, convolutions and attentions.
 
     A multiplication and an addition are two. What is really computed is counted, forward and
     backward, inside regard's tiles too: blocks that a mask leaves out are not, pairs that it hides
@@ -79,7 +79,7 @@ def operations(work: Callable[[], object]) -> int:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trained numbers of a model, shared ones once.
+    """Return the number of trainable parameters of a model, counting shared ones once.
 
     >>> count_parameters(nn.Linear(3, 2))
     8
@@ -88,7 +88,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def flops_per_example(model: nn.Module, length: int) -> int:
-    """Floating-point operations of matrix products to classify one text of ``length`` tokens.
+    """Return the operations of matrix products to classify one text of ``length`` tokens.
 
     A multiplication and an addition are two. The forward pass only: a training step is about
     three times that. Look-ups and what is done entry by entry are not counted.

@@ -1,4 +1,4 @@
-"""What depends on what: the longest chain of operations, how far a layer looks, by gradients."""
+"""Dependencies: the longest chain of operations, and a layer's reach measured by gradients."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def longest_chain(output: Tensor) -> int:
 
 
 def layers_between_ends(layer: Callable[[int], Layer], n: int, width: int) -> float:
-    """Layers on top of each other until the last output of ``n`` depends on the first input.
+    """Return the number of stacked layers until the last output depends on the first input.
 
     ``layer`` gives the i-th from the top, i = 0, 1, …, a function of (1, n, width). Of each it is
     measured which inputs have a gradient other than 0 at the outputs that matter, in float64, so
@@ -69,7 +69,7 @@ def layers_between_ends(layer: Callable[[int], Layer], n: int, width: int) -> fl
 
 
 def steps_between_ends(rnn: nn.RNN, x: Float[Tensor, "1 n width"]) -> int:
-    """Steps through which a gradient must pass from the last output of an RNN to the first input.
+    """Return the steps from the last output of an RNN to its first input, by gradients.
 
     Backpropagation is cut so many steps before the end; the fewest with which the first input has
     a gradient other than 0 are found by halving. The RNN's `batch_first` is on.

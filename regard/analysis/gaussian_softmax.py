@@ -32,7 +32,7 @@ QUANTILES = 512
 
 @dataclass(frozen=True)
 class Saturation:
-    """Means over draws of the scores of one query.
+    """Expectations over the random scores of one query.
 
     `entropy` in nats; `largest`: the largest weight; `concentration`: Σ w²; `jacobian`:
     ‖diag(w) − wwᵀ‖², the squared Frobenius norm of the softmax's Jacobian.
@@ -45,7 +45,7 @@ class Saturation:
 
 
 def saturation(keys: int, spread: float) -> Saturation:
-    """What softmax makes of `keys` scores with standard deviation `spread`.
+    """Return the expectations for `keys` scores with standard deviation `spread`.
 
     >>> calm, frozen = saturation(64, 1.0), saturation(64, 30.0)
     >>> round(calm.entropy, 2), round(calm.largest, 2)
@@ -56,7 +56,7 @@ def saturation(keys: int, spread: float) -> Saturation:
     Errors: fewer than two keys, a spread that is not above zero and finite.
     """
     if keys < 2 or not 0 < spread < math.inf:
-        raise RegardError(f"softmax of {keys} keys with spread {spread}: at least 2 and above 0")
+        raise RegardError(f"keys must be 2 or more and spread above 0, not {keys} and {spread}")
     step = min(STEP, spread / 4)
     reach = step * math.ceil(TAIL * spread / step)
     low, high = -reach - math.log(keys) - 14, reach + 9
@@ -82,7 +82,7 @@ def saturation(keys: int, spread: float) -> Saturation:
 
 
 def largest_weight(keys: int, spread: float) -> float:
-    """E max w = n ∫ N(s) ∫ e^(−v) (E e^(−v e^(s'−s)); s' < s)^(n−1) dv ds.
+    """Return E max w = n ∫ N(s) ∫ e^(−v) (E e^(−v e^(s'−s)); s' < s)^(n−1) dv ds.
 
     >>> round(largest_weight(2, 1e-3), 3)
     0.5
@@ -101,7 +101,7 @@ def largest_weight(keys: int, spread: float) -> float:
 
 
 class Theory:
-    """`saturation` over a range of spreads, looked up: to 1e-4 over three powers of ten."""
+    """An interpolated table of `saturation`: accurate to 1e-4 over three powers of ten."""
 
     def __init__(self, keys: int, low: float, high: float, points: int = 40) -> None:
         spreads = np.geomspace(low, high, points)
@@ -111,16 +111,18 @@ class Theory:
         self._curves = CubicSpline(np.log(spreads), np.array(rows))
 
     def at(self, spread: float) -> Saturation:
-        """What it is at one spread.
+        """Return the values at one spread.
 
         Errors: a spread outside the range.
         """
         if not self.low * 0.999 <= spread <= self.high * 1.001:
-            raise RegardError(f"spread {spread:g} is outside {self.low:g} … {self.high:g}")
+            raise RegardError(
+                f"spread must be between {self.low:g} and {self.high:g}, not {spread:g}"
+            )
         return Saturation(*map(float, self._curves(math.log(spread))))
 
     def of_products(self, width: int, scale: float = 1.0) -> Saturation:
-        """For scores scale · q·k of normal vectors of this width.
+        """Return the values for scores scale · q·k of normal vectors of this width.
 
         Given q, they are independent and normal with variance scale²‖q‖², and ‖q‖² is
         chi-square with `width` degrees of freedom: the mean over that.

@@ -1,4 +1,4 @@
-"""How fast an amount grows with a size, and from which size one amount lies under another."""
+"""Growth rates of measurements with size, and the size where one falls below another."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
-    """p of amount ≈ c · size^p: the slope of a straight line through the logarithms.
+    """Return p of amount ≈ c · size^p: the slope of a line through the logarithms.
 
     >>> round(exponent([1, 2, 4], [3.0, 12.0, 48.0]), 6)
     2.0
@@ -20,7 +20,7 @@ def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
 
 
 def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[float]:
-    """c of amount ≈ c₁ term₁ + c₂ term₂ + …, by least squares of the relative errors.
+    """Return c of amount ≈ c₁ term₁ + c₂ term₂ + …, by least squares of relative errors.
 
     >>> sizes = [1, 2, 3, 4]
     >>> [round(c, 6) for c in shares([sizes, [s**2 for s in sizes]], [5 * s + s**2 for s in sizes])]
@@ -32,7 +32,7 @@ def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[f
 
 
 def crossing(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The size from which on ours is under theirs, at all larger sizes given.
+    """Return the size from which on ours is below theirs at all larger sizes.
 
     Between two sizes the ratio is a power of the size, so that it is 1 at the place that a line
     through the logarithms says. 0: at all of them; infinite: not even at the largest.

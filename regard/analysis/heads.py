@@ -1,4 +1,4 @@
-"""What each head of a layer does, in numbers to search by: whom it looks at, how widely."""
+"""Statistics of each attention head to search by: which keys it attends to, how broadly."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Weights = NDArray[np.floating]
 def habits(
     weights: Weights, tokens: Sequence[str], asking: Sequence[str] | None = None
 ) -> dict[str, list[float]]:
-    """Of each head (heads, queries, keys), the mean over its queries of:
+    """Return for each head of (heads, queries, keys) the mean over its queries of:
 
     ``words``: exp(entropy), the number of keys it would look at if it looked at them alike, and
     ``broad``: entropy / log(keys). Shares of the weight on: ``separator``, marks and punctuation;

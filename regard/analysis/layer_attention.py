@@ -1,4 +1,4 @@
-"""What the attention layers of a model did with one text, as tables of weights."""
+"""Attention weights of a model's layers for one text, as tables."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _most: ContextVar[float] = ContextVar("weights that one text may have", default=
 
 
 class TooManyWeightsError(RegardError):
-    """A text has more weights of attention than `at_most` takes; ``weights`` tells how many."""
+    """A text with more attention weights than `at_most` allows; ``weights`` is their number."""
 
     def __init__(self, most: float, weights: int) -> None:
         super().__init__(f"a text may have {most:,} weights of attention here, not {weights:,}")
@@ -29,7 +29,7 @@ class TooManyWeightsError(RegardError):
 
 @contextmanager
 def at_most(weights: int) -> Iterator[None]:
-    """Inside, the layers of a text with more weights together are refused, none computed."""
+    """Refuse, in this context, texts with more weights in total, before computing any."""
     token = _most.set(weights)
     try:
         yield
@@ -59,7 +59,7 @@ class LayerAttention(NamedTuple):
 
 
 def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
-    """What each recorded layer did with the first text of its batch. Errors: see `at_most`."""
+    """Return the weights of each recorded layer for the first text. Errors: see `at_most`."""
     must_be_few(recording)
     return [
         LayerAttention(name, list(tokens), heads(table(seen))) for name, seen in recording.layers
@@ -74,13 +74,13 @@ def must_be_few(recording: Recording) -> None:
 
 
 def _size(seen: Attended | Summary) -> int:
-    """Numbers in the `table` of a layer."""
+    """Return the number of weights in the `table` of a layer."""
     if isinstance(seen, Summary):
         return seen.mass.numel() * seen.indices.shape[-2]
     return seen.shape.numel()
 
 
 def heads(weights: Tensor) -> NDArray[np.float32]:
-    """(heads, queries, keys) of the first row of a batch."""
+    """Return the weights (heads, queries, keys) of the first row of a batch."""
     kept = weights.float()[0]
     return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)

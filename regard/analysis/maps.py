@@ -1,4 +1,4 @@
-"""Numbers about attention weights: how spread they are, how far they reach, where they lead."""
+"""Measures of attention weights: entropy, distance and rollout."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from regard.errors import RegardError
 
 
 def entropy(weights: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries"]:
-    """−Σ w ln w in nats, from 0 (one key) to ln keys (all alike); a row of zeros has 0.
+    """Return −Σ w ln w in nats, from 0 (one key) to ln keys (all alike); a row of zeros has 0.
 
     >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])).tolist()
     [0.6931..., 0.0]
@@ -26,7 +26,7 @@ def reach(
     query_positions: Int[Tensor, " queries"] | None = None,
     key_positions: Int[Tensor, " keys"] | None = None,
 ) -> Float[Tensor, "*batch queries"]:
-    """Σⱼ wᵢⱼ |i − j|: how many positions away a query looks, on average.
+    """Return Σⱼ wᵢⱼ |i − j|: the mean distance of a query's keys.
 
     Positions are those of `attend`: by default keys 0 … m − 1 and the queries the last of them.
 
@@ -45,7 +45,7 @@ def reach(
 def rollout(
     layers: Sequence[Float[Tensor, "*batch heads time time"]], residual: float = 0.5
 ) -> Float[Tensor, "*batch time time"]:
-    """How much of each input stands in each last state. Abnar & Zuidema 2020.
+    """Return the contribution of each input to each last state. Abnar & Zuidema 2020.
 
     Product over the layers of (1 − r) A + r I, A the mean over heads and r the share that a
     residual connection carries past the attention (0 for layers without one). Rows keep the sum

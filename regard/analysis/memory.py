@@ -1,4 +1,4 @@
-"""Peak memory of a call: how far what the process holds rises above what it held before.
+"""Peak memory of a call: the rise of the process's memory above its previous level.
 
 The C library keeps some of what a call frees (glibc: up to 64 MB at the top of its heap, and the
 gaps below), and it counts. A process started with `PROMPT` in its environment gives blocks of 128
@@ -14,14 +14,14 @@ PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # glibc's own, but no longer gr
 
 
 class Memory(NamedTuple):
-    """Megabytes of a call at its peak: beside its inputs, and with them."""
+    """Megabytes of a call at its peak: without its inputs, and with them."""
 
     extra_mb: float
     total_mb: float
 
 
 def probe(make: Callable[[], Callable[[], object]]) -> Memory:
-    """Make inputs, call once, and see how far memory rose.
+    """Return the memory of one call, after its inputs are made.
 
     ``make`` gives the call, which holds its inputs. Warm up before.
     """

@@ -1,4 +1,4 @@
-"""See what every attention layer of a model did, without the layers keeping anything."""
+"""Recording of every attention layer of a model, without state in the layers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ LONG = 1024 * 1024
 
 @dataclass
 class Recording:
-    """What each `Attention` layer answered in the model's last forward pass, in order of calls.
+    """The output of each `Attention` layer in the model's last forward pass, in call order.
 
     ``layers``: (the layer's name in the model, what it answered); weights are computed when
     they are asked for. Of a call with more than `LONG` pairs a head it holds the `Summary`.
@@ -28,7 +28,7 @@ class Recording:
 
 @contextmanager
 def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
-    """While inside, keep what every `Attention` layer of the model answers.
+    """Record, in this context, the output of every `Attention` layer of the model.
 
     A layer with more than ``long`` queries × keys is summed up by its ``top`` keys a query, so that
     a whole model on a long text takes O(n) memory.

@@ -1,4 +1,4 @@
-"""Several ways of doing one thing, timed in turns, so that a busy machine is busy for all."""
+"""Interleaved timing of alternatives, so that other load on the machine affects all equally."""
 
 import math
 import time
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Interval(NamedTuple):
-    """A median, and an interval that holds it with 95 %."""
+    """A median and its 95 % confidence interval."""
 
     median: float
     low: float
@@ -30,7 +30,7 @@ def in_turns(
     *,
     budget: float = 6.0,
 ) -> tuple[float, float]:
-    """Median seconds of each: both once to warm up, then A B, B A, A B, …
+    """Return the median seconds of each: both once to warm up, then A B, B A, A B, …
 
     Without ``rounds``, as many as take about ``budget`` seconds, 3 to 40.
     """
@@ -55,7 +55,7 @@ def in_rounds(
     budget: float,
     show: Callable[[float, str], None] = lambda done, what: None,
 ) -> dict[K, list[float]]:
-    """Seconds of each work, many times: each once to warm up, then rounds through all of them.
+    """Return many timings of each function: once to warm up, then rounds through all of them.
 
     The i-th sample of any work is of the i-th round, so that ratios can be taken within a round.
     Every other round goes backwards. Each work is timed `ROUNDS` times, and on, up to `MOST`, while
@@ -107,13 +107,13 @@ def interval(samples: Sequence[float]) -> Interval:
 
 
 def alone(work: Callable[[], object], rounds: int = FEWEST) -> float:
-    """Median seconds of one way alone, after a call to warm up."""
+    """Return the median seconds of one function, after a warm-up call."""
     work()
     return median(seconds(work) for _ in range(rounds))
 
 
 def seconds(work: Callable[[], object], calls: int = 1) -> float:
-    """How long one call takes, as the mean of so many."""
+    """Return the seconds of one call, as the mean of several."""
     begun = time.perf_counter()
     for _ in range(calls):
         work()
