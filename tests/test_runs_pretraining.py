@@ -154,7 +154,7 @@ def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
     (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget", *lines]))
     given = [f"data={tmp_path / 'pairs.tsv'}", "tokenizer=words", "steps=1"]
     for _ in range(2):  # what was refused is not kept
-        with pytest.raises(RegardError, match="take minimum=1 or tokenizer=characters"):
+        with pytest.raises(RegardError, match="use minimum=1 or tokenizer=characters"):
             finish(runs.open_or_start(tmp_path / "pairs", "translation", "gru", given))
 
 

@@ -187,7 +187,7 @@ def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path
     assert said.out == regard("predict", trained, "a good film", "").out
     wrong = regard("predict", trained, "--file", table)
     assert wrong.status == 2
-    assert "new.csv:1: no column looks like the text; there are 'id', 'words'" in wrong.err
+    assert "new.csv:1: cannot find the text column; columns: 'id', 'words'" in wrong.err
     nowhere = regard("predict", trained, "a film", "--text", "words")
     assert (nowhere.status, nowhere.out) == (2, "")
     assert "--text names a table column; add --file" in nowhere.err

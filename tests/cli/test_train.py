@@ -111,7 +111,10 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
             ["train", "classification", "text=review", "steps=1"],
             "reviews has no columns",
         ),
-        (["train", "language-modeling", "text=x", "steps=1"], "pydoc has no columns: leave text=x"),
+        (
+            ["train", "language-modeling", "text=x", "steps=1"],
+            "pydoc has no columns; remove text=x",
+        ),
     ],
 )
 def test_mistakes_are_one_line_with_exit_code_2(
