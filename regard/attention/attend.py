@@ -42,8 +42,10 @@ def attend(
 
     A query that may see no key gets zero weights, zero output and zero gradients. Keys that no
     query may see may hold anything, NaN included, in a cache too. On a CPU a NaN that some queries
-    may see reaches them alone; on a GPU, where finding it would wait, all. A Tensor as mask is
-    refused with the remedy.
+    may see reaches them alone; on a GPU, where finding it would wait, all. Without a mask every
+    query sees the padding. A row that is NaN sends no gradient back where inputs are sanitized
+    (with a mask, in a cache); without a mask its gradients are NaN. A Tensor as mask is refused
+    with the remedy.
     With a ``cache``, keys and values are appended to it, and the queries attend to all it holds.
 
     >>> same = torch.zeros(1, 2, 4)

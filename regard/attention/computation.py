@@ -19,7 +19,7 @@ from regard.attention.kernels.tiled import tiled
 from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
 from regard.attention.prepared import Prepared, as_tuple
-from regard.attention.sanitize import centred, is_finite, sanitize
+from regard.attention.sanitize import centred, is_finite, nonfinite_rows, sanitize
 from regard.attention.score import Score
 from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
 from regard.errors import RegardError
@@ -166,7 +166,10 @@ def remembered(
         finer = FINER[queries.dtype]
         queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
         ours = score.prepare_queries(queries, rows)
-    theirs = score.prepare_keys(keys, columns)
+    if cache.fixed and not len(cache):
+        theirs = prepared_once(keys, score, columns)
+    else:
+        theirs = score.prepare_keys(keys, columns)
     if on_cpu(queries) and not (cache.fixed and len(cache)):
         cache.finite = cache.finite and is_finite(*as_tuple(theirs), values)
     theirs, values, all_columns = cache.append(theirs, values, context.columns)
@@ -175,6 +178,20 @@ def remembered(
         queries, theirs, values, nonfinite = sanitize(queries, theirs, values, context)
         ours = score.prepare_queries(queries, rows)
     return Call(ours, theirs, values, score, normalizer, context, nonfinite, given.dropout)
+
+
+def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
+    """Prepare the keys of a fixed cache; rows that are not finite become NaN without a gradient.
+
+    Padding may hold NaN, and a later call may see other rows: so they stay NaN until they are
+    sanitized under each call's mask, but never reach the gradients of the score's parameters.
+    """
+    if on_cpu(keys) and is_finite(keys):
+        return score.prepare_keys(keys, positions)
+    bad = nonfinite_rows(keys)
+    prepared = score.prepare_keys(keys.masked_fill(bad, 0), positions)
+    sides = tuple(x.masked_fill(bad, torch.nan) for x in as_tuple(prepared))
+    return sides if isinstance(prepared, tuple) else sides[0]
 
 
 def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:

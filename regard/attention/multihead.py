@@ -15,7 +15,7 @@ from regard.attention.mechanism import Mechanism, PerSide, both_sides
 from regard.attention.normalizer import Normalizer
 from regard.attention.packing import Packing
 from regard.attention.positions import make_score
-from regard.attention.sanitize import is_finite
+from regard.attention.sanitize import is_finite, nonfinite_rows
 from regard.attention.score import Score
 from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
@@ -138,7 +138,12 @@ class MultiHeadAttention(Mechanism):
             queries, keys, values = without_hidden(
                 mask, queries, keys, values, query_positions, key_positions
             )
+        bad = None
+        if cache is not None and cache.fixed and not len(cache) and key_packing is None:
+            keys, values, bad = without_nonfinite(queries if keys is None else keys, values)
         q, k, v = self._heads(queries, keys, values, cache, packing, key_packing)
+        if bad is not None:  # sanitized under the mask of each call, without a gradient
+            k, v = k.masked_fill(bad[0], torch.nan), v.masked_fill(bad[1], torch.nan)
         attended = self.attention(
             q,
             k,
@@ -233,6 +238,22 @@ def is_plain(linear: nn.Module) -> bool:
     hooks += [linear._backward_hooks, linear._backward_pre_hooks]
     plain = type(linear) is nn.Linear and type(linear.weight) in (nn.Parameter, Tensor)
     return plain and not any(hooks) and "forward" not in vars(linear)
+
+
+def without_nonfinite(
+    keys: Tensor, values: Tensor | None
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor] | None]:
+    """Return a fixed cache's keys and values with zeros for rows that are not finite, and those rows.
+
+    Their gradients would carry a NaN of the padding into the projections.
+    """
+    given = [keys] if values is None else [keys, values]
+    if on_cpu(keys) and is_finite(*given):
+        return keys, values, None
+    rows = [nonfinite_rows(x) for x in given]
+    keys = keys.masked_fill(rows[0], 0)
+    values = None if values is None else values.masked_fill(rows[-1], 0)
+    return keys, values, (rows[0].unsqueeze(-3), rows[-1].unsqueeze(-3))
 
 
 def without_hidden(

@@ -42,6 +42,11 @@ def sanitize(
     return queries, finite_keys, sides[-1], nonfinite
 
 
+def nonfinite_rows(x: Tensor) -> Tensor:
+    """Return which rows of x hold a number that is not finite, of shape (…, 1)."""
+    return ~x.detach().isfinite().all(-1, keepdim=True)
+
+
 def is_finite(*tensors: Tensor) -> bool:
     """Whether nothing in them is NaN, infinite, or so large that a product of two could be.
 

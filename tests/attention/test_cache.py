@@ -4,7 +4,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import SCORES, KeyValueCache, Mask, attend, causal, make_score, window
+from regard.attention import (
+    SCORES,
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    attend,
+    causal,
+    lengths,
+    make_score,
+    window,
+)
 from regard.errors import RegardError
 
 
@@ -81,6 +91,50 @@ def test_a_fixed_cache_says_the_same_again_whatever_it_is_given():
         again = attend(q, k, v, make_score("dot", score), mask, cache=cache)
         assert_close(again.output, once.output)
         assert_close(again.summary(3).mass, once.summary(3).mass)
+
+
+@pytest.mark.parametrize("hidden", [torch.inf, torch.nan])
+@pytest.mark.parametrize("name", ["additive", "gaussian", "general", "scaled-dot", "layer"])
+def test_padding_of_a_fixed_cache_reaches_no_gradient(name: str, hidden: float) -> None:
+    """The memory of a translator is projected once, padding included."""
+    torch.manual_seed(0)
+    queries, keys = torch.randn(2, 3, 8), torch.randn(2, 7, 8)
+    mask, grads = lengths(torch.tensor([6, 7])), []
+    module = MultiHeadAttention(8, 2) if name == "layer" else SCORES[name](8, 8)
+    for padding in (0.0, hidden):
+        memory = keys.clone()
+        memory[0, -1] = padding
+        memory.requires_grad_()
+        cache = KeyValueCache(fixed=True)
+        if name == "layer":
+            first = module(queries, memory, mask, cache=cache)
+            second = module(2 * queries, memory, mask, cache=cache)
+        else:
+            first = attend(queries, memory, memory, module, mask, cache=cache).output
+            none = memory[:, :0]
+            second = attend(2 * queries, none, none, module, mask, cache=cache).output
+        module.zero_grad()
+        (first.square().sum() + second.square().sum()).backward()
+        grads.append([memory.grad, *(p.grad for p in module.parameters())])
+    for with_padding, without in zip(*grads, strict=True):
+        assert_close(with_padding, without)
+
+
+@pytest.mark.parametrize("name", ["additive", "layer"])
+def test_a_nan_of_a_fixed_cache_reaches_a_later_call_that_sees_it(name: str) -> None:
+    queries, memory = torch.randn(1, 3, 8), torch.randn(1, 7, 8)
+    memory[0, 5] = torch.nan
+    module = MultiHeadAttention(8, 2) if name == "layer" else SCORES[name](8, 8)
+    cache, outputs = KeyValueCache(fixed=True), []
+    for seen in (5, 7):
+        mask = lengths(torch.tensor([seen]))
+        if name == "layer":
+            outputs.append(module(queries, memory, mask, cache=cache))
+        else:
+            keys = memory if seen == 5 else memory[:, :0]
+            outputs.append(attend(queries, keys, keys, module, mask, cache=cache).output)
+    assert outputs[0].isfinite().all()
+    assert outputs[1].isnan().all()
 
 
 @pytest.mark.parametrize("hidden", [1e8, torch.inf, torch.nan])
