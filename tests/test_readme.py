@@ -22,7 +22,7 @@ def test_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.Monke
     for number, snippet in enumerate(found, 1):
         exec(compile(snippet, f"{PAGE.name}, snippet {number}", "exec"), scope)
         if number == 1:
-            attended = scope["found"]
+            attended = scope["attended"]
             assert attended.output.shape == (2, 5, 3)
             assert attended.weights.shape == (2, 5, 7)
             assert torch.equal(attended.weights[1, :, 4:], torch.zeros(5, 3))

@@ -18,10 +18,13 @@ MODELS_IN_WORDS = (  # written out so that --help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, "
     "+residual+positions, +cls, transformer, gpt, bert, frozen, t5, rnn, cnn, tfidf, nb-svm"
 )
-WRITERS_IN_WORDS = "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5"
+WRITERS_IN_WORDS = (
+    "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5, "
+    "copy, most-frequent, nearest-neighbour"
+)
 TASKS_IN_WORDS = (
-    "classification, reverse, dates, translation; language-modeling, masked-modeling, "
-    "span-corruption; birthplace-pretrain, birthplace"
+    "classification, regression, tagging; reverse, dates, translation; language-modeling, "
+    "masked-modeling, span-corruption; birthplace-pretrain, birthplace"
 )
 
 TEXT = "'your text'"  # the argument in a suggested command
