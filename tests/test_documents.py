@@ -1,4 +1,4 @@
-"""Every command line in README.md and docs/ is one that ``regard`` accepts: no document names an option that is gone."""
+"""Every command line in README.md and docs/ is one that ``regard`` accepts."""
 
 import re
 import shlex

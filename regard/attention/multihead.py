@@ -243,7 +243,7 @@ def is_plain(linear: nn.Module) -> bool:
 def without_nonfinite(
     keys: Tensor, values: Tensor | None
 ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor] | None]:
-    """Return a fixed cache's keys and values with zeros for rows that are not finite, and those rows.
+    """Return keys and values with zeros for the rows that are not finite, and those rows.
 
     Their gradients would carry a NaN of the padding into the projections.
     """
