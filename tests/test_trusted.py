@@ -15,7 +15,7 @@ from regard.errors import RegardError
 from regard.runs.build import build_once
 from regard.runs.config import Config
 from regard.trusted import VARIABLE
-from regard.web.shelf import Shelf
+from regard.web.registry import Registry
 
 RAN = "RAN"
 SCORE = """
@@ -77,10 +77,10 @@ def test_no_command_executes_what_a_run_names(
 def test_python_and_the_explorer_refuse_it_too(theirs: Path) -> None:
     with pytest.raises(RegardError, match=r"add --trust .*mine\.py \(in Python: regard\.trust\("):
         regard.load(theirs)
-    (listed,) = Shelf({"theirs": theirs}).listed()
+    (listed,) = Registry({"theirs": theirs}).listed()
     assert "--trust" in listed["error"]
     with pytest.raises(RegardError, match="would execute it"):
-        Shelf({"theirs": theirs}).subject("theirs")
+        Registry({"theirs": theirs}).model("theirs")
     assert not (theirs.parent / "ran.txt").exists()
 
 

@@ -44,15 +44,15 @@ def serve(
     missing = next((folder for folder in folders if not folder.is_dir()), None)
     if missing is not None:
         raise RegardError(f"{missing} is not a folder; give the folder of a run or of several runs")
+    from regard.web.registry import find
     from regard.web.server import address, bound, serve
-    from regard.web.shelf import find
 
-    shelf = find(folders, limits.keep)
+    registry = find(folders, limits.keep)
     listening = bound(host, port)
     url = address(listening)
 
     def ready() -> None:
-        runs = f"{len(shelf.runs)} run{'s' if len(shelf.runs) != 1 else ''}"
+        runs = f"{len(registry.runs)} run{'s' if len(registry.runs) != 1 else ''}"
         say(f"serving {runs}: {url}  (Ctrl-C to stop)")
         if host not in ("127.0.0.1", "::1", "localhost"):
             say("anyone who can reach this address can query these models", quiet=True)
@@ -61,4 +61,4 @@ def serve(
 
             webbrowser.open(url)
 
-    serve(shelf, limits, listening, allow or [], ready)
+    serve(registry, limits, listening, allow or [], ready)

@@ -1,4 +1,4 @@
-"""What the models' thread does for each kind of question."""
+"""Answer each kind of request, in the models' thread."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ from regard.tasks.writing.streaming import Drawing, answered
 from regard.web.disagreements import Disagreements, Filter
 from regard.web.limits import Limits
 from regard.web.refusal import over
-from regard.web.shelf import Shelf
-from regard.web.subject import Subject
+from regard.web.registry import Registry
+from regard.web.served_model import ServedModel
 
-Written = Sequence[int] | None  # numbers of the tokens that a model wrote; None: its own answer
+Written = Sequence[int] | None  # ids of the tokens that a model wrote; None: its own answer
 
-HELD = 400_000_000  # bytes of weights that are kept for the next question
+CACHE_BYTES = 400_000_000  # bytes of weights kept for the next request
 
 
-class Seen(NamedTuple):
-    """An answer, what was looked at, and of one text that is gone on with how much was read."""
+class Look(NamedTuple):
+    """An answer, its attention, and the number of tokens read if the model continued the text."""
 
     answer: dict[str, Any]
     layers: list[LayerAttention]
@@ -30,39 +30,41 @@ class Seen(NamedTuple):
 
 
 class Answers:
-    """Questions to the runs of a shelf. Its methods run in one thread, that of the models."""
+    """Answers requests to the runs of a registry. Call its methods from one thread only."""
 
-    def __init__(self, shelf: Shelf, limits: Limits) -> None:
-        self.shelf, self.limits = shelf, limits
-        self._looks: OrderedDict[tuple[str, str, Written], Seen] = OrderedDict()
-        self._apart: tuple[tuple[str, str], Disagreements] | None = None  # of two runs, the last
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        self.registry, self.limits = registry, limits
+        self._looks: OrderedDict[tuple[str, str, Written], Look] = OrderedDict()
+        self._disagreements: tuple[tuple[str, str], Disagreements] | None = (
+            None  # the last pair of runs
+        )
 
     def predict(self, name: str, several: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
-        """Answers to the texts of several requests, in one call of the model."""
+        """Return answers to the texts of several requests, in one call of the model."""
         return self._best(name, several, 1)
 
     def translate(
         self, name: str, several: Sequence[Sequence[str]], best: int
     ) -> list[list[dict[str, Any]]]:
-        """What a run writes for the texts of several requests. Errors: it labels texts."""
-        if self.shelf.subject(name).kind != "sequences":
-            raise RegardError(f"{name} writes no texts; ask /predict")
+        """Return the texts generated for several requests. Errors: a run that labels texts."""
+        if self.registry.model(name).kind != "sequences":
+            raise RegardError(f"{name} does not generate text; use /predict")
         return self._best(name, several, best)
 
     def _best(
         self, name: str, several: Sequence[Sequence[str]], best: int
     ) -> list[list[dict[str, Any]]]:
-        subject = self.shelf.subject(name)
+        model = self.registry.model(name)
         for text in (text for texts in several for text in texts):
-            self._short(subject.count(text))
-        found = iter(subject.predict([text for texts in several for text in texts], best))
-        return [[next(found) for _ in texts] for texts in several]
+            self._check_length(model.count(text))
+        results = iter(model.predict([text for texts in several for text in texts], best))
+        return [[next(results) for _ in texts] for texts in several]
 
     def attention(
         self, name: str, text: str, written: Written, layer: int | None, head: int | None
     ) -> list[dict[str, Any]]:
-        """The weights of layers and heads as plain numbers. Errors: no such layer; too many."""
-        own = [x for x in self._seen(name, text, written).layers if not is_rollout(x)]
+        """Return the weights of layers and heads as numbers. Errors: no such layer; too many."""
+        own = [x for x in self._cached(name, text, written).layers if not is_rollout(x)]
         chosen = [
             (number, _one_head(seen, head))
             for number, seen in enumerate(own, 1)
@@ -76,17 +78,17 @@ class Answers:
         return [_plain(number, seen) for number, seen in chosen]
 
     def look(self, name: str, text: str, written: Written = None) -> dict[str, Any]:
-        """The answer to a text and its attention, packed for the page.
+        """Return the answer to a text and its attention, packed for the page.
 
-        With ``written``, what `write` wrote: the attention it wrote with.
+        With ``written``, the tokens that `write` returned: the attention while writing them.
         """
-        seen = self._seen(name, text, written)
+        seen = self._cached(name, text, written)
         read = {} if seen.read is None else {"read": seen.read}
         return {"run": name, "text": text, "answer": seen.answer, **read, **pack(seen.layers)}
 
     def matrix(self, name: str, text: str, written: Written, layer: int, head: int) -> bytes:
-        """One head of a look, packed. Errors: no such layer or head."""
-        layers = self._seen(name, text, written).layers
+        """Return the packed weights of one head. Errors: no such layer or head."""
+        layers = self._cached(name, text, written).layers
         if layer > len(layers):
             raise RegardError(f"layer {layer}: this model has 1 to {len(layers)}")
         return matrix(_one_head(layers[layer - 1], head).weights[0])
@@ -94,61 +96,61 @@ class Answers:
     def write(
         self, name: str, text: str, drawing: Drawing, temperature: float | None = None
     ) -> Iterator[dict[str, Any]]:
-        """A text token by token, drawn by a temperature or by that of the run."""
-        subject = self.shelf.subject(name)
-        own = subject.temperature if temperature is None else temperature
+        """Generate a text token by token, at a temperature or the run's default one."""
+        model = self.registry.model(name)
+        own = model.temperature if temperature is None else temperature
         drawing = drawing._replace(temperature=own)
-        self._short(subject.count(text))
-        for piece in subject.write(text, drawing):
+        self._check_length(model.count(text))
+        for piece in model.write(text, drawing):
             yield piece._asdict()
 
     def disagreements(
         self, a: str, b: str, chosen: Filter, offset: int, limit: int
     ) -> dict[str, Any]:
-        """How two runs answered the test split: counts, and a page of texts that one got wrong."""
+        """Return how two runs differ on the test split: counts and a page of texts."""
         from regard.runs import load
 
-        if self._apart is None or self._apart[0] != (a, b):
-            judged = [load(self.shelf.runs[name]).evaluate() for name in (a, b)]
-            self._apart = (a, b), Disagreements.between((a, b), judged)
-        return {"a": a, "b": b, **self._apart[1].page(chosen, offset, limit)}
+        if self._disagreements is None or self._disagreements[0] != (a, b):
+            evaluations = [load(self.registry.runs[name]).evaluate() for name in (a, b)]
+            self._disagreements = (a, b), Disagreements.between((a, b), evaluations)
+        return {"a": a, "b": b, **self._disagreements[1].page(chosen, offset, limit)}
 
-    def _seen(self, name: str, text: str, written: Written) -> Seen:
-        """The answer and the attention of a text, kept for the next question about them."""
+    def _cached(self, name: str, text: str, written: Written) -> Look:
+        """Return the answer and the attention of a text, cached for the next request."""
         key = name, text, None if written is None else tuple(written)
         if key not in self._looks:
             self._looks[key] = self._look(name, text, written)
         self._looks.move_to_end(key)
         while len(self._looks) > 1 and (
-            len(self._looks) > self.limits.looks or self._held() > HELD
+            len(self._looks) > self.limits.looks or self._held() > CACHE_BYTES
         ):
             self._looks.popitem(last=False)
         return self._looks[key]
 
-    def _look(self, name: str, text: str, written: Written) -> Seen:
-        subject = self.shelf.subject(name)
-        self._short(subject.count(text) + len(written or ()))
+    def _look(self, name: str, text: str, written: Written) -> Look:
+        model = self.registry.model(name)
+        self._check_length(model.count(text) + len(written or ()))
         try:
             with at_most(self.limits.weights):
-                answer, layers, read = _looked(subject, text, written)
+                answer, layers, read = _ask(model, text, written)
         except TooManyWeightsError as error:
             raise over("weights", self.limits.weights, error.weights) from None
-        return Seen(answer, with_rollout(layers, subject.residual), read)
+        return Look(answer, with_rollout(layers, model.residual), read)
 
     def _held(self) -> int:
         return sum(seen.weights.nbytes for kept in self._looks.values() for seen in kept.layers)
 
-    def _short(self, tokens: int) -> None:
+    def _check_length(self, tokens: int) -> None:
         if tokens > self.limits.tokens:
             raise over("tokens", self.limits.tokens, tokens)
 
 
-def _looked(subject: Subject, text: str, written: Written) -> Seen:
+def _ask(model: ServedModel, text: str, written: Written) -> Look:
     if written is None:
-        return Seen(subject.predict([text])[0], subject.attention(text))
-    pieces, layers, read = subject.reread(text, written)
-    told = [piece._asdict() for piece in pieces]
-    return Seen({**answered(pieces), "pieces": told}, layers, read)
+        return Look(model.predict([text])[0], model.attention(text))
+    pieces, layers, read = model.reread(text, written)
+    rows = [piece._asdict() for piece in pieces]
+    return Look({**answered(pieces), "pieces": rows}, layers, read)
 
 
 def _one_head(seen: LayerAttention, head: int | None) -> LayerAttention:

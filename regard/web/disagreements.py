@@ -1,4 +1,4 @@
-"""Where two runs answer the test split differently: counts, and the texts that one gets right."""
+"""Disagreements of two runs on the test split: counts, and the texts that only one gets right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ import numpy as np
 
 from regard.errors import RegardError
 
-LABELS = 100  # different true answers up to which texts can be chosen by them
+LABELS = 100  # most reference answers by which texts can be filtered
 
 Side = Literal["", "a", "b"]
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which texts: those that ``right`` alone gets right, of one true answer, with some words."""
+    """A filter of texts: by the only run that is right, the reference and words."""
 
     right: Side = ""
     truth: str = ""
     contains: str = ""
 
-    def takes(self, row: dict[str, str]) -> bool:
-        """Whether a row of `Disagreements` is one of them; case makes no difference."""
+    def matches(self, row: dict[str, str]) -> bool:
+        """Return whether a row of `Disagreements` matches, ignoring case."""
         if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
             return False
         words = self.contains.casefold()
@@ -31,32 +31,32 @@ class Filter:
 
 @dataclass(frozen=True)
 class Disagreements:
-    """The texts that one of two runs gets right, short ones first.
+    """The texts that only one of two runs gets right, short ones first.
 
-    ``right`` counts whose answers are right: of both, of a alone, of b alone, of neither.
+    ``right`` counts texts that both get right, only a, only b, and neither.
     """
 
     right: dict[str, int]
     rows: list[dict[str, str]]
 
     @classmethod
-    def between(cls, names: tuple[str, str], judged: Sequence[Any]) -> "Disagreements":
-        """Of two runs by what they answered. Errors: no answers; answers to other texts."""
-        first, second = judged
+    def between(cls, names: tuple[str, str], evaluations: Sequence[Any]) -> "Disagreements":
+        """Compare the answers of two runs. Errors: no labels or texts; different test texts."""
+        first, second = evaluations
         if not first.said or not second.said:
             raise RegardError(
-                "these runs say numbers, or are judged token by token: no answer is right or wrong"
+                "these runs predict numbers or are scored per token, so no answer is right or wrong"
             )
         ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
-        texts = [[example.text for example in found.examples] for found in (first, second)]
+        texts = [[example.text for example in scores.examples] for scores in (first, second)]
         if texts[0] != texts[1]:
-            raise RegardError(f"{names[0]} and {names[1]} were not judged on the same texts")
+            raise RegardError(f"{names[0]} and {names[1]} have different test texts")
         counts = [ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs]
-        said = [found.said for found in (first, second)]
+        answers = [scores.said for scores in (first, second)]
         places = sorted(np.flatnonzero(ours != theirs), key=lambda i: (len(texts[0][i]), i))
         rows = [
-            {"text": texts[0][i], "truth": first.examples[i].label, "a": said[0][i],
-             "b": said[1][i], "right": "a" if ours[i] else "b"}
+            {"text": texts[0][i], "truth": first.examples[i].label, "a": answers[0][i],
+             "b": answers[1][i], "right": "a" if ours[i] else "b"}
             for i in places
         ]  # fmt: skip
         keys = ("both", "a", "b", "neither")
@@ -64,13 +64,13 @@ class Disagreements:
         return cls(dict(zip(keys, sums, strict=True)), rows)
 
     def page(self, chosen: Filter, offset: int, limit: int) -> dict[str, Any]:
-        """Some of the texts that a filter takes, how many it takes, and what it can choose by."""
-        found = [row for row in self.rows if chosen.takes(row)]
+        """Return a page of the texts that match a filter, their number, and the counts."""
+        rows = [row for row in self.rows if chosen.matches(row)]
         truths = sorted({row["truth"] for row in self.rows})
         return {
             "right": self.right,
             "truths": truths if len(truths) <= LABELS else [],
-            "found": len(found),
-            "offset": min(offset, len(found)),
-            "shown": found[offset : offset + limit],
+            "found": len(rows),
+            "offset": min(offset, len(rows)),
+            "shown": rows[offset : offset + limit],
         }

@@ -1,7 +1,7 @@
-"""What stands before every request: whose host it names, how large it is, what its answer allows.
+"""ASGI middleware that checks host, origin and size of every request and sets security headers.
 
-Plain ASGI. A page of another site cannot read or ask anything here: names of hosts are compared
-(DNS rebinding), requests from other origins are refused, and nothing may frame a page. Starlette's
+A page of another site cannot read or send anything here: Host headers are checked (DNS
+rebinding), requests from other origins are refused, and no page may be framed. Starlette's
 TrustedHostMiddleware is not enough: it takes the first of two Host headers.
 """
 
@@ -35,12 +35,12 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 QUESTIONS = ("/predict", "/translate", "/generate", "/attention", "/look", "/matrix")
-SLOW = 10.0  # seconds that a request's head may take, and its body, all of it
+SLOW = 10.0  # seconds within which a request's head must arrive, and its whole body
 HEAD = 16_384  # bytes of a request's head
 
 
 class Guard:
-    """Refuses what the server does not take, counts what comes, and signs every answer."""
+    """Middleware that refuses bad requests, counts all, and sets the headers of every answer."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class Guard:
                 return
             await self.app(scope, receive, send)
             return
-        begun, status = scope.get("state", {}).get("arrived", time.monotonic()), 0
-        scope["arrived"] = begun
-        broken: list[RefusedError] = []
+        started, status = scope.get("state", {}).get("arrived", time.monotonic()), 0
+        scope["arrived"] = started
+        refusals: list[RefusedError] = []
 
-        async def signed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
-            if broken:  # whatever the application makes of a request that was cut off
+            if refusals:  # ignore what the application answers to a truncated request
                 if status == 0:
-                    cut = broken.pop()
-                    await refuse(cut, signed)
-                    broken.append(cut)
+                    refusal = refusals.pop()
+                    await refuse(refusal, send_with_headers)
+                    refusals.append(refusal)
                 return
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -88,57 +88,59 @@ class Guard:
         try:
             self._check(scope)
             if scope["method"] == "POST" and (refused := self.full()):
-                raise refused  # before anything is read: refusing must cost next to nothing
-            if scope["method"] == "POST" and time.monotonic() > begun + self.limits.deadline:
+                raise refused  # before anything is read, so that refusing is cheap
+            if scope["method"] == "POST" and time.monotonic() > started + self.limits.deadline:
                 raise too_late(self.limits)
-            await self.app(scope, _bounded(receive, self.limits.body, broken), signed)
+            await self.app(scope, _bounded(receive, self.limits.body, refusals), send_with_headers)
         except RefusedError as refused:
             if status == 0:
-                broken.clear()
-                await refuse(refused, signed)
+                refusals.clear()
+                await refuse(refused, send_with_headers)
         finally:
             self.open -= 1
             route = scope.get("route")
             path = getattr(route, "path", "") if status != 404 else ""
             if not path and scope["path"] in QUESTIONS:
                 path = scope["path"]
-            self.metrics.add(path or "other", status or 499, time.monotonic() - begun)
+            self.metrics.add(path or "other", status or 499, time.monotonic() - started)
 
     def _check(self, scope: Message) -> None:
         if self.open > self.limits.connections:
             most = self.limits.connections
-            raise RefusedError(503, f"connections: {most} are open already", {"Retry-After": "1"})
+            raise RefusedError(503, f"connections: {most} are already open", {"Retry-After": "1"})
         if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
-            raise RefusedError(400, "this server speaks HTTP/1.1")
+            raise RefusedError(400, "only HTTP/1.0 and HTTP/1.1 are supported")
         headers = [(key.lower(), value) for key, value in scope["headers"]]
         target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
         if target + sum(len(key) + len(value) for key, value in headers) > HEAD:
-            raise RefusedError(431, f"the head of a request has at most {HEAD:,} bytes here")
-        named = [value.decode("latin-1") for key, value in headers if key == b"host"]
-        if len(named) != 1 or _bare(named[0]) not in self.hosts:
-            what = "regard serve --allow NAME adds one"
-            raise RefusedError(421, f"this server does not answer to that host's name; {what}")
-        if any(_elsewhere(key, value.decode("latin-1"), named[0]) for key, value in headers):
-            raise RefusedError(403, "requests from pages of other sites are not answered")
-        given = dict(headers)
-        if b"transfer-encoding" in given and b"content-length" in given:
-            raise RefusedError(400, "transfer-encoding and content-length exclude each other")
-        length = given.get(b"content-length", b"0")
+            raise RefusedError(431, f"request line and headers exceed {HEAD:,} bytes")
+        hosts = [value.decode("latin-1") for key, value in headers if key == b"host"]
+        if len(hosts) != 1 or _bare(hosts[0]) not in self.hosts:
+            shown = f"{', '.join(hosts)!r:.80}"
+            raise RefusedError(
+                421, f"unknown Host {shown}; to accept a host name, start regard serve --allow NAME"
+            )
+        if any(_cross_site(key, value.decode("latin-1"), hosts[0]) for key, value in headers):
+            raise RefusedError(403, "requests from pages of other sites are refused")
+        fields = dict(headers)
+        if b"transfer-encoding" in fields and b"content-length" in fields:
+            raise RefusedError(400, "send either transfer-encoding or content-length, not both")
+        length = fields.get(b"content-length", b"0")
         if not length.isdigit():
-            raise RefusedError(400, "content-length is a number of bytes")
+            raise RefusedError(400, "content-length must be a number of bytes")
         if len(length) > 18 or int(length) > self.limits.body:
             raise over("body", self.limits.body, int(length[:18]), 413)
 
 
-def _elsewhere(key: bytes, value: str, host: str) -> bool:
-    """Whether a header tells that a page of another site asks."""
+def _cross_site(key: bytes, value: str, host: str) -> bool:
+    """Return whether a header shows that a page of another site sent the request."""
     if key == b"origin":
         return value.partition("://")[2].lower() != host.lower()
     return key == b"sec-fetch-site" and value in ("cross-site", "same-site")
 
 
 def _bare(host: str) -> str:
-    """A host's name without its port.
+    """Return a host name without its port.
 
     >>> _bare("LocalHost:80"), _bare("[::1]:80"), _bare("[::1]")
     ('localhost', '[::1]', '[::1]')
@@ -147,32 +149,32 @@ def _bare(host: str) -> str:
     return name if colon and port.isdigit() and not host.endswith("]") else host.lower()
 
 
-def _bounded(receive: Receive, most: int, broken: list[RefusedError]) -> Receive:
-    """The request, refused once it is over the limit or slow to come; `broken` then says why."""
-    came, whole, deadline = 0, False, time.monotonic() + SLOW
+def _bounded(receive: Receive, most: int, refusals: list[RefusedError]) -> Receive:
+    """Limit the size and duration of a request; the refusal is also appended to ``refusals``."""
+    size, complete, deadline = 0, False, time.monotonic() + SLOW
 
     async def bounded() -> Message:
-        nonlocal came, whole
-        if whole:  # what comes now is that the asker leaves
+        nonlocal size, complete
+        if complete:  # the next message is the disconnection
             return await receive()
         try:
             message = await asyncio.wait_for(receive(), deadline - time.monotonic())
         except TimeoutError:
-            broken.append(too_slow())
-            raise broken[0] from None
-        came += len(message.get("body", b""))
-        whole = not message.get("more_body", False)
-        if came > most:
-            broken.append(over("body", most, came, 413))
-            raise broken[0]
+            refusals.append(too_slow())
+            raise refusals[0] from None
+        size += len(message.get("body", b""))
+        complete = not message.get("more_body", False)
+        if size > most:
+            refusals.append(over("body", most, size, 413))
+            raise refusals[0]
         return message
 
     return bounded
 
 
 def too_slow() -> RefusedError:
-    """The refusal of a request that comes too slowly."""
-    return RefusedError(408, f"the request did not come within {SLOW:g} s")
+    """Return the refusal of a request that arrives too slowly."""
+    return RefusedError(408, f"the request did not arrive within {SLOW:g} s")
 
 
 async def refuse(refused: RefusedError, send: Send) -> None:

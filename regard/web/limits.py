@@ -1,4 +1,4 @@
-"""What a server takes on: every limit that a request can meet, by its name."""
+"""Limits of the server by name."""
 
 from pydantic import Field
 
@@ -6,17 +6,16 @@ from regard.settings import Settings
 
 
 class Limits(Settings):
-    """A request over a limit is refused with the limit's name and number.
+    """Limits of a server. A request over a limit is refused with the limit's name and value.
 
-    ``queue``: requests that wait or are at work; one more gets 503 and Retry-After. ``deadline``:
-    seconds from a request's arrival to its answer, else 504. ``body``: bytes of a request.
-    ``texts`` of one request, ``tokens`` of one text, ``new_tokens`` written by /generate, ``best``
-    texts asked for of one, ``numbers`` of weights in one plain answer, ``weights`` of all layers of
-    one text that is looked at, four bytes each. ``batch``: texts of several requests that the model
-    answers at once. ``connections``: open at a time; where more come, those
-    that are silent are ended. ``drain``: seconds that requests at work may
-    still take when the server is asked to end. ``keep``: models in memory. ``looks``: texts whose
-    weights are kept for the next question about them.
+    ``queue``: requests queued or running; one more gets 503 with Retry-After. ``deadline``:
+    seconds from arrival to answer, else 504. ``body``: bytes of a request. ``texts`` per request,
+    ``tokens`` per text, ``new_tokens`` per /generate, ``best``: outputs per text. ``numbers``:
+    weights in an answer of /attention. ``weights``: attention weights of all layers for one text,
+    four bytes each. ``batch``: texts of several requests that the model answers in one call.
+    ``connections``: open connections; beyond that, idle ones are closed. ``drain``: seconds for
+    requests in flight when the server stops. ``keep``: models in memory. ``looks``: texts whose
+    weights are cached.
     """
 
     queue: int = Field(default=64, ge=1, le=100_000)

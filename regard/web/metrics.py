@@ -1,4 +1,4 @@
-"""What a server counts, as Prometheus reads it: text exposition format 0.0.4."""
+"""Metrics of the server in Prometheus' text exposition format 0.0.4."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ from regard.memory import peak_mb
 
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
-#: The series of each request; without the times at which their counting began.
+#: The series about requests, without their `_created` timestamps.
 KEPT = (
     "regard_requests_total",
     "regard_request_seconds_bucket",
@@ -20,10 +20,10 @@ KEPT = (
 
 
 class Metrics(Collector):
-    """Requests by path and status, how long they took, and what `gauges` returns when asked.
+    """Counts and durations of requests by path and status, and the current values of `gauges`.
 
     ``gauges`` returns (kind, description, value) by name; the kind is a key of `FAMILIES`. The
-    registry is this server's own, so that two servers in one process count apart.
+    registry belongs to this server, so that two servers in one process count separately.
     """
 
     def __init__(
@@ -38,26 +38,26 @@ class Metrics(Collector):
         )
         self._seconds = Histogram(
             "regard_request_seconds",
-            "From arrival to answer.",
+            "Seconds from arrival to answer.",
             ("path",),
             buckets=EDGES,
             registry=self._registry,
         )
 
     def add(self, path: str, status: int, seconds: float) -> None:
-        """Count one request, answered or refused. `path` is a route's, so that there are few."""
+        """Count one request. ``path`` is that of a route, so that there are few series."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family, as a registry of prometheus_client asks for them."""
+        """Yield every metric family (prometheus_client's `Collector` interface)."""
         yield from self._registry.restricted_registry(KEPT).collect()
         for name, (kind, description, value) in self._gauges().items():
             yield FAMILIES[kind](name, description, value=value)
         peak = peak_mb() * 1e6
-        description = "Most memory this process has held."
+        description = "Peak memory of this process."
         yield GaugeMetricFamily("regard_peak_memory_bytes", description, value=peak)
 
     def text(self) -> bytes:
-        """Return all of it in the text format."""
+        """Return all metrics in the text format."""
         return generate_latest(self)

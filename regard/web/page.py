@@ -1,7 +1,7 @@
-"""The page's files: known names out of the package, and nothing else.
+"""Serve the page's files, a fixed set of names from the package.
 
-They are read once, so that no request reaches the file system as it does through Starlette's
-StaticFiles, and their ETag is of their content: a new version is never taken for the old one.
+They are read once, so that no request reaches the file system as with Starlette's StaticFiles.
+ETags are hashes of the contents, so that a browser never shows an old version.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 
 def add_page(app: FastAPI) -> None:
-    """The page at ``/`` and its files below ``/static/``."""
+    """Serve the page at ``/`` and its files below ``/static/``."""
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
@@ -30,7 +30,7 @@ def add_page(app: FastAPI) -> None:
 
 @cache
 def modules() -> dict[str, bytes]:
-    """Every file of the page by its name."""
+    """Return the contents of every file of the page by name."""
     folder = files("regard.reports").joinpath("static")
     return {
         file.name: file.read_bytes()

@@ -1,6 +1,6 @@
-"""Work for the one thread that the models run in: a line of bounded length, small batches.
+"""A bounded queue of jobs for the one thread in which models run, with small batches.
 
-A request takes a place when it comes and frees it when it is answered, late, or its asker leaves.
+A request holds a slot until it is answered, misses its deadline, or its client disconnects.
 """
 
 import math
@@ -20,97 +20,97 @@ Work = Callable[[list[Any]], Iterable[Any]]
 
 @dataclass(eq=False)
 class Job:
-    """One request's work: what is given, and who answers it.
+    """The work of one request: its input and the function that answers it.
 
-    Jobs with an equal ``together`` are answered by one call of ``work``, which takes the list of
-    what they were given. With ``told`` the work's one answer is an iterator: each piece is told as
-    it comes, and other jobs get their turn between two pieces.
+    Jobs with the same ``together`` are answered by one call of ``work``, which takes the list of
+    their inputs. With ``on_piece``, ``work`` returns an iterator: each piece is passed to
+    ``on_piece`` as it comes, and other jobs run between two pieces.
     """
 
     given: Any
     work: Work
     together: Hashable | None = None
     size: int = 1
-    told: Callable[[Any], None] | None = None
+    on_piece: Callable[[Any], None] | None = None
     answer: "Future[Any]" = field(default_factory=Future)
     deadline: float = math.inf
     pieces: Iterator[Any] | None = None
 
 
 class Queue:
-    """A line of at most ``limits.queue`` jobs and the thread that answers them."""
+    """A queue of at most ``limits.queue`` jobs and the thread that answers them."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.served = self.batches = self.late = self.left = self.restarts = 0
-        self._line: deque[Job] = deque()
-        self._at_work: set[Job] = set()
+        self._waiting: deque[Job] = deque()
+        self._running: set[Job] = set()
         self._change = threading.Condition()
         self._open = True
-        self._pace = 0.05  # seconds a job, a running mean
-        self._thread = self._begun()
+        self._pace = 0.05  # seconds per job, a running mean
+        self._thread = self._started()
 
-    def _begun(self) -> threading.Thread:
+    def _started(self) -> threading.Thread:
         thread = threading.Thread(target=self._run, name="models", daemon=True)
         thread.start()
         return thread
 
     @property
     def length(self) -> int:
-        """Places that are taken."""
+        """Number of jobs queued or running."""
         with self._change:
-            return len(self._line) + len(self._at_work)
+            return len(self._waiting) + len(self._running)
 
     def full(self) -> RefusedError | None:
-        """The refusal of a request that would find no place, if it would not."""
+        """Return a refusal if the queue is full, else None."""
         with self._change:
             return self._full()
 
     def _full(self) -> RefusedError | None:
-        taken = len(self._line) + len(self._at_work)
+        taken = len(self._waiting) + len(self._running)
         if taken < self.limits.queue and self._open:
             return None
         wait = max(1, math.ceil(self._pace * taken))
         return RefusedError(
             503,
-            f"queue: {self.limits.queue} requests wait already; ask again in {wait} s",
+            f"queue: {self.limits.queue} requests are already waiting; retry in {wait} s",
             {"Retry-After": str(wait)},
         )
 
     def put(self, job: Job) -> Job:
-        """Take a place. Errors: 503 with the seconds until one is likely to be free."""
+        """Add a job. Errors: 503 with the seconds until a slot is likely to be free."""
         with self._change:
             if full := self._full():
                 raise full
             if not self._thread.is_alive():
                 self.restarts += 1
-                self._thread = self._begun()
+                self._thread = self._started()
             job.deadline = min(job.deadline, time.monotonic() + self.limits.deadline)
-            self._line.append(job)
+            self._waiting.append(job)
             self._change.notify()
         return job
 
     def leave(self, job: Job) -> None:
-        """Free the place of a job whose asker has gone; what is at work ends after its piece."""
+        """Drop a job whose client disconnected; a running one ends after its current piece."""
         with self._change:
-            if job.answer.cancel() and job in self._line:
-                self._line.remove(job)
+            if job.answer.cancel() and job in self._waiting:
+                self._waiting.remove(job)
             elif not job.answer.done():
                 job.deadline = -math.inf
             self.left += 1
 
     def close(self) -> None:
-        """Take no more; what is in the line is still answered."""
+        """Accept no more jobs; those in the queue are still answered."""
         with self._change:
             self._open = False
             self._change.notify_all()
 
     def join(self, seconds: float) -> None:
-        """Wait for the thread's end, after `close`."""
+        """Wait for the thread to end, after `close`."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        """Answer jobs until `close`; whatever is raised ends the jobs at work, not the thread."""
+        """Answer jobs until `close`; an exception fails the running jobs, not the thread."""
         while True:
             try:
                 while jobs := self._next():
@@ -122,43 +122,43 @@ class Queue:
 
     def _work(self, jobs: list[Job]) -> None:
         begun = time.monotonic()
-        (self._advance if jobs[0].told else self._answer)(jobs)
+        (self._advance if jobs[0].on_piece else self._answer)(jobs)
         with self._change:
-            self._at_work.difference_update(jobs)
+            self._running.difference_update(jobs)
             self._pace += 0.1 * ((time.monotonic() - begun) / len(jobs) - self._pace)
 
     def _recover(self, error: BaseException) -> None:
-        """Answer the jobs at work by an error that neither their work nor their asker foresaw."""
+        """Fail the running jobs with an unexpected error."""
         with self._change:
-            jobs, self._at_work = self._at_work, set()
+            jobs, self._running = self._running, set()
             self.restarts += 1
         for job in jobs:
             if not job.answer.done():
                 job.answer.set_exception(ordinary(error))
 
     def _next(self) -> list[Job]:
-        """The first job in the line and those that go with it; none once all is done."""
+        """Return the next job and those batched with it, or an empty list after the last."""
         with self._change:
             while True:
-                while not self._line and self._open:
+                while not self._waiting and self._open:
                     self._change.wait()
-                if not self._line:
+                if not self._waiting:
                     return []
-                jobs = [job for job in self._together(self._line[0]) if self._still_wanted(job)]
+                jobs = [job for job in self._together(self._waiting[0]) if self._still_wanted(job)]
                 if jobs:
-                    self._at_work.update(jobs)
+                    self._running.update(jobs)
                     return jobs
 
     def _together(self, first: Job) -> list[Job]:
-        """Take the first job out of the line, and those it can be answered with."""
+        """Remove the first job from the queue, with those that can be batched with it."""
         chosen, size = [first], first.size
         if first.together is not None:
-            for job in list(self._line)[1:]:
+            for job in list(self._waiting)[1:]:
                 if job.together == first.together and size + job.size <= self.limits.batch:
                     chosen.append(job)
                     size += job.size
         for job in chosen:
-            self._line.remove(job)
+            self._waiting.remove(job)
         return chosen
 
     def _still_wanted(self, job: Job) -> bool:
@@ -171,9 +171,9 @@ class Queue:
 
     def _answer(self, jobs: list[Job]) -> None:
         try:
-            found = list(jobs[0].work([job.given for job in jobs]))
+            answers = list(jobs[0].work([job.given for job in jobs]))
         except BaseException as error:
-            if len(jobs) > 1:  # one of them spoils it: each for itself
+            if len(jobs) > 1:  # one of them fails the batch: answer each alone
                 for job in jobs:
                     self._answer([job])
                 return
@@ -181,20 +181,20 @@ class Queue:
             jobs[0].answer.set_exception(ordinary(error))
             return
         self.batches += 1
-        for job, answer in zip(jobs, found, strict=True):
+        for job, answer in zip(jobs, answers, strict=True):
             self.served += 1
             self._free(job)
             job.answer.set_result(answer)
 
     def _free(self, job: Job) -> None:
-        """Give up a job's place, before it is answered: who has an answer waits no longer."""
+        """Free a job's slot, before its answer is set: an answered client no longer waits."""
         with self._change:
-            self._at_work.discard(job)
+            self._running.discard(job)
 
     def _advance(self, jobs: list[Job]) -> None:
-        """One more piece of a job that is told piece by piece; then it stands last in the line."""
+        """Compute one more piece of a streamed job, then move it to the end of the queue."""
         (job,) = jobs
-        assert job.told is not None
+        assert job.on_piece is not None
         try:
             if job.pieces is None:
                 job.pieces = iter(job.work([job.given]))
@@ -207,19 +207,19 @@ class Queue:
             self._free(job)
             job.answer.set_exception(ordinary(error))
         else:
-            job.told(piece)
+            job.on_piece(piece)
             with self._change:
-                self._line.append(job)
+                self._waiting.append(job)
 
 
 def ordinary(error: BaseException) -> Exception:
-    """Return an error that ends a request and nothing else: a panic in Rust is no `Exception`.
+    """Return an `Exception` for any error; a panic in Rust is only a `BaseException`.
 
     >>> ordinary(SystemExit(3))
     RuntimeError('SystemExit: 3')
     """
     if isinstance(error, Exception):
         return error
-    found = RuntimeError(f"{type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    wrapped = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,4 +1,4 @@
-"""Why a request is not answered: a status, one line, and the headers that go with it."""
+"""Errors that become HTTP answers: a status, one line, headers."""
 
 from collections.abc import Mapping
 
@@ -6,26 +6,28 @@ from regard.web.limits import Limits
 
 
 class RefusedError(Exception):
-    """A request that is not answered: status and what to do, in one line."""
+    """An error with the HTTP status and one line that says what to do."""
 
     def __init__(self, status: int, says: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(says)
         self.status, self.says, self.headers = status, says, dict(headers or {})
 
 
-def over(limit: str, most: float, came: float, status: int = 422) -> RefusedError:
-    """A number over a limit, which the line names.
+def over(limit: str, most: float, value: float, status: int = 422) -> RefusedError:
+    """Return the refusal of a value over a limit, which it names.
 
     >>> over("texts", 256, 300).says
-    'texts: at most 256 here, not 300; ask for less, or begin the server with texts=300'
+    'texts: at most 256 here, not 300; send less, or start the server with texts=300'
     """
     return RefusedError(
         status,
-        f"{limit}: at most {most:,} here, not {came:,}; ask for less, or begin the server with "
-        f"{limit}={came}",
+        f"{limit}: at most {most:,} here, not {value:,}; send less, or start the server with "
+        f"{limit}={value}",
     )
 
 
 def too_late(limits: Limits) -> RefusedError:
-    """The refusal of a request that was not answered in time."""
-    return RefusedError(504, f"deadline: not answered within {limits.deadline:g} s; ask for less")
+    """Return the refusal of a request that missed its deadline."""
+    return RefusedError(
+        504, f"deadline: no answer within {limits.deadline:g} s; send less or raise deadline"
+    )

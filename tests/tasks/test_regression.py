@@ -24,8 +24,8 @@ from regard.tasks.regression.task import (
     pseudo_values,
 )
 from regard.tasks.writing.streaming import Drawing
-from regard.web.shelf import find
-from regard.web.subject import opened
+from regard.web.registry import find
+from regard.web.served_model import opened
 
 DRAWN = np.random.default_rng(0)
 TRUE = DRAWN.normal(5, 2, 40)
@@ -164,7 +164,7 @@ def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
     subject = opened("run", tmp_path / "run")
     (answer,) = subject.predict(["A joy."])
     assert answer == {"value": run.predict("A joy.").value}
-    with pytest.raises(RegardError, match="run writes no texts; ask /predict"):
+    with pytest.raises(RegardError, match="run does not generate text; use /predict"):
         next(subject.write("A joy.", Drawing(5)))
     assert find([tmp_path]).examples("run")
 

@@ -18,8 +18,8 @@ from regard.tasks import TASKS
 from regard.tasks.tagging import TAGGERS, TokenRegressionSettings
 from regard.tasks.tagging.baselines import BASELINES, MostFrequentTag, TokenRegression
 from regard.tasks.tagging.evaluation import COMMONEST, TagEvaluation, Tags, f1, pseudo_values
-from regard.web.shelf import find
-from regard.web.subject import opened
+from regard.web.registry import find
+from regard.web.served_model import opened
 
 TINY = ("examples=300", "epochs=1", "width=8", "threads=1")
 ASKED = [

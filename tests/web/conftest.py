@@ -67,7 +67,7 @@ def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
 
     from regard.web.api import create_app
     from regard.web.limits import Limits
-    from regard.web.shelf import find
+    from regard.web.registry import find
 
     app = create_app(find([folder]), Limits(texts=3, tokens=20, body=2_000, numbers=500))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as opened:

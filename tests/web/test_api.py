@@ -29,8 +29,8 @@ from regard.web import pretrained
 from regard.web.api import create_app
 from regard.web.limits import Limits
 from regard.web.metrics import Metrics
-from regard.web.shelf import Shelf, find
-from regard.web.subject import RunSubject, opened
+from regard.web.registry import Registry, find
+from regard.web.served_model import ServedRun, opened
 
 Ask = Callable[..., httpx.Response]
 TEXT = "not a good film at all"
@@ -56,8 +56,8 @@ def test_an_environment_without_its_data_hides_no_other_run(
     shutil.copytree(folder / "labels", tmp_path / "odd")
     path = tmp_path / "odd" / "env.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "data": data}))
-    shelf = Shelf({"odd": tmp_path / "odd", "labels": folder / "labels"})
-    with serving(shelf) as client:
+    registry = Registry({"odd": tmp_path / "odd", "labels": folder / "labels"})
+    with serving(registry) as client:
         odd, labels = client.get("/runs").json()["runs"]
     assert odd["name"] == "odd"
     assert f"{path}: data" in odd["error"]
@@ -98,8 +98,10 @@ def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path:
         return Own(name, "classification" if name == "mine" else "sequences")
 
     names = ("mine", "theirs", "broken")
-    shelf = Shelf({**dict.fromkeys(names, tmp_path), "labels": folder / "labels"}, {}, 1, open_)
-    with serving(shelf) as client:
+    registry = Registry(
+        {**dict.fromkeys(names, tmp_path), "labels": folder / "labels"}, {}, 1, open_
+    )
+    with serving(registry) as client:
         mine, theirs, broken, labels = client.get("/runs").json()["runs"]
         client.get("/runs")
         said = client.post("/predict", json={"run": "mine", "text": "a"}).json()
@@ -129,7 +131,7 @@ def test_predict_says_what_the_run_says(client: Ask, folder: Path, name: str) ->
 
 
 def test_what_is_not_read_of_a_text_is_counted(folder: Path) -> None:
-    subject = RunSubject("goes", regard.load(folder / "goes"))
+    subject = ServedRun("goes", regard.load(folder / "goes"))
     rows = subject.predict(["a", "a" * 40])
     assert [row.get("left_out") for row in rows] == [None, 8]
 
@@ -187,15 +189,15 @@ def test_translate_and_generate_write_what_the_run_writes(client: Ask, folder: P
         ("/look", {"run": "labels", "text": "a " * 30}, 422, "tokens: at most 20 here, not 30"),
         ("/predict", {"run": "labels", "text": "a" * 3_000}, 413, "body: at most 2,000 here"),
         ("/generate", {"run": "writes", "text": "A", "new_tokens": 257}, 422, "new_tokens: at"),
-        ("/generate", {"run": "labels", "text": "A"}, 400, "writes no texts; ask"),
-        ("/translate", {"run": "labels", "text": "A"}, 400, "writes no texts; ask"),
+        ("/generate", {"run": "labels", "text": "A"}, 400, "does not generate text; use"),
+        ("/translate", {"run": "labels", "text": "A"}, 400, "does not generate text; use"),
         ("/translate", {"run": "writes", "text": "A", "best": 11}, 422, "best: at most 10"),
         ("/attention", {"run": "labels", "text": "a " * 12}, 422, "numbers: at most 500 here"),
         ("/attention", {"run": "labels", "text": "a", "layer": 4}, 400, "attention layers 1 to 3"),
         ("/attention", {"run": "labels", "text": "a", "head": 3}, 400, "has heads 1 to 2"),
         ("/matrix", {"run": "labels", "text": "a", "layer": 9}, 400, "layer 9"),
         ("/predict", {"run": "label", "text": "a"}, 400, "did you mean labels?"),
-        ("/predict", {"run": "labels"}, 422, "give text or texts"),
+        ("/predict", {"run": "labels"}, 422, "give either text or texts"),
         ("/predict", {"run": "labels", "text": "a", "txt": 1}, 422, "txt: "),
         ("/predict", {"run": "labels", "text": 7}, 422, "text: "),
         ("/predict", [], 422, "body: "),
@@ -234,8 +236,8 @@ def test_a_body_without_a_length_is_counted_as_it_comes(client: Ask) -> None:
     assert "body: at most 2,000 here" in answer.json()["error"]
 
 
-def serving(shelf: Shelf, **limits: int) -> TestClient:
-    app = create_app(shelf, Limits(**limits))
+def serving(registry: Registry, **limits: int) -> TestClient:
+    app = create_app(registry, Limits(**limits))
     return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
@@ -287,7 +289,7 @@ def test_disagreements_count_the_test_split(client: Ask, folder: Path) -> None:
     assert len(found["shown"]) == 20
     assert all(row["a"] != row["b"] for row in found["shown"])
     refused = client("GET", "/disagreements", params={"a": "labels", "b": "writes"})
-    assert (refused.status_code, "same texts" in refused.json()["error"]) == (400, True)
+    assert (refused.status_code, "different test texts" in refused.json()["error"]) == (400, True)
 
 
 def test_disagreements_come_in_pages_and_by_what_is_asked(client: Ask) -> None:
@@ -342,11 +344,11 @@ def test_examples_of_long_texts_are_their_beginnings(tmp_path: Path) -> None:
     texts = [f"{i} " + "word " * 100 for i in range(9)]
     rows = [json.dumps({"text": text, "label": "a"}) for text in texts]
     (tmp_path / "predictions.jsonl").write_text("\n".join(rows))
-    found = Shelf({"long": tmp_path}).examples("long")
+    found = Registry({"long": tmp_path}).examples("long")
     assert found == [text[:276] for text in texts[:4]]
     assert {len(text.split()) for text in found} == {56}
     (tmp_path / "predictions.jsonl").write_text("\n".join([*rows, '{"text": "short"}']))
-    assert Shelf({"long": tmp_path}).examples("long") == ["short"]
+    assert Registry({"long": tmp_path}).examples("long") == ["short"]
 
 
 def test_metrics_count_every_request(client: Ask) -> None:

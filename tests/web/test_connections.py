@@ -27,7 +27,7 @@ from regard.web.limits import Limits
 from regard.web.metrics import Metrics
 from regard.web.queue import Job
 from regard.web.refusal import RefusedError
-from regard.web.shelf import Shelf
+from regard.web.registry import Registry
 from tests.web.conftest import Server
 
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -144,7 +144,7 @@ def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
 
     said = within(5, trial())
     assert said.startswith(b"HTTP/1.1 408 ")
-    assert b"did not come within 0.3 s" in said
+    assert b"did not arrive within 0.3 s" in said
     assert b"default-src 'none'" in said
 
 
@@ -315,7 +315,7 @@ def test_who_has_waited_too_long_is_refused_unread() -> None:
 
 def test_an_answer_that_comes_after_the_deadline_is_none() -> None:
     """The loop was busy while both passed: the deadline, and the model's answer."""
-    asked = Api(Shelf({}), Limits(deadline=0.2), Connections(Limits()))
+    asked = Api(Registry({}), Limits(deadline=0.2), Connections(Limits()))
 
     class Asked:
         scope = MappingProxyType[str, Any]({})
@@ -340,7 +340,7 @@ def test_free_memory_is_handed_back_now_and_then(monkeypatch: pytest.MonkeyPatch
     handed: list[None] = []
     monkeypatch.setattr(api, "TRIM", 0.01)
     monkeypatch.setattr(api, "trim", lambda: handed.append(None))
-    with TestClient(api.create_app(Shelf({})), base_url="http://127.0.0.1") as opened:
+    with TestClient(api.create_app(Registry({})), base_url="http://127.0.0.1") as opened:
         end = time.monotonic() + 5
         while len(handed) < 2 and time.monotonic() < end:
             assert opened.get("/health").status_code == 200

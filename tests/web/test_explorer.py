@@ -112,7 +112,7 @@ def test_disagreements_come_in_pages_with_a_filter(opened: Open, folder: Path) -
     alone = [ours.examples[i].text for i in places if theirs.correct[i]]
     on = opened()
     page = on.show({"view": "compare", "a": "labels", "b": "counts", "text": "x"}, ".answer-card")
-    page.click("text=Show the texts on which one of them is right")
+    page.click("text=Show texts that only one of them gets right")
     says = page.locator(".pages [role=status]")
     texts = page.locator(".texts button")
     page.wait_for_selector(".texts li")
@@ -124,18 +124,18 @@ def test_disagreements_come_in_pages_with_a_filter(opened: Open, folder: Path) -
     until(page, lambda: says.inner_text() == f"11 to 20 of {len(places)}")
     assert not set(before) & set(texts.all_inner_texts())
     assert page.evaluate("document.activeElement.textContent") == "Next →"
-    page.select_option("[aria-label='Right is']", "b")
+    page.select_option("[aria-label='Correct']", "b")
     until(page, lambda: says.inner_text() == f"1 to 10 of {len(alone)}")
     assert set(texts.all_inner_texts()) <= set(alone)
     word = alone[-1].split()[-1]
     some = [text for text in alone if word in text]
-    page.fill("[aria-label='With the words']", word)
+    page.fill("[aria-label='Contains']", word)
     until(page, lambda: says.inner_text().endswith(f" of {len(some)}"))
     again = opened()
     other = again.show(urllib.parse.urlparse(page.url).fragment, ".texts li")
     assert other.locator(".texts button").all_inner_texts() == texts.all_inner_texts()
-    other.fill("[aria-label='With the words']", "no such words")
-    until(other, lambda: other.inner_text(".pages [role=status]") == "No such text.")
+    other.fill("[aria-label='Contains']", "no such words")
+    until(other, lambda: other.inner_text(".pages [role=status]") == "No matching texts.")
     again.well()
     on.well()
 
@@ -172,6 +172,6 @@ def test_the_comparison_is_that_of_the_runs(opened: Open) -> None:
     assert pair == ["two/mean/seed-0", "two/gru/seed-0"], "the best arm first"
     page.select_option("[aria-label=B]", "alone")
     page.select_option("[aria-label=A]", "alone")
-    page.wait_for_selector("text=These two models are not of one comparison.")
+    page.wait_for_selector("text=These two models are not part of one comparison.")
     assert page.locator(".results").count() == 0
     on.well()

@@ -102,4 +102,4 @@ def test_a_body_that_comes_byte_by_byte_has_no_more_time(monkeypatch: pytest.Mon
     asyncio.run(Guard(reads, Limits(), Metrics())(scope, receive, send))
     assert time.monotonic() < begun + 3
     assert sent[0]["status"] == 408
-    assert b"did not come within 0.3 s" in sent[1]["body"]
+    assert b"did not arrive within 0.3 s" in sent[1]["body"]

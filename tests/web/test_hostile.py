@@ -23,7 +23,7 @@ from regard import runs
 from regard.reports.markup import escape
 from regard.reports.page import static
 from regard.reports.run import run_page, write_run_report
-from regard.web.shelf import Shelf, find
+from regard.web.registry import Registry, find
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, Server, until
 
@@ -70,7 +70,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(home: Path) -> Shelf:
+def registry(home: Path) -> Registry:
     return find([home])
 
 
@@ -101,13 +101,13 @@ def harmless(page: str, scripts: int) -> Elements:
     return found
 
 
-def test_runs_of_every_name_are_listed_and_answer(shelf: Shelf) -> None:
-    listed = shelf.listed()
+def test_runs_of_every_name_are_listed_and_answer(registry: Registry) -> None:
+    listed = registry.listed()
     assert {row["name"] for row in listed} == set(NAMES)
     assert {row["data"] for row in listed} == set(FILES)
     assert all(sorted(row["labels"]) == sorted({text.strip() for text in SOUND}) for row in listed)
     for name, text in zip(NAMES[::7], SOUND[::7], strict=True):
-        assert shelf.subject(name).predict([text])[0]["label"] in listed[0]["labels"]
+        assert registry.model(name).predict([text])[0]["label"] in listed[0]["labels"]
 
 
 @pytest.mark.parametrize("place", range(60))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.web.shelf import Shelf
+from regard.web.registry import Registry
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, answering, look_at, until, wait_for
 
@@ -157,20 +157,20 @@ from pathlib import Path
 import regard
 from regard.web.limits import Limits
 from regard.web.server import address, bound, serve
-from regard.web.shelf import find
-from regard.web.subject import RunSubject
+from regard.web.registry import find
+from regard.web.served_model import ServedRun
 
-class Slow(RunSubject):
+class Slow(ServedRun):
     def write(self, text, drawing):
         for piece in super().write(text, drawing):
             time.sleep(0.3)
             yield piece
 
-shelf = find([Path(sys.argv[1])])
-shelf.open = lambda name, folder: Slow(name, regard.load(folder))
+registry = find([Path(sys.argv[1])])
+registry.open = lambda name, folder: Slow(name, regard.load(folder))
 listening = bound("127.0.0.1", 0)
 print(address(listening), flush=True)
-serve(shelf, Limits(), listening)
+serve(registry, Limits(), listening)
 """
 
 
@@ -344,7 +344,7 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
     for side, name in enumerate(("labels", "counts")):
         said = regard.load(folder / name).predict(TEXT).label
         assert page.locator(".answer-card .label").nth(side).inner_text().startswith(said)
-    page.click("text=Show the texts on which one of them is right")
+    page.click("text=Show texts that only one of them gets right")
     page.wait_for_selector("[aria-label='who is right'] tbody td")
     ours, theirs = (regard.load(folder / name).evaluate().correct for name in ("labels", "counts"))
     cells = page.locator("[aria-label='who is right'] tbody td").all_inner_texts()
@@ -353,7 +353,7 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
         int((ours & theirs).sum()), int((ours & ~theirs).sum()),
         int((~ours & theirs).sum()), int((~ours & ~theirs).sum()),
     ]  # fmt: skip
-    said = page.locator("[aria-label='How differently they answer'] td").all_inner_texts()
+    said = page.locator("[aria-label='Differences between the answers'] td").all_inner_texts()
     chances = [regard.load(folder / name).predict(TEXT).probabilities for name in state.values()
                if name in ("labels", "counts")]  # fmt: skip
     gap = max(100 * abs(chances[0][label] - chances[1][label]) for label in chances[0])
@@ -470,9 +470,9 @@ def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None
 def test_a_subject_of_ones_own_is_tried(
     opened: Callable[..., Opened], tmp_path: Path, kind: str
 ) -> None:
-    shelf = Shelf({"mine": tmp_path}, open=lambda name, folder: SimpleNamespace(kind=kind))  # type: ignore[arg-type,return-value]
+    registry = Registry({"mine": tmp_path}, open=lambda name, folder: SimpleNamespace(kind=kind))  # type: ignore[arg-type,return-value]
     on = opened()
-    on.page.route("**/runs", answering({"runs": shelf.listed(), "comparisons": []}))
+    on.page.route("**/runs", answering({"runs": registry.listed(), "comparisons": []}))
     on.page.route("**/examples*", answering({"texts": []}))
     on.page.route("**/look", answering(look_at(["fine", "bad"])))
     for view in ("try", "heads", "compare"):
@@ -488,7 +488,7 @@ def test_a_comparison_is_headed_by_its_metric_and_unit(
 ) -> None:
     arms = [{"name": "gru", "mean": 0.331, "low": 0.32, "high": 0.34, "seconds": 1}]
     (tmp_path / "comparison.json").write_text(json.dumps({"metric": metric, "arms": arms}))
-    found = Shelf({}, {"c": tmp_path}).comparison("c")
+    found = Registry({}, {"c": tmp_path}).comparison("c")
     on = opened()
     page = on.page
     page.route("**/runs", lambda route: route.fulfill(
@@ -531,7 +531,7 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
         on.show({"view": view, "text": sound[0], "comparison": sound[0]}, ".tokens")
         if view == "compare":
             page.wait_for_selector(".results td")
-            page.click("text=Show the texts on which")
+            page.click("text=Show texts that only")
             page.wait_for_selector(".texts li")
             table = page.locator("section:has(> .scroll .results)")
             with page.expect_download() as download:

@@ -10,7 +10,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.tasks.writing.streaming import Drawing
-from regard.web.shelf import find
+from regard.web.registry import find
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers")
@@ -54,9 +54,9 @@ IDS = torch.tensor([[9, 10, 4, 5, 6]])
 @pytest.mark.parametrize("kind", ["gpt2", "bert", "t5"])
 def test_attention_is_that_of_transformers(tmp_path: Path, kind: str) -> None:
     theirs = saved(tmp_path / kind, kind)
-    shelf = find([tmp_path / kind])
-    assert shelf.listed()[0]["model"] == kind
-    subject = shelf.subject(kind)
+    registry = find([tmp_path / kind])
+    assert registry.listed()[0]["model"] == kind
+    subject = registry.model(kind)
     assert subject.count(TEXT) == 5
     seen = subject.attention(TEXT)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_attention_is_that_of_transformers(tmp_path: Path, kind: str) -> None:
 
 def test_gpt_goes_on_as_it_is_told_piece_by_piece(tmp_path: Path) -> None:
     saved(tmp_path / "gpt", "gpt2")
-    subject = find([tmp_path / "gpt"]).subject("gpt")
+    subject = find([tmp_path / "gpt"]).model("gpt")
     pieces = list(subject.write(TEXT, Drawing(12)))
     said = subject.predict([TEXT])[0]["written"]
     assert said.startswith(pieces[-1].text)
@@ -94,7 +94,7 @@ def test_gpt_writes_what_transformers_writes_the_word_of_number_0_too(
         towards = theirs.transformer.wte.weight[WORDS.index(wanted)]
         theirs.transformer.ln_f.bias[:] = 6 * towards / towards.norm()
     theirs.save_pretrained(tmp_path / "gpt")
-    subject = find([tmp_path / "gpt"]).subject("gpt")
+    subject = find([tmp_path / "gpt"]).model("gpt")
     pieces = list(subject.write(TEXT, Drawing(12)))
     with torch.no_grad():
         found = theirs.generate(
@@ -113,7 +113,7 @@ def test_gpt_writes_what_transformers_writes_the_word_of_number_0_too(
 
 def test_gpt_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> None:
     theirs = saved(tmp_path / "gpt", "gpt2")
-    subject = find([tmp_path / "gpt"]).subject("gpt")
+    subject = find([tmp_path / "gpt"]).model("gpt")
     numbers = [piece.id for piece in subject.write(TEXT, Drawing(9, temperature=2.0, seed=1))]
     again = subject.reread(TEXT, numbers)
     kept = [i for i in numbers if i != 3]
@@ -127,7 +127,7 @@ def test_gpt_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> 
 
 def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> None:
     theirs = saved(tmp_path / "t5", "t5")
-    subject = find([tmp_path / "t5"]).subject("t5")
+    subject = find([tmp_path / "t5"]).model("t5")
     numbers = [piece.id for piece in subject.write(TEXT, Drawing(6, temperature=2.0, seed=1))]
     assert 0 not in numbers
     layers = subject.reread(TEXT, numbers).layers
@@ -147,7 +147,7 @@ def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> N
 
 def test_gpt_writes_past_its_positions_and_shows_its_last_window(tmp_path: Path) -> None:
     saved(tmp_path / "gpt", "gpt2")
-    subject = find([tmp_path / "gpt"]).subject("gpt")
+    subject = find([tmp_path / "gpt"]).model("gpt")
     found = (list(subject.write("a " * 60, Drawing(9, 3.0, seed=s))) for s in range(99))
     pieces = next(pieces for pieces in found if len(pieces) == 9 and not pieces[-1].end)
     again = subject.reread("a " * 60, [piece.id for piece in pieces])
@@ -160,14 +160,14 @@ def test_gpt_writes_past_its_positions_and_shows_its_last_window(tmp_path: Path)
     assert subject.predict(["a " * 67, "a"])[0]["left_out"] == 3
     assert "left_out" not in subject.predict(["a"])[0]
     saved(tmp_path / "bert", "bert")
-    filling = find([tmp_path / "bert"]).subject("bert")
-    with pytest.raises(RegardError, match="fills in all at once"):
+    filling = find([tmp_path / "bert"]).model("bert")
+    with pytest.raises(RegardError, match="fills in all masks at once"):
         filling.reread("a [MASK]", [4])
 
 
 def test_bert_fills_in_what_is_missing(tmp_path: Path) -> None:
     theirs = saved(tmp_path / "bert", "bert")
-    subject = find([tmp_path / "bert"]).subject("bert")
+    subject = find([tmp_path / "bert"]).model("bert")
     with torch.no_grad():
         logits = theirs(torch.tensor([[4, 2, 6]])).prediction_logits[0, 1]
     said = subject.predict(["a [MASK] film"])[0]
@@ -203,6 +203,6 @@ def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) 
             for name in ("broken", "sound")
         )
         assert broken.status_code == 400
-        assert "broken: its tokenizer could not cut the text" in broken.json()["error"]
+        assert "broken: its tokenizer could not encode the text" in broken.json()["error"]
         assert sound.status_code == 200
         assert asker.get("/health").json()["restarts"] == 0

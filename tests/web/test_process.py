@@ -95,7 +95,7 @@ def test_a_taken_port_is_one_line(serving: Begin, folder: Path) -> None:
     found = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
-    assert f"--port {port}: Address already in use" in found.stderr
+    assert f":{port}: Address already in use" in found.stderr
 
 
 def test_no_spelling_leads_out_of_the_folder(serving: Begin, folder: Path) -> None:

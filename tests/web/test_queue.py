@@ -69,7 +69,7 @@ def test_nothing_that_is_raised_ends_the_thread(raised: BaseException, told: Any
     def work(given: list[int]) -> list[int]:
         raise raised
 
-    error = queue.put(Job(1, work, told=told)).answer.exception(5)
+    error = queue.put(Job(1, work, on_piece=told)).answer.exception(5)
     assert isinstance(error, RuntimeError)
     assert type(raised).__name__ in str(error)
     assert queue.put(Job(2, lambda given: given)).answer.result(5) == 2
@@ -82,7 +82,7 @@ def test_an_asker_who_cannot_be_told_ends_no_other() -> None:
     def tell(piece: int) -> None:
         raise PanicError("gone")
 
-    broken = queue.put(Job(0, lambda given: [1, 2], told=tell))
+    broken = queue.put(Job(0, lambda given: [1, 2], on_piece=tell))
     short = queue.put(Job(0, lambda given: []))  # no answer to its one question
     assert "gone" in str(broken.answer.exception(5))
     assert isinstance(short.answer.exception(5), ValueError)
@@ -127,7 +127,7 @@ def test_who_waited_too_long_is_told_and_not_worked_for() -> None:
 def test_pieces_take_turns_with_other_work() -> None:
     queue, order = Queue(Limits()), []
     free = held(queue)
-    told = queue.put(Job(None, lambda _: iter("abc"), told=order.append))
+    told = queue.put(Job(None, lambda _: iter("abc"), on_piece=order.append))
     plain = [queue.put(Job(i, lambda given: [order.append(given[0])])) for i in range(2)]
     free.set()
     assert told.answer.result(5) is None
@@ -143,7 +143,7 @@ def test_a_told_job_stops_when_its_asker_leaves() -> None:
             time.sleep(0.001)
             yield 1
 
-    job = queue.put(Job(None, forever, told=told.append))
+    job = queue.put(Job(None, forever, on_piece=told.append))
     time.sleep(0.05)
     queue.leave(job)
     time.sleep(0.05)
@@ -175,7 +175,7 @@ def test_who_is_answered_stands_in_no_line(kind: str) -> None:
         return given if kind == "answer" else iter("ab")
 
     free = held(queue)
-    job = Job(1, work, told=(lambda _: None) if kind == "pieces" else None)
+    job = Job(1, work, on_piece=(lambda _: None) if kind == "pieces" else None)
     job.answer.add_done_callback(lambda _: seen.append(queue.length))
     queue.put(job)
     free.set()

@@ -16,7 +16,7 @@ from regard.errors import RegardError
 from regard.reports.run import look
 from regard.tasks.writing.searching import Search
 from regard.tasks.writing.streaming import Drawing
-from regard.web.subject import RunSubject
+from regard.web.served_model import ServedRun
 from tests.web.conftest import turned
 
 TEXTS = ["data=biographies", "length=48", "examples=120", "tokenizer=characters"]
@@ -40,23 +40,23 @@ Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
-def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunSubject]:
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedRun]:
     home = tmp_path_factory.mktemp("writers")
     strings = turned(home)
     for name, (task, model, settings) in MADE.items():
         settings = [strings, *settings] if task == "reverse" else settings
         for _ in runs.start(home / name, task, model, [*settings, *QUICK]).train():
             pass
-    return {name: RunSubject(name, regard.load(home / name)) for name in MADE}
+    return {name: ServedRun(name, regard.load(home / name)) for name in MADE}
 
 
-def written(subject: RunSubject, text: str, most: int = 9) -> list[Any]:
+def written(subject: ServedRun, text: str, most: int = 9) -> list[Any]:
     return list(subject.write(text, Drawing(most, temperature=1.3, seed=5)))
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_was_written_is_read_again_token_by_token(
-    subjects: dict[str, RunSubject], name: str
+    subjects: dict[str, ServedRun], name: str
 ) -> None:
     subject, text = subjects[name], ASKED[name]
     pieces = written(subject, text)
@@ -71,7 +71,7 @@ def test_what_was_written_is_read_again_token_by_token(
         np.testing.assert_allclose(seen.weights.sum(-1), 1, atol=1e-5)
 
 
-def test_they_are_the_weights_it_wrote_with(subjects: dict[str, RunSubject]) -> None:
+def test_they_are_the_weights_it_wrote_with(subjects: dict[str, ServedRun]) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     with record(subject.run.network) as recording:  # a call for the prompt, then one for each token
         pieces = written(subject, text)
@@ -89,7 +89,7 @@ def test_they_are_the_weights_it_wrote_with(subjects: dict[str, RunSubject]) -> 
 
 
 def test_of_a_text_gone_on_with_they_are_those_of_the_whole_text(
-    subjects: dict[str, RunSubject],
+    subjects: dict[str, ServedRun],
 ) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     tries = (list(subject.write(text, Drawing(9, 1.3, seed=seed))) for seed in range(99))
@@ -104,7 +104,7 @@ def test_of_a_text_gone_on_with_they_are_those_of_the_whole_text(
 
 @pytest.mark.parametrize("name", ["questions", "turns", "looks-back"])
 def test_of_its_own_answer_they_are_those_of_the_run(
-    subjects: dict[str, RunSubject], name: str
+    subjects: dict[str, ServedRun], name: str
 ) -> None:
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
@@ -120,7 +120,7 @@ def test_of_its_own_answer_they_are_those_of_the_run(
 
 
 def test_a_translator_shows_both_texts_and_what_joins_them(
-    subjects: dict[str, RunSubject],
+    subjects: dict[str, ServedRun],
 ) -> None:
     layers = {seen.layer: seen for seen in subjects["turns"].attention("ABCD")}
     inside = [seen for seen in layers.values() if seen.asking is None]
@@ -133,7 +133,7 @@ def test_a_translator_shows_both_texts_and_what_joins_them(
 
 @pytest.mark.parametrize("name", ["goes-on", "questions"])
 def test_a_report_holds_what_a_decoder_looked_at_while_it_went_on(
-    subjects: dict[str, RunSubject], name: str
+    subjects: dict[str, ServedRun], name: str
 ) -> None:
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
@@ -148,7 +148,7 @@ def test_a_report_holds_what_a_decoder_looked_at_while_it_went_on(
 
 
 def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(
-    subjects: dict[str, RunSubject],
+    subjects: dict[str, ServedRun],
 ) -> None:
     subject = subjects["turns"]
     kinds = [layer["kind"] for layer in look(subject.run, "ABCD")["layers"]]
@@ -156,7 +156,7 @@ def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(
     assert "read" not in look(subject.run, "ABCD")
 
 
-def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, RunSubject]) -> None:
+def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, ServedRun]) -> None:
     subject, text = subjects["spans"], ASKED["spans"]
     said = subject.predict([text])[0]["written"]
     across = [seen for seen in subject.attention(text) if seen.asking is not None]
@@ -164,7 +164,7 @@ def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, Ru
     assert "".join(token for token in across[0].asking or [] if token != "[END]") == said
 
 
-def test_what_it_never_wrote_is_refused(subjects: dict[str, RunSubject]) -> None:
+def test_what_it_never_wrote_is_refused(subjects: dict[str, ServedRun]) -> None:
     size = subjects["goes-on"].run.task.sizes["vocabulary"]
     for numbers in ([0], [size], [-1]):
         with pytest.raises(RegardError, match="is no token that this model writes at place 1"):
@@ -182,7 +182,7 @@ def test_what_it_never_wrote_is_refused(subjects: dict[str, RunSubject]) -> None
 
 
 def test_past_its_context_it_writes_by_a_window_and_shows_the_last(
-    subjects: dict[str, RunSubject],
+    subjects: dict[str, ServedRun],
 ) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     context = subject.run.task.context
@@ -206,7 +206,7 @@ def test_past_its_context_it_writes_by_a_window_and_shows_the_last(
         np.testing.assert_allclose(seen.weights[:, size - 1, :size], last[:, -1], atol=1e-6)
 
 
-def test_past_its_context_it_writes_what_the_run_writes(subjects: dict[str, RunSubject]) -> None:
+def test_past_its_context_it_writes_what_the_run_writes(subjects: dict[str, ServedRun]) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     pieces = list(subject.write(text, Drawing(70)))
     ((said,),) = subject.run.best([text], Search(longest=70))
@@ -229,9 +229,9 @@ def test_without_a_temperature_it_is_drawn_by_the_runs_own(client: Ask) -> None:
         client("POST", "/generate", ours).text
         == client("POST", "/generate", {**ours, "temperature": 0}).text
     )
-    schema = client("GET", "/openapi.json").json()["components"]["schemas"]["AskedWriting"]
-    assert "0.8 of a model that goes on" in schema["properties"]["temperature"]["description"]
-    assert "its last half is read anew" in schema["properties"]["new_tokens"]["description"]
+    schema = client("GET", "/openapi.json").json()["components"]["schemas"]["WritingRequest"]
+    assert "0.8 for a language model" in schema["properties"]["temperature"]["description"]
+    assert "its last half is read again" in schema["properties"]["new_tokens"]["description"]
 
 
 def test_the_page_asks_for_what_it_was_told(client: Ask, folder: Path) -> None:
@@ -262,7 +262,7 @@ def test_the_page_asks_for_what_it_was_told(client: Ask, folder: Path) -> None:
         ("goes", [-1], 422, "written.0: "),
         ("goes", ["a"], 422, "written.0: "),
         ("goes", [5] * 18, 422, "tokens: at most 20 here, not 23"),
-        ("labels", [5], 400, "writes no texts; ask"),
+        ("labels", [5], 400, "does not generate text; use"),
         ("writes", [], 400, "ask without it"),
     ],
 )

@@ -1,18 +1,18 @@
-// Where two runs disagree on the test split: counts, and the texts that one of them gets right, page by page.
+// Disagreements of two runs on the test split: counts, and a paginated list of texts that only one gets right.
 import { ask, writeState } from "./ask.js";
 import { choice, h, percent, settled, shown } from "./dom.js";
 
 const PAGE = 10; // texts of a page
 const PAUSE = 200;
 /** @type {[string, string][]} */
-const SIDES = [["", "A or B alone"], ["a", "A alone"], ["b", "B alone"]];
+const SIDES = [["", "only A or only B"], ["a", "only A"], ["b", "only B"]];
 const KEPT = { right: "apart.right", truth: "apart.truth", contains: "apart.words", page: "apart.page" };
 
 /** @typedef {{a: string, b: string, right: Record<string, number>, truths: string[], found: number, offset: number, shown: {text: string, truth: string, a: string, b: string, right: string}[]}} Disagreements */
 
-/** The table and the list, for two runs at a time. */
+/** The table and the list for a pair of runs. */
 export class Apart {
-  /** @param {(text: string) => void} pick a text of the list was chosen */
+  /** @param {(text: string) => void} pick called with the chosen text */
   constructor(pick) {
     this.pick = pick;
     this.node = h("div", {});
@@ -21,16 +21,16 @@ export class Apart {
     this.at = { right: "", truth: "", contains: "", page: 0 };
   }
 
-  /** Two other runs: nothing is asked before somebody wants to see it. @param {string} a @param {string} b */
+  /** Switch to two other runs; data are requested only when the user opens the list. @param {string} a @param {string} b */
   begin(a, b) {
     this.turn += 1;
     [this.a, this.b] = [a, b];
     this.at = { right: "", truth: "", contains: "", page: 0 };
     writeState({ apart: "", ...Object.fromEntries(Object.values(KEPT).map((key) => [key, ""])) });
-    this.node.replaceChildren(h("button", { type: "button", onclick: () => this.open() }, "Show the texts on which one of them is right"));
+    this.node.replaceChildren(h("button", { type: "button", onclick: () => this.open() }, "Show texts that only one of them gets right"));
   }
 
-  /** Open it as an address says that it was. @param {Record<string, string>} state */
+  /** Restore the list from the state in the URL. @param {Record<string, string>} state */
   again(state) {
     const page = Number.parseInt(state[KEPT.page] ?? "", 10);
     this.at = { right: state[KEPT.right] ?? "", truth: state[KEPT.truth] ?? "", contains: state[KEPT.contains] ?? "", page: page > 0 ? page : 0 };
@@ -50,20 +50,20 @@ export class Apart {
       this.list();
     };
     const words = settled((/** @type {string} */ contains) => turned({ contains }), PAUSE);
-    const search = h("input", { type: "text", value: this.at.contains, "aria-label": "With the words", spellcheck: "false", oninput: () => words(search.value) });
+    const search = h("input", { type: "text", value: this.at.contains, "aria-label": "Contains", spellcheck: "false", oninput: () => words(search.value) });
     this.place = h("div", {});
     this.node.replaceChildren(
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "who is right" }, h("table", {},
         h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, "B is right"), h("th", { scope: "col" }, "B is wrong"))),
         h("tbody", {}, row("A is right", [right.both, right.a]), row("A is wrong", [right.b, right.neither])))),
-      h("div", { class: "row-of-fields filter" }, choice("Right is", SIDES, this.at.right, (side) => turned({ right: side })),
-        truths.length > 1 && choice("In truth", [["", "— any —"], ...truths.map((truth) => /** @type {[string, string]} */ ([truth, shown(truth)]))], this.at.truth, (truth) => turned({ truth })),
-        h("label", { class: "field grow" }, h("span", {}, "With the words"), search)),
+      h("div", { class: "row-of-fields filter" }, choice("Correct", SIDES, this.at.right, (side) => turned({ right: side })),
+        truths.length > 1 && choice("Reference", [["", "— any —"], ...truths.map((truth) => /** @type {[string, string]} */ ([truth, shown(truth)]))], this.at.truth, (truth) => turned({ truth })),
+        h("label", { class: "field grow" }, h("span", {}, "Contains"), search)),
       this.place);
     this.show(found);
   }
 
-  /** The page that is chosen; nothing if another was meanwhile. @returns {Promise<Disagreements | null>} */
+  /** Request the current page; null if another one was requested meanwhile. @returns {Promise<Disagreements | null>} */
   async ask() {
     const mine = ++this.turn;
     const { right, truth, contains, page } = this.at;
@@ -91,14 +91,14 @@ export class Apart {
     };
     const turn = (/** @type {string} */ word, /** @type {number} */ step, /** @type {boolean} */ there) =>
       h("button", { type: "button", "data-step": step, "aria-disabled": String(!there), onclick: () => there && go(step) }, word);
-    const says = found ? `${(offset + 1).toLocaleString("en")} to ${(offset + rows.length).toLocaleString("en")} of ${found.toLocaleString("en")}` : "No such text.";
+    const says = found ? `${(offset + 1).toLocaleString("en")} to ${(offset + rows.length).toLocaleString("en")} of ${found.toLocaleString("en")}` : "No matching texts.";
     const said = (/** @type {string} */ name, /** @type {string} */ answer, /** @type {boolean} */ right) =>
       h("span", { class: right ? "right" : "wrong" }, `${right ? "✓" : "✗"} ${name} ${answer}`);
     /** @type {any} */ (this.place).replaceChildren(
       h("ul", { class: "texts" }, rows.map((row) => h("li", {},
         h("button", { type: "button", class: "quiet text", onclick: () => this.pick(row.text) }, row.text.length > 220 ? `${row.text.slice(0, 219)}…` : row.text),
-        h("p", { class: "answers" }, said("A", row.a, row.right === "a"), said("B", row.b, row.right === "b"), h("span", { class: "soft" }, `in truth ${row.truth}`))))),
-      h("div", { class: "row-of-fields pages" }, turn("← Before", -1, offset > 0), h("span", { role: "status" }, says), turn("Next →", 1, offset + rows.length < found)));
+        h("p", { class: "answers" }, said("A", row.a, row.right === "a"), said("B", row.b, row.right === "b"), h("span", { class: "soft" }, `reference: ${row.truth}`))))),
+      h("div", { class: "row-of-fields pages" }, turn("← Previous", -1, offset > 0), h("span", { role: "status" }, says), turn("Next →", 1, offset + rows.length < found)));
   }
 }
 

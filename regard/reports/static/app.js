@@ -1,4 +1,4 @@
-// The page: which view, what it shows, all of it in the address.
+// The page: selects a view and keeps its state in the URL.
 import { ask, readState, writeState } from "./ask.js";
 import { compareView } from "./compare.js";
 import { h, shown } from "./dom.js";
@@ -23,18 +23,18 @@ function show() {
   document.title = `${title} · regard`;
   writeState({ view });
   if (!known.runs.some((run) => !run.error) && view !== "learn") {
-    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No run is here. Train one with: regard train classification")]));
+    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No runs found. Train one with: regard train classification")]));
     return;
   }
   main.replaceChildren(build({ ...known, state }));
 }
 
-/** Why none of the runs that are here can be asked. */
+/** Explain why no run can be opened. */
 function unread() {
-  return [h("h1", {}, "No run can be read"), h("ul", { class: "texts" }, known.runs.map((run) => h("li", { class: "problem" }, `${run.name}: ${run.error}`)))];
+  return [h("h1", {}, "No run can be opened"), h("ul", { class: "texts" }, known.runs.map((run) => h("li", { class: "problem" }, `${run.name}: ${run.error}`)))];
 }
 
-/** The ways to other views keep the run and the text. */
+/** Keep the run and the text in the links to other views. */
 function mark() {
   const state = readState();
   const kept = Object.entries(state).filter(([key]) => ["run", "text", "written"].includes(key));
@@ -51,7 +51,7 @@ try {
   known = await ask("/runs");
   show();
 } catch (error) {
-  main.replaceChildren(h("p", { class: "problem", role: "alert" }, `The server does not answer: ${shown(/** @type {any} */ (error).message)}`));
+  main.replaceChildren(h("p", { class: "problem", role: "alert" }, `The server does not respond: ${shown(/** @type {any} */ (error).message)}`));
 }
 addEventListener("hashchange", () => {
   show();

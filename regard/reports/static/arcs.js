@@ -1,13 +1,13 @@
-// One head as arcs over the text, or as lines between two texts: the strongest pairs, the hovered word's above.
+// One head as arcs over a text or lines between two texts: the strongest pairs, those of the hovered word on top.
 import { svg } from "./dom.js";
 import { readable } from "./tokens.js";
 
-const MOST = 260; // pairs that are drawn faintly
-const OWN = 60; // pairs of the word that is hovered
-const LABELLED = 64; // words up to which they stand along the line
+const MOST = 260; // pairs drawn faintly
+const OWN = 60; // pairs of the hovered word
+const LABELLED = 64; // most words for which labels are drawn
 const WIDE = 1000;
 
-/** The places of the largest weights, no more than `most`, none below a hundredth of the largest. */
+/** Return the positions of the largest weights: at most `most`, none below a hundredth of the largest. */
 export function strongestPairs(/** @type {import("./packed.js").Head} */ head, most = MOST) {
   /** @type {number[]} */
   const counts = new Array(256).fill(0);
@@ -27,12 +27,12 @@ export function strongestPairs(/** @type {import("./packed.js").Head} */ head, m
   return found.sort((a, b) => b[2] - a[2]).slice(0, most);
 }
 
-/** The size of words along the line. @param {string[]} words */
+/** Font size of the words. @param {string[]} words */
 function sizeOf(words) {
   return Math.max(8, Math.min(15, (WIDE - 28) / words.length / 1.15));
 }
 
-/** Whether words do not fit beside each other. @param {string[]} words */
+/** Return whether words must be rotated to fit. @param {string[]} words */
 function turned(words) {
   return words.reduce((n, word) => n + Math.min(14, word.length) + 1.5, 0) * sizeOf(words) * 0.6 > WIDE;
 }
@@ -40,7 +40,7 @@ function turned(words) {
 /** Arcs of a text over itself, or lines between two. */
 export class Arcs {
   /**
-   * @param {string} label @param {string[]} queries @param {string[]} keys @param {boolean} same one text, looking at itself
+   * @param {string} label @param {string[]} queries @param {string[]} keys @param {boolean} same true for self-attention
    */
   constructor(label, queries, keys, same) {
     this.queries = queries;
@@ -106,7 +106,7 @@ export class Arcs {
     this.mark(-1, -1);
   }
 
-  /** Draw what query i looks at and who looks at key j; −1 for neither. @param {number} i @param {number} j */
+  /** Draw the weights of query i and those on key j; −1 for neither. @param {number} i @param {number} j */
   mark(i, j) {
     const head = /** @type {import("./packed.js").Head} */ (this.head);
     this.faint.classList.toggle("dim", i >= 0 || j >= 0);
@@ -120,10 +120,10 @@ export class Arcs {
       "stroke-opacity": (0.25 + 0.75 * Math.sqrt(w / most)).toFixed(2), "stroke-width": (0.8 + 3.4 * (w / most)).toFixed(2) })));
   }
 
-  /** The pairs drawn, for a spreadsheet. */
+  /** Rows of the CSV: the drawn pairs. */
   rows() {
     const head = /** @type {import("./packed.js").Head} */ (this.head);
-    return [["looks", "place", "is looked at", "place", "weight"],
+    return [["query", "position", "key", "position", "weight"],
       ...(this.pairs ?? []).map(([i, j]) => [this.queries[i], i, this.keys[j], j, +head.at(i, j).toFixed(5)])];
   }
 }

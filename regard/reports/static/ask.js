@@ -1,4 +1,4 @@
-// Questions to the server that this page came from, and what is shown, kept in the page's address.
+// Requests to this page's server, and the state of the page in its URL.
 
 /** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
 
@@ -10,26 +10,25 @@ async function fetched(path, body, signal) {
   const answer = await fetch(path, body === undefined ? { signal } : {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
   if (answer.ok) return answer;
-  const wait = answer.headers.get("retry-after");
-  let says = `${answer.status}`;
+  let message = `${answer.status}`;
   try {
-    says = (await answer.json()).error;
+    message = (await answer.json()).error;
   } catch { /* no JSON: the status alone */ }
-  throw new Error(wait ? `${says}` : says);
+  throw new Error(message);
 }
 
-/** The answer as JSON. @param {string} path @param {any} [body] @param {AbortSignal} [signal] */
+/** Return the answer as JSON. @param {string} path @param {any} [body] @param {AbortSignal} [signal] */
 export async function ask(path, body, signal) {
   return (await fetched(path, body, signal)).json();
 }
 
-/** The answer as bytes. @param {string} path @param {any} body */
+/** Return the answer as bytes. @param {string} path @param {any} body */
 export async function askBytes(path, body) {
   return (await fetched(path, body)).arrayBuffer();
 }
 
-/** The answer line by line, as it comes. @param {string} path @param {any} body @param {(line: any) => void} told @param {AbortSignal} signal */
-export async function askLines(path, body, told, signal) {
+/** Call `onLine` with every JSON line of the answer as it arrives. @param {string} path @param {any} body @param {(line: any) => void} onLine @param {AbortSignal} signal */
+export async function askLines(path, body, onLine, signal) {
   const answer = await fetched(path, body, signal);
   const reader = /** @type {any} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -37,19 +36,19 @@ export async function askLines(path, body, told, signal) {
     const { done, value } = await reader.read();
     const lines = (rest + (value ?? "")).split("\n");
     rest = lines.pop() ?? "";
-    lines.filter(Boolean).forEach((line) => told(JSON.parse(line)));
+    lines.filter(Boolean).forEach((line) => onLine(JSON.parse(line)));
     if (done) return;
   }
 }
 
-/** What the address says is shown. @returns {Record<string, string>} */
+/** Read the state from the URL. @returns {Record<string, string>} */
 export function readState() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-const LONGEST = 4000; // letters of an address
+const LONGEST = 4000; // maximum characters of the URL's fragment
 
-/** Put what is shown into the address, without a step in the history. @param {Record<string, any>} changes */
+/** Write the state to the URL without adding a history entry. @param {Record<string, any>} changes */
 export function writeState(changes) {
   const state = { ...readState(), ...changes };
   const kept = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined && value !== null);

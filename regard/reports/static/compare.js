@@ -1,24 +1,24 @@
-// Compare: two runs on one text, where they disagree on the test split, and a comparison's table.
+// Compare: two runs on one text, their disagreements on the test split, and a comparison's table.
 import { Apart } from "./apart.js";
 import { writeState } from "./ask.js";
 import { comparisonOf, comparisonTable } from "./comparison.js";
 import { h, num, percent, settled, shown, svg } from "./dom.js";
 import { telling } from "./heads.js";
 import { runPicker, textField } from "./picker.js";
-import { figure, takingAlong } from "./save.js";
+import { figure, downloadButtons } from "./save.js";
 import { Tokens } from "./tokens.js";
 import { answerCard, lookAt } from "./try.js";
 
 const PAUSE = 150;
 
-/** What each token of the text receives in a look: its pool, or its last layer that looks at it. @param {import("./packed.js").Look} look */
+/** Return the weight each token receives: in the pool, or in the last layer that attends to the text. @param {import("./packed.js").Look} look */
 async function receivedBy(look) {
   const { layers } = look;
   if (!layers.length) return null;
   const chosen = telling(look);
   const head = await look.mean(chosen);
   const tokens = look.keys(chosen);
-  const cls = tokens[0] === "[CLS]"; // it alone asks for the answer
+  const cls = tokens[0] === "[CLS]"; // only [CLS] feeds the answer
   return { tokens: cls ? tokens.slice(1) : tokens, weights: cls ? head.row(0).slice(1) : head.received(), name: cls ? `${layers[chosen].name}, from [CLS],` : layers[chosen].name };
 }
 
@@ -54,15 +54,15 @@ export function compareView(context) {
 
   async function look() {
     const mine = ++turn;
-    if (!text.trim()) return sides.replaceChildren(h("p", { class: "empty" }, "Type a text, or take one of the examples."));
-    if (!sides.children.length) sides.replaceChildren(h("p", { class: "empty", role: "status" }, "Asking both models…"));
+    if (!text.trim()) return sides.replaceChildren(h("p", { class: "empty" }, "Type a text or choose an example."));
+    if (!sides.children.length) sides.replaceChildren(h("p", { class: "empty", role: "status" }, "Running both models…"));
     const both = [await side(a), await side(b)];
     if (mine !== turn) return undefined;
     const seen = both.map((one) => /** @type {any} */ (one).seen);
     const same = seen[0] && seen[1] && seen[0].tokens.join("\u0000") === seen[1].tokens.join("\u0000");
     sides.replaceChildren(...both.map((one, i) => h("section", { class: "card", "aria-label": one.run.name },
       h("h3", {}, `${"AB"[i]} · ${one.run.name}`), one.error ? h("p", { class: "problem", role: "alert" }, one.error) : answerCard(one.answer),
-      ...(seen[i] ? strip(seen[i]) : one.error ? [] : [h("p", { class: "soft" }, "no attention to look at")]))));
+      ...(seen[i] ? strip(seen[i]) : one.error ? [] : [h("p", { class: "soft" }, "no attention weights")]))));
     const said = both.map((one) => /** @type {any} */ (one).answer?.probabilities);
     if (said[0] && said[1] && Object.keys(said[0]).every((label) => label in said[1])) sides.append(answers(said[0], said[1]));
     if (same) sides.append(difference(seen[0], seen[1]));
@@ -72,17 +72,17 @@ export function compareView(context) {
   function strip(/** @type {any} */ seen) {
     const tokens = new Tokens(`The text by ${seen.name}`, seen.tokens, { pick: (i) => tokens.mark(i) });
     tokens.shade(seen.weights);
-    return [h("h4", {}, `What its ${seen.name} looks at`), tokens.node];
+    return [h("h4", {}, `Attention: ${seen.name}`), tokens.node];
   }
 
-  /** How differently they answer: labels by how far apart their probabilities are. @param {Record<string, number>} ours @param {Record<string, number>} theirs */
+  /** Table of labels sorted by the difference of their probabilities. @param {Record<string, number>} ours @param {Record<string, number>} theirs */
   function answers(ours, theirs) {
     const gap = (/** @type {string} */ label) => 100 * (ours[label] - theirs[label]);
     const order = Object.keys(ours).sort((p, q) => Math.abs(gap(q)) - Math.abs(gap(p)));
     const signed = (/** @type {number} */ points) => `${points > 0 ? "+" : ""}${num(points, 1)}`;
-    const title = "How differently they answer";
+    const title = "Differences between the answers";
     const numbers = () => [["label", "A", "B", "A − B"], ...order.map((label) => [label, ours[label], theirs[label], ours[label] - theirs[label]])];
-    return h("section", { class: "card", "aria-label": title }, h("div", { class: "figure-head" }, h("h3", {}, title), takingAlong(title, null, numbers)),
+    return h("section", { class: "card", "aria-label": title }, h("div", { class: "figure-head" }, h("h3", {}, title), downloadButtons(title, null, numbers)),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "probabilities of both" }, h("table", {},
         h("thead", {}, h("tr", {}, ["label", "A", "B", "A − B, points"].map((word) => h("th", { scope: "col" }, word)))),
         h("tbody", {}, order.slice(0, 12).map((label) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, percent(ours[label], 1)), h("td", {}, percent(theirs[label], 1)), h("td", {}, signed(gap(label)))))))));
@@ -93,16 +93,16 @@ export function compareView(context) {
     const places = gaps.map((_, i) => i).sort((x, y) => Math.abs(gaps[y]) - Math.abs(gaps[x])).slice(0, 12);
     const most = Math.max(...places.map((i) => Math.abs(gaps[i])), 1e-9);
     const high = 26 * places.length + 34;
-    const drawn = svg("svg", { viewBox: `0 0 640 ${high}`, class: "middle", role: "img", "aria-label": "Differences of weight word by word" },
-      svg("text", { x: 200, y: 16, "text-anchor": "middle", class: "soft", "font-size": 13 }, "← B looks more"), svg("text", { x: 520, y: 16, "text-anchor": "middle", class: "soft", "font-size": 13 }, "A looks more →"),
+    const drawn = svg("svg", { viewBox: `0 0 640 ${high}`, class: "middle", role: "img", "aria-label": "Differences of weight per word" },
+      svg("text", { x: 200, y: 16, "text-anchor": "middle", class: "soft", "font-size": 13 }, "← more weight in B"), svg("text", { x: 520, y: 16, "text-anchor": "middle", class: "soft", "font-size": 13 }, "more weight in A →"),
       places.map((i, row) => {
         const wide = (170 * Math.abs(gaps[i])) / most;
         const y = 30 + 26 * row;
         return [svg("rect", { x: gaps[i] > 0 ? 360 : 360 - wide, y, width: wide, height: 17, rx: 2, class: gaps[i] > 0 ? "heat" : "cold" }),
           svg("text", { x: 8, y: y + 13, "font-size": 14 }, shown(ours.tokens[i]).slice(0, 22)), svg("text", { x: 632, y: y + 13, "text-anchor": "end", class: "soft", "font-size": 13 }, num(gaps[i]))];
       }));
-    return figure({ title: "Where they look differently", node: drawn, says: "The twelve words whose weights differ most.",
-      rows: () => [["word", "place", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] });
+    return figure({ title: "Differences in attention", node: drawn, says: "The twelve words whose weights differ most.",
+      rows: () => [["word", "position", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] });
   }
 
   function begin(first = false) {
@@ -110,12 +110,12 @@ export function compareView(context) {
     apart.begin(a.name, b.name);
     compared();
     if (first) return;
-    text = field.field.value; // typed a moment ago perhaps
+    text = field.field.value; // may have been typed a moment ago
     if (!field.own(text)) offer();
     else look();
   }
 
-  /** Of the run A; an example of another run goes. */
+  /** Offer examples of run A and drop those of another run. */
   function offer() {
     return field.offer(a.name, async (texts) => {
       if (!field.own(text)) {
@@ -126,7 +126,7 @@ export function compareView(context) {
     });
   }
 
-  /** The comparison that the two runs belong to, or that was asked for. */
+  /** Show the selected comparison, or the one both runs belong to. */
   function compared() {
     const { comparisons, state } = context;
     if (!comparisons.length) return;
@@ -147,7 +147,7 @@ export function compareView(context) {
     for (const [picker, run] of /** @type {[any, any][]} */ ([[pickers[0], a], [pickers[1], b]])) picker.querySelector("select").value = run.name;
   }
 
-  /** Another run, so another comparison. @param {() => void} change */
+  /** Switch to another run and its comparison. @param {() => void} change */
   function picked(change) {
     change();
     context.state.comparison = "";
@@ -159,8 +159,8 @@ export function compareView(context) {
     runPicker("B", able, b.name, (name) => picked(() => { b = named(name) ?? b; }))];
   const { state } = context;
   begin(true);
-  offer().then(() => state.apart && apart.again(state)); // it takes a while: after what is seen at once
-  return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: what they answer, and where they look."),
+  offer().then(() => state.apart && apart.again(state)); // slow, so after what is visible at once
+  return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: their answers and their attention."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, pickers), field.node),
-    sides, h("section", { class: "card" }, h("h2", {}, "Where they disagree"), apart.node), table);
+    sides, h("section", { class: "card" }, h("h2", {}, "Disagreements"), apart.node), table);
 }

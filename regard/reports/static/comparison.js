@@ -1,18 +1,18 @@
 // A comparison's table: arms with their intervals and costs, and the verdicts in words.
 import { ask, readState, writeState } from "./ask.js";
 import { choice, h, num, shown, svg } from "./dom.js";
-import { takingAlong } from "./save.js";
+import { downloadButtons } from "./save.js";
 
-/** The comparison that has most of two runs in its folder; none where neither is in one. @param {string[]} names @param {string} a @param {string} b */
+/** Return the comparison whose folder contains both runs, or one of them; "" if none. @param {string[]} names @param {string} a @param {string} b */
 export function comparisonOf(names, a, b) {
   const held = (/** @type {string} */ name) => [a, b].filter((run) => run.startsWith(`${name}/`)).length;
   return [...names].sort((p, q) => held(q) - held(p) || q.length - p.length).find(held) ?? "";
 }
 
 /**
- * A comparison's arms with their intervals, sorted by any column, and a choice of others.
- * @param {string[]} names @param {string} name none: the choice alone @param {any} place
- * @param {(name: string, runs: string[]) => void} pick another one, and the first run of each of its arms, the best arm first
+ * Show the arms of a comparison with their intervals in a sortable table.
+ * @param {string[]} names @param {string} name empty: only the selector @param {any} place
+ * @param {(name: string, runs: string[]) => void} pick called with another comparison and the first run of each arm, best arm first
  */
 export async function comparisonTable(names, name, place, pick) {
   const turn = place.turn = (place.turn ?? 0) + 1;
@@ -20,17 +20,17 @@ export async function comparisonTable(names, name, place, pick) {
     try {
       pick(chosen, runsOf(await ask(`/comparison?name=${encodeURIComponent(chosen)}`)));
     } catch {
-      pick(chosen, []); // what is wrong with it stands in its place
+      pick(chosen, []); // its error is shown in its place
     }
   });
-  if (!name) return place.replaceChildren(h("section", { class: "card" }, h("h2", {}, "The comparison"), h("p", { class: "soft" }, "These two models are not of one comparison."), picker));
+  if (!name) return place.replaceChildren(h("section", { class: "card" }, h("h2", {}, "The comparison"), h("p", { class: "soft" }, "These two models are not part of one comparison."), picker));
   let found;
   try {
     found = await ask(`/comparison?name=${encodeURIComponent(name)}`);
   } catch (error) {
     return turn === place.turn && place.replaceChildren(h("section", { class: "card" }, picker, h("p", { class: "problem" }, shown(/** @type {any} */ (error).message))));
   }
-  if (turn !== place.turn) return undefined; // another was chosen meanwhile
+  if (turn !== place.turn) return undefined; // another one was chosen meanwhile
   const state = readState();
   const metric = found.unit ? `${found.metric},${found.unit}` : found.metric;
   const score = (/** @type {number} */ v) => ((found.times ?? 100) * v).toFixed(found.digits ?? 1);
@@ -66,18 +66,18 @@ export async function comparisonTable(names, name, place, pick) {
   const numbers = () => [["arm", found.metric, "low", "high", "seeds", "seconds", "peak MB", "parameters"], ...arms.map((/** @type {any} */ arm) =>
     [arm.name, arm.mean, arm.low, arm.high, arm.seeds, arm.seconds, arm.peak_mb, arm.parameters].map((value) => value ?? ""))];
   const title = found.question ?? "The comparison";
-  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), takingAlong(title, () => intervals(arms, metric, score, found.lower), numbers)), picker,
+  return place.replaceChildren(h("section", { class: "card" }, h("div", { class: "figure-head" }, h("h2", {}, title), downloadButtons(title, () => intervals(arms, metric, score, found.lower), numbers)), picker,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "results" }, h("table", { class: "results" }, h("thead", {}, h("tr", {}, heads)), body)),
-    h("details", {}, h("summary", {}, "Each verdict in words"), h("ul", { class: "verdicts" }, (found.verdicts ?? []).slice(0, 60).map((/** @type {any} */ v) => h("li", {}, v.says))))));
+    h("details", {}, h("summary", {}, "Verdicts in words"), h("ul", { class: "verdicts" }, (found.verdicts ?? []).slice(0, 60).map((/** @type {any} */ v) => h("li", {}, v.says))))));
 }
 
-/** The first run of each arm that is here, the best arm first. @param {any} found @returns {string[]} */
+/** Return the first available run of each arm, best arm first. @param {any} found @returns {string[]} */
 function runsOf(found) {
   const rank = (/** @type {any} */ arm) => (Number.isFinite(arm.mean) ? arm.mean : -Infinity) * (found.lower ? -1 : 1);
   return [...found.arms].sort((p, q) => rank(q) - rank(p)).map((arm) => (found.runs?.[arm.name] ?? [])[0]).filter(Boolean);
 }
 
-/** Each arm's mean and interval, the best above. @param {any[]} arms @param {string} metric and its unit
+/** Draw each arm's mean and interval, best arm first. @param {any[]} arms @param {string} metric and its unit
  * @param {(v: number) => string} score @param {boolean} lower is better */
 function intervals(arms, metric, score, lower) {
   const order = [...arms].sort((p, q) => (q.mean - p.mean) * (lower ? -1 : 1));

@@ -1,4 +1,4 @@
-// Elements from code: whatever a person typed becomes text, never markup.
+// Create elements from code: user input becomes text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -6,7 +6,7 @@ const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const UNFIT = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /**
- * A text as it can be shown: signs that turn the reading direction by their number.
+ * Make a text safe to display: bidirectional control characters become their code points.
  * @param {unknown} text
  * @returns {string}
  */
@@ -37,7 +37,7 @@ function fill(node, given, children) {
 }
 
 /**
- * An HTML element: `h("p", {class: "note", onclick: f}, "text", another)`.
+ * Create an HTML element: `h("p", {class: "note", onclick: f}, "text", another)`.
  * @param {string} name
  * @param {Record<string, any>} [given]
  * @param {...any} children
@@ -50,7 +50,7 @@ export function h(name, given = {}, ...children) {
 }
 
 /**
- * An SVG element.
+ * Create an SVG element.
  * @param {string} name
  * @param {Record<string, any>} [given]
  * @param {...any} children
@@ -63,7 +63,7 @@ export function svg(name, given = {}, ...children) {
 }
 
 /**
- * A number in few signs: 0.123, 12.3, 1,234.
+ * Format a number in few digits: 0.123, 12.3, 1,234.
  * @param {number} value
  * @param {number} [digits]
  */
@@ -76,7 +76,7 @@ export function num(value, digits = 3) {
 }
 
 /**
- * A share as per cent.
+ * Format a share in per cent.
  * @param {number} share
  * @param {number} [places]
  */
@@ -85,7 +85,7 @@ export function percent(share, places = 0) {
 }
 
 /**
- * Wait until nothing more comes for a while, then call with what came last.
+ * Debounce: call with the last arguments once no call came for a while.
  * @template {any[]} A
  * @param {(...given: A) => void} call
  * @param {number} pause milliseconds
@@ -100,9 +100,9 @@ export function settled(call, pause) {
 }
 
 /**
- * A labelled choice.
+ * A labelled select element.
  * @param {string} label
- * @param {[string, string][]} options values and their words
+ * @param {[string, string][]} options values and their labels
  * @param {string} value
  * @param {(value: string) => void} pick
  */
@@ -113,7 +113,7 @@ export function choice(label, options, value, pick) {
 }
 
 /**
- * A labelled slider that says its value.
+ * A labelled slider that shows its value.
  * @param {string} label
  * @param {{min: number, max: number, step?: number, value: number, says?: (v: number) => string}} range
  * @param {(value: number) => void} pick

@@ -1,8 +1,8 @@
-// What a notebook runs beside a page in a frame: the frame is as high as its page says that it is.
+// Runs in a notebook beside an embedded page: sets the frame's height to that of its page.
 (() => {
-  const HIGHEST = 6000; // CSS pixels; a page that is longer scrolls inside its frame
+  const HIGHEST = 6000; // CSS pixels; longer pages scroll inside the frame
   const { regardFrames } = /** @type {any} */ (window);
-  if (regardFrames) return; // another cell has begun to listen
+  if (regardFrames) return; // another cell already listens
   Object.assign(window, { regardFrames: true });
   addEventListener("message", ({ data, source }) => {
     const high = Number(data?.regardHeight);

@@ -1,12 +1,12 @@
-// One head of a look, three ways: the text that lights up, the matrix, the arcs; all heads beside it.
+// One head in three ways: the highlighted text, the matrix, the arcs; and thumbnails of all heads.
 import { Arcs, strongestPairs } from "./arcs.js";
 import { choice, h, num, percent, shown, svg } from "./dom.js";
 import { legend, Matrix } from "./matrix.js";
-import { figure, takingAlong } from "./save.js";
+import { figure, downloadButtons } from "./save.js";
 import { habitsInWords, Thumbs } from "./thumbs.js";
 import { readable, Tokens } from "./tokens.js";
 
-const LONG = 18; // signs of a label's name that stand beside its bar; a longer one stands above
+const LONG = 18; // most characters of a label beside its bar; longer ones are placed above
 
 /** @param {import("./packed.js").PackedLayer} layer @param {number} head −1 for the mean */
 export function headName(layer, head) {
@@ -15,20 +15,20 @@ export function headName(layer, head) {
 }
 
 const NOTES = /** @type {Record<string, string>} */ ({
-  rollout: "How much of each input word stands in each last state, if half of every layer’s state passes beside its attention (Abnar & Zuidema 2020).",
-  pool: "One learned question makes one vector of the whole text: these are the weights of its words.",
-  cross: "Rows are what was written, columns what was read: a bright cell says where the model looked while it wrote that token.",
-  self: "Each row is a word that looks; its weights over all words add up to 1.",
-  past: "A word looks at itself and at what stands before it, and out of that the next word is said: what led to a word is what the one before it looked at. Underlined: what the model wrote.",
+  rollout: "Attention rollout: how much each input word contributes to each final state, if half of every layer’s state bypasses its attention (Abnar & Zuidema 2020).",
+  pool: "One learned query turns the text into a single vector: these are the weights of its words.",
+  cross: "Rows are output tokens, columns input tokens: a bright cell shows where the model looked while writing that token.",
+  self: "Each row is a query word; its weights over all words add up to 1.",
+  past: "A word attends to itself and to earlier words, and the next word is predicted from that: see the word before a word for what led to it. Underlined: written by the model.",
 });
 
-/** The layer that says most about the answer: a pool, an alignment, else the last. @param {import("./packed.js").Look} look */
+/** Return the layer most related to the answer: a pool, cross-attention, else the last one. @param {import("./packed.js").Look} look */
 export function telling(look) {
   const found = look.layers.findIndex((layer) => layer.kind === "pool" || layer.kind === "cross");
   return found >= 0 ? found : look.layers.findLastIndex((layer) => layer.kind !== "rollout");
 }
 
-/** Where the view of heads opens: the most pointed head of a layer that has a matrix; of a text that grows the last layer. @param {import("./packed.js").Look} look */
+/** Return the head shown first: the most concentrated one of a self-attention layer; for a growing text, one of the last layer. @param {import("./packed.js").Look} look */
 function opening(look) {
   const own = { layer: telling(look), head: 0 };
   if (look.data.read !== undefined || look.layers[own.layer].kind === "cross") return own;
@@ -37,14 +37,14 @@ function opening(look) {
 }
 
 /**
- * The view of heads, as the page and the reports show it.
+ * The view of heads in the page and in reports.
  * @param {import("./packed.js").Look} look
  * @param {{layer?: number, head?: number, query?: number, find?: string}} [at]
  * @param {(at: {layer: number, head: number, query: number, find: string}) => void} [changed]
  */
 export function headsView(look, at = {}, changed = () => {}) {
   if (!look.layers.length) {
-    return h("p", { class: "empty" }, "This model has no attention layer: there are no weights to look at.");
+    return h("p", { class: "empty" }, "This model has no attention layer, so there are no weights to show.");
   }
   const inside = (/** @type {number | undefined} */ n, /** @type {number} */ size) => Math.max(0, Math.min(size - 1, n ?? 0));
   const first = at.layer === undefined ? opening(look) : { layer: at.layer, head: at.head };
@@ -91,13 +91,13 @@ export function headsView(look, at = {}, changed = () => {}) {
   }
   node.ready = show();
   node.read = look.data.read;
-  /** Point at a word that looks; at −1 or before the first at none. @param {number} i */
+  /** Highlight a query word; −1 for none. @param {number} i */
   node.point = (i) => drawn?.point(Math.max(i, -1));
   return node;
 }
 
 /**
- * The figures of one head; those of another head of the same shape are painted into them.
+ * The figures of one head; reused for other heads of the same shape.
  * @param {import("./packed.js").Look} look @param {number} first @param {(query: number) => void} pinned
  */
 function headFigures(look, first, pinned) {
@@ -105,27 +105,27 @@ function headFigures(look, first, pinned) {
   const [queries, keys] = [look.queries(first), look.keys(first)];
   const same = shape.kind === "self" || shape.kind === "rollout";
   const pool = shape.kind === "pool";
-  const cls = same && keys[0] === "[CLS]"; // it asks for the answer: the other rows go nowhere else
-  const read = same ? look.data.read : undefined; // of a text that was gone on with
+  const cls = same && keys[0] === "[CLS]"; // only its row feeds the answer
+  const read = same ? look.data.read : undefined; // number of tokens read, if the model continued the text
   const past = read !== undefined;
-  const rest = past ? queries.length - 1 : -1; // who looks while nobody is pointed at: the newest word
-  let backward = false; // a word that is pointed at: who looks at it
+  const rest = past ? queries.length - 1 : -1; // default query: the newest word
+  let backward = false; // show the queries that look at the hovered word
   /** @type {import("./packed.js").Head} */
   let head;
-  let pin = -1; // the query that stays
+  let pin = -1; // the pinned query
   /** @type {{i: number, j: number}} */
   let now = { i: -1, j: -1 };
   let frame = 0;
 
   const toward = (/** @type {number} */ i) => (backward ? point(-1, i) : point(i, -1));
-  const asks = new Tokens(past ? "The text; what the word looks at lights up" : same ? "The text, as it looks" : "What was written", queries, {
+  const asks = new Tokens(past ? "The text; words that the selected word looks at are highlighted" : same ? "The text as queries" : "Output", queries, {
     hover: toward, leave: () => toward(pin), pick: (i) => pinTo(i === pin ? -1 : i) }, read);
-  const asked = past ? asks : new Tokens(same ? "The text, as it is looked at" : pool ? "The text" : "What was read", keys, {
+  const asked = past ? asks : new Tokens(same ? "The text as keys" : pool ? "The text" : "Input", keys, {
     hover: (j) => point(-1, j), leave: () => point(pin, -1), pick: (j) => point(-1, j) });
   const title = h("h2", {});
   const facts = h("ul", { class: "facts" });
   const says = h("p", { class: "says", "aria-live": "polite" });
-  const matrix = new Matrix("The weights as a matrix; the text above says the same in words", queries, keys, {
+  const matrix = new Matrix("The weights as a matrix; the text above shows the same numbers", queries, keys, {
     hover: (i, j) => point(i, j), leave: () => point(pin, -1), pick: (i) => pinTo(i === pin ? -1 : i) });
   const arcs = pool ? null : new Arcs("The strongest weights as arcs over the text", queries, keys, same);
   const scale = h("div", {});
@@ -138,7 +138,7 @@ function headFigures(look, first, pinned) {
     toward(pin);
   }
 
-  /** Ask about a query, a key or both, in the next frame. @param {number} i @param {number} j */
+  /** Highlight a query, a key or both in the next frame. @param {number} i @param {number} j */
   function point(i, j) {
     now = { i, j };
     frame ||= requestAnimationFrame(() => {
@@ -173,23 +173,23 @@ function headFigures(look, first, pinned) {
     if (i >= 0) return [h("b", {}, readable(queries[i])), " looks at ", ...most(head.row(i), keys)];
     if (j >= 0) return [h("b", {}, readable(keys[j])), pool ? ` gets ${num(head.at(0, j), 3)} of the weight` : " is looked at by ", ...(pool ? [] : most(head.column(j), queries))];
     if (cls) return ["Coloured by what ", h("b", {}, "[CLS]"), " looks at: ", ...most(head.row(0), keys)];
-    return [same ? "Coloured by what each word receives. Point at a word, or move with the arrow keys." : "The most: ", ...(same ? [] : most(head.received(), keys))];
+    return [same ? "Coloured by the weight each word receives. Point at a word or use the arrow keys." : "Largest weights: ", ...(same ? [] : most(head.received(), keys))];
   }
 
-  const direction = past && choice("Point at a word to see", [["", "what it looks at"], ["back", "who looks at it"]], "", (way) => {
+  const direction = past && choice("Point at a word to see", [["", "what it looks at"], ["back", "which words look at it"]], "", (way) => {
     backward = Boolean(way);
     toward(pin);
   });
   const blocks = past ? [h("div", { class: "whole" }, direction, asks.node)] : pool
     ? [h("div", {}, h("h4", {}, "What the pool looks at"), asked.node)]
-    : [h("div", {}, h("h4", {}, same ? "Who looks — point at a word" : "Written — point at a word"), asks.node),
-      h("div", {}, h("h4", {}, same ? "What it looks at" : "Read"), asked.node)];
+    : [h("div", {}, h("h4", {}, same ? "Queries — point at a word" : "Output — point at a word"), asks.node),
+      h("div", {}, h("h4", {}, same ? "Keys" : "Input"), asked.node)];
   const node = h("div", {}, h("div", { class: "card" }, title, facts, note, h("div", { class: "pair" }, blocks), says),
     h("div", { class: "figures" },
       arcs && figure({ title: same ? "As arcs" : "As an alignment", node: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": same ? "arcs" : "alignment" }, arcs.node), rows: () => arcs.rows(),
-        says: same ? "An arc joins two words, thicker for more weight. Pointing at a word leaves its own: blue what it looks at, orange who looks at it." : "Lines join what was written (above) to what was read (below)." }),
+        says: same ? "An arc joins two words; its width grows with the weight. Point at a word to see only its arcs: blue to the words it looks at, orange from those that look at it." : "Lines join output words (above) to input words (below)." }),
       !pool && figure({ title: "As a matrix", node: h("div", { class: "beside" }, h("div", {}, matrix.node, scale), strongest), drawing: () => matrix.drawing(), rows: () => matrix.rows(),
-        says: "A row is who looks, a column who is looked at; the colour is the root of the weight, so that faint ones are seen too." })));
+        says: "Rows are queries, columns keys. The colour is the square root of the weight, so that small weights stay visible." })));
   return {
     node,
     point: (/** @type {number} */ i) => i < queries.length && point(i < 0 ? pin : i, -1),
@@ -203,11 +203,11 @@ function headFigures(look, first, pinned) {
       const described = look.layers[layer];
       title.textContent = headName(described, which);
       facts.replaceChildren(...habitsInWords(described, which).map((said) => h("li", {}, said)));
-      if (described.top) facts.append(h("li", {}, `of each query the ${described.top} strongest keys are in this file`));
+      if (described.top) facts.append(h("li", {}, `this file contains only the ${described.top} strongest keys of each query`));
       matrix.paint(head);
       arcs?.paint(head);
       scale.replaceChildren(legend(head.full));
-      strongest.replaceChildren(h("h4", {}, "The strongest pairs"), h("ol", {}, strongestPairs(head, 12).map(([i, j]) =>
+      strongest.replaceChildren(h("h4", {}, "Strongest pairs"), h("ol", {}, strongestPairs(head, 12).map(([i, j]) =>
         h("li", {}, h("b", {}, readable(queries[i])), " → ", h("b", {}, readable(keys[j])), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
       now = { i: pin, j: -1 };
       light();
@@ -215,7 +215,7 @@ function headFigures(look, first, pinned) {
   };
 }
 
-/** What a classifier says, as bars. @param {{label: string, probabilities: Record<string, number>}} answer */
+/** Draw a classifier's probabilities as bars. @param {{label: string, probabilities: Record<string, number>}} answer */
 export function probabilityBars(answer) {
   const all = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
   const rows = all.slice(0, 12);
@@ -226,5 +226,5 @@ export function probabilityBars(answer) {
   const drawing = () => svg("svg", { viewBox: `0 0 640 ${28 * rows.length + 16}` }, rows.map(([label, p], i) => [
     svg("text", { x: 8, y: 28 * i + 26, "font-size": 15 }, shown(label).slice(0, 22)), svg("rect", { x: 200, y: 28 * i + 13, width: 360 * p, height: 17, rx: 3, class: "heat" }),
     svg("text", { x: 632, y: 28 * i + 26, "text-anchor": "end", "font-size": 14 }, percent(p, 1))]));
-  return h("div", { class: "told-bars" }, bars, takingAlong("Probabilities", drawing, () => [["label", "probability"], ...all]));
+  return h("div", { class: "told-bars" }, bars, downloadButtons("Probabilities", drawing, () => [["label", "probability"], ...all]));
 }

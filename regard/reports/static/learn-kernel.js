@@ -1,4 +1,4 @@
-// Kernel regression: points to drag, a width to slide, and the weights of one question.
+// Kernel regression: draggable points, a width, and the weights of one query.
 import { choice, h, num, slider, svg } from "./dom.js";
 import { normal, seeded, softmax } from "./numbers.js";
 import { figure } from "./save.js";
@@ -10,14 +10,14 @@ const px = (/** @type {number} */ x) => LEFT + ((x - SPAN.x[0]) / (SPAN.x[1] - S
 const py = (/** @type {number} */ y) => TOP + ((SPAN.y[1] - y) / (SPAN.y[1] - SPAN.y[0])) * (HIGH - TOP - FOOT);
 const truth = (/** @type {number} */ x) => 2 * Math.sin(x) + x ** 0.8 - 1.2 * (x > 3.2 ? (x - 3.2) * 0.9 : 0) - 0.4;
 
-/** The kernels: weights of keys for one query, w one over the width. @type {Record<string, (gaps: number[], w: number) => number[]>} */
+/** The kernels: weights of the keys for one query; w is 1 / width. @type {Record<string, (gaps: number[], w: number) => number[]>} */
 const KERNELS = {
   gaussian: (gaps, w) => softmax(gaps.map((gap) => -((w * gap) ** 2) / 2)),
   boxcar: (gaps, w) => shares(gaps.map((gap) => (Math.abs(w * gap) <= 1 ? 1 : 0))),
   epanechnikov: (gaps, w) => shares(gaps.map((gap) => Math.max(0, 1 - (w * gap) ** 2))),
 };
 
-/** A point inside the figure, to a thousandth. @param {number} x @param {number} y */
+/** Clip a point to the figure, rounded to 0.001. @param {number} x @param {number} y */
 function inside(x, y) {
   const [place, height] = [Math.max(0, Math.min(5, x)), Math.max(SPAN.y[0], Math.min(SPAN.y[1], y))];
   return { x: Math.round(1000 * place) / 1000, y: Math.round(1000 * height) / 1000 };
@@ -36,7 +36,7 @@ export function kernelLesson(kept) {
     const x = 0.1 + 4.8 * random();
     return { x, y: truth(x) + 0.35 * normal(random) };
   }).sort((p, q) => p.x - q.x);
-  /** Those that were dragged, by their places. @type {Set<number>} */
+  /** Indices of dragged points. @type {Set<number>} */
   const dragged = new Set();
   for (const said of kept.word("points", "").split("_")) {
     const [i, x, y] = said.split("~").map(Number.parseFloat);
@@ -60,7 +60,7 @@ export function kernelLesson(kept) {
   const bars = svg("g", { class: "weights" });
   const dots = points.map((_, i) => svg("circle", { r: 7, class: "dot look0 drag", tabindex: "0", role: "slider", "aria-label": `Point ${i + 1}`, "aria-valuemin": SPAN.y[0], "aria-valuemax": SPAN.y[1] }));
   const ticks = [0, 1, 2, 3, 4, 5].map((x) => svg("text", { x: px(x), y: HIGH - 6, class: "mid soft", "font-size": 12 }, x));
-  const drawn = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "lesson-figure", role: "group", "aria-label": "Points and the curve through them" },
+  const drawn = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "lesson-figure", role: "group", "aria-label": "Points and the fitted curve" },
     svg("path", { d: `M${LEFT} ${HIGH - FOOT}H${WIDE - RIGHT}`, class: "axis" }), ticks, mean, [-1, 0, 1, 2, 3].map((y) => svg("text", { x: LEFT - 8, y: py(y) + 4, class: "end soft", "font-size": 12 }, num(y, 0))), bars, line, asked, answer, dots);
   const says = h("p", { class: "says", "aria-live": "polite" });
   const f = (/** @type {number} */ x, skip = -1) => {
@@ -90,7 +90,7 @@ export function kernelLesson(kept) {
       dot.style.setProperty("opacity", String(0.35 + 0.65 * Math.min(1, 3 * weights[i])));
     });
     const nearest = Math.max(...weights);
-    says.replaceChildren(`At x = ${num(query, 2)} the answer is `, h("b", {}, num(y, 2)), `; the point that counts most has weight ${num(nearest, 2)}. Mean squared error of each point from the others: `, h("b", {}, num(heldOut(), 3)), ".");
+    says.replaceChildren(`At x = ${num(query, 2)} the prediction is `, h("b", {}, num(y, 2)), `; the largest weight is ${num(nearest, 2)}. Leave-one-out mean squared error: `, h("b", {}, num(heldOut(), 3)), ".");
   }
 
   const at = (/** @type {PointerEvent} */ event) => {
@@ -133,10 +133,10 @@ export function kernelLesson(kept) {
     draw();
   }
   draw();
-  return h("div", {}, h("p", {}, "Attention before it had that name: the answer at x is the mean of all y, each weighed by how near its x is. Drag the points; move over the figure to ask elsewhere."),
+  return h("div", {}, h("p", {}, "Attention before it had that name: the prediction at x is the mean of all y, weighted by how close their x are. Drag the points; move over the figure to choose x."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slide,
       choice("Kernel", Object.keys(KERNELS).map((name) => [name, name]), kernel, (name) => { kernel = name; kept.keep({ kernel }); draw(); }),
       h("button", { type: "button", onclick: best }, "Find the best width")), says),
     figure({ title: "Nadaraya–Watson regression", node: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "points and curve" }, drawn), rows: () => [["x", "y", "weight at the query"], ...points.map((p, i) => [p.x, p.y, f(query).weights[i]])],
-      says: "Blue bars below are the weights of the orange question. A narrow width copies the nearest point, a wide one forgets x: it becomes the mean (dashed). With the Gaussian kernel the weights are softmax(−(w(x − xᵢ))² / 2)." }));
+      says: "The blue bars below are the weights for the orange query. A small width copies the nearest point; a large one ignores x and gives the mean (dashed). With the Gaussian kernel the weights are softmax(−(w(x − xᵢ))² / 2)." }));
 }

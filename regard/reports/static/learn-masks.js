@@ -1,4 +1,4 @@
-// Masks: who may look at whom, painted by clicking; what softmax makes of it beside it.
+// Masks: paint which query may see which key, and see the resulting softmax weights.
 import { choice, h, num, svg } from "./dom.js";
 import { normal, seeded, softmax } from "./numbers.js";
 import { figure } from "./save.js";
@@ -12,7 +12,7 @@ const PRESETS = [
   ["others", "leave one out", (i, j) => i !== j, "others()"], ["none", "nothing", () => false, ""],
 ];
 
-/** A board as a drawing. @param {number[][]} shares @param {string} label */
+/** Draw a board as SVG. @param {number[][]} shares @param {string} label */
 function drawn(shares, label) {
   return svg("svg", { viewBox: "0 0 320 320", "aria-label": label }, shares.flatMap((row, i) => row.map((share, j) => [
     svg("rect", { x: 10 + 30 * j, y: 10 + 30 * i, width: 28, height: 28, rx: 3, class: "heat", "fill-opacity": share.toFixed(3) }),
@@ -42,7 +42,7 @@ export function maskLesson(kept) {
   const says = h("p", { class: "says", "aria-live": "polite" });
   const weightCells = grid((i, j) => h("div", { class: "cell", role: "img", "aria-label": `${i + 1} ${j + 1}` }));
   const maskCells = grid((i, j) => h("button", { type: "button", class: "cell", tabindex: i || j ? "-1" : "0", "data-i": i, "data-j": j }));
-  const board = h("div", { class: "board", role: "group", "aria-label": "The mask: rows look, columns are looked at" }, maskCells.flat());
+  const board = h("div", { class: "board", role: "group", "aria-label": "The mask: rows are queries, columns are keys" }, maskCells.flat());
   const result = h("div", { class: "board", "aria-hidden": "true" }, weightCells.flat());
 
   const heading = ["looks \\ is looked at", ...Array.from({ length: N }, (_, j) => j + 1)];
@@ -71,7 +71,7 @@ export function maskLesson(kept) {
     });
     const known = PRESETS.find(([name]) => fill(name).flat().every((may, p) => may === allowed.flat()[p]));
     const seen = allowed.flat().filter(Boolean).length;
-    says.replaceChildren(`${seen} of ${N * N} pairs may be seen. `, ...(known?.[3] ? ["In regard: ", h("code", {}, known[3]), ". "] : []), ...(empty ? [h("b", {}, `${empty} row${empty > 1 ? "s" : ""} may see nothing: `), "weights and output are exactly 0 there, and so are the gradients."] : []));
+    says.replaceChildren(`${seen} of ${N * N} pairs are visible. `, ...(known?.[3] ? ["In regard: ", h("code", {}, known[3]), ". "] : []), ...(empty ? [h("b", {}, `${empty} row${empty > 1 ? "s" : ""} may see nothing: `), "weights, output and gradients are exactly 0 there."] : []));
   }
 
   function set(/** @type {number} */ i, /** @type {number} */ j, /** @type {boolean} */ may) {
@@ -111,11 +111,11 @@ export function maskLesson(kept) {
     return next.focus();
   });
   draw();
-  return h("div", {}, h("p", {}, "A mask says who may look at whom: a filled cell may be seen. Press or drag to paint; the weights beside it follow."),
+  return h("div", {}, h("p", {}, "A mask defines which query may see which key. Press or drag to paint cells; the weights are updated."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, choice("Begin with", PRESETS.map(([name, words]) => [name, words]), preset, (name) => { preset = name; allowed = fill(name); kept.keep({ cells: digits(allowed) }); draw(); })), says),
     h("div", { class: "pair" },
-      figure({ title: "The mask", node: board, drawing: () => drawn(allowed.map((row) => row.map(Number)), "the mask"), says: "A filled cell: the row may look at the column.",
+      figure({ title: "The mask", node: board, drawing: () => drawn(allowed.map((row) => row.map(Number)), "the mask"), says: "A filled cell: the row’s query may see the column’s key.",
         rows: () => [heading, ...allowed.map((row, i) => [i + 1, ...row.map(Number)])] }),
-      figure({ title: "The weights", node: result, drawing: () => drawn(weights(), "the weights"), says: "Softmax of random scores over what each row may see: every row adds up to 1, or is all zeros.",
+      figure({ title: "The weights", node: result, drawing: () => drawn(weights(), "the weights"), says: "Softmax of random scores over the keys each row may see: every row adds up to 1 or is all zeros.",
         rows: () => [heading, ...weights().map((row, i) => [i + 1, ...row])] })));
 }

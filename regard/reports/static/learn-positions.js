@@ -1,4 +1,4 @@
-// Positions as waves, and what the product of two of them knows: how far apart they are.
+// Sine positions, and their products, which depend only on the distance.
 import { h, num, slider, svg } from "./dom.js";
 import { heatColour } from "./matrix.js";
 import { dot, sines } from "./numbers.js";
@@ -18,7 +18,7 @@ function painted(table, label) {
   return canvas;
 }
 
-/** The same as a drawing. @param {HTMLCanvasElement} canvas */
+/** The canvas as an SVG. @param {HTMLCanvasElement} canvas */
 function drawingOf(canvas) {
   const image = svg("image", { x: 10, y: 10, width: 480, height: 480, preserveAspectRatio: "none", href: canvas.toDataURL() });
   image.setAttribute("image-rendering", "pixelated");
@@ -38,8 +38,8 @@ export function positionLesson(kept) {
     const products = table.map((a) => table.map((b) => dot(a, b) / (width / 2)));
     const [waves, both] = [painted(table, "positions as waves"), painted(products, "products of positions")];
     maps.replaceChildren(
-      figure({ title: "Positions as waves", node: waves, drawing: () => drawingOf(waves), rows: () => [["position", ...table[0].map((_, c) => `column ${c}`)], ...table.map((row, i) => [i, ...row])], says: "A row is a position, a column a wave: fast to the left, slow to the right, as the digits of a number written in sines." }),
-      figure({ title: "pe · pe", node: both, drawing: () => drawingOf(both), rows: () => [["i \\ j", ...products.map((_, j) => j)], ...products.map((row, i) => [i, ...row])], says: "The product of two positions depends on their distance alone: bands beside the diagonal, largest where i = j." }));
+      figure({ title: "Positions as waves", node: waves, drawing: () => drawingOf(waves), rows: () => [["position", ...table[0].map((_, c) => `column ${c}`)], ...table.map((row, i) => [i, ...row])], says: "Rows are positions, columns are waves, from fast (left) to slow (right), like the digits of a number." }),
+      figure({ title: "pe · pe", node: both, drawing: () => drawingOf(both), rows: () => [["i \\ j", ...products.map((_, j) => j)], ...products.map((row, i) => [i, ...row])], says: "The product of two positions depends only on their distance: bands parallel to the diagonal, largest at i = j." }));
     const row = products[place];
     const path = row.map((v, j) => `${j ? "L" : "M"}${(40 + (j * 590) / (SHOWN - 1)).toFixed(1)} ${(180 - 160 * v).toFixed(1)}`).join("");
     const x = 40 + (place * 590) / (SHOWN - 1);
@@ -55,10 +55,10 @@ export function positionLesson(kept) {
     });
     const wanted = sines(place + step + 1, width)[place + step];
     const off = Math.max(...turned.map((v, c) => Math.abs(v - wanted[c])));
-    says.replaceChildren(`Position ${place}, each pair of columns turned by ωδ for δ = ${step}, is position ${place + step}: off by at most `, h("b", {}, off === 0 ? "0" : off.toExponential(1)), ". The rotation does not depend on the position: a linear layer can learn “eight words back”.");
+    says.replaceChildren(`Position ${place}, each pair of columns rotated by ωδ for δ = ${step}, is position ${place + step}, with an error of at most `, h("b", {}, off === 0 ? "0" : off.toExponential(1)), ". The rotation does not depend on the position, so a linear layer can learn “eight words back”.");
   }
   draw();
-  return h("div", {}, h("p", {}, "Attention sees a set: it must be told the order. Sine positions write place i as waves of many lengths."),
+  return h("div", {}, h("p", {}, "Attention treats its input as a set, so the order must be encoded. Sine positions encode position i as waves of many lengths."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("Width", { min: 4, max: 256, step: 2, value: width, says: (v) => String(v) }, (v) => { width = v; kept.keep({ width }); draw(); }),
       slider("Position", { min: 0, max: SHOWN - 1, step: 1, value: place, says: (v) => String(v) }, (v) => { place = v; kept.keep({ place }); draw(); }), slider("δ", { min: 0, max: 40, step: 1, value: step, says: (v) => num(v, 0) }, (v) => { step = v; kept.keep({ step }); draw(); })), says), maps, curve);
 }

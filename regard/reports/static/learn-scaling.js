@@ -1,4 +1,4 @@
-// Why q·k is divided by √d: the scores of random vectors, and what softmax makes of them.
+// Why q·k is divided by √d: scores of random vectors and their softmax.
 import { h, num, slider, svg } from "./dom.js";
 import { dot, entropyOf, normal, seeded, softmax } from "./numbers.js";
 import { figure } from "./save.js";
@@ -34,7 +34,7 @@ function slopeChart(lines, power) {
   const most = Math.max(...lines.flat());
   const x = (/** @type {number} */ p) => 40 + ((p - 1) * (WIDE - 170)) / 11;
   const y = (/** @type {number} */ v) => 180 - (150 * v) / most;
-  return svg("svg", { viewBox: `0 0 ${WIDE} 220`, class: "lesson-figure", role: "img", "aria-label": "Mean size of softmax’s derivative, these vectors over d" },
+  return svg("svg", { viewBox: `0 0 ${WIDE} 220`, class: "lesson-figure", role: "img", "aria-label": "Mean norm of softmax’s derivative for random vectors, over d" },
     svg("path", { d: `M40 180H${WIDE - 120}`, class: "axis" }), svg("path", { d: `M${x(power)} 20V180`, class: "reference" }),
     [1, 3, 5, 7, 9, 11].map((p) => svg("text", { x: x(p), y: 200, class: "mid soft", "font-size": 12 }, 2 ** p)),
     [0, 0.1, 0.2, 0.3, 0.4].filter((v) => v <= most).map((v) => svg("text", { x: 34, y: y(v) + 4, class: "end soft", "font-size": 12 }, num(v, 1))),
@@ -71,11 +71,11 @@ export function scalingLesson(kept) {
       h("tr", {}, h("th", { scope: "row" }, "standard deviation of the scores (theory)"), h("td", {}, num(Math.sqrt(d), 2)), h("td", {}, "1")),
       row("entropy of the weights, at most ln 24 = 3.18", (w) => num(entropyOf(w), 2)), row("size of softmax’s derivative, these vectors", (w) => num(slope(w), 3)))));
     place.replaceChildren(...["Weights without √d", "Weights with √d"].map((title, k) => figure({ title, node: barsOf(both[k], title), rows: () => [["key", "score", "weight"], ...scores.map((s, i) => [i, k ? s / Math.sqrt(d) : s, both[k][i]])] })),
-      h("div", { class: "whole" }, figure({ title: "The derivative over d", node: slopeChart(lines, Math.log2(d)), says: `The mean over ${DRAWS} draws. Without √d it shrinks as d grows: what softmax passes back fades away. With it d makes no difference.`,
+      h("div", { class: "whole" }, figure({ title: "The derivative over d", node: slopeChart(lines, Math.log2(d)), says: `The mean over ${DRAWS} draws. Without √d it shrinks as d grows, and so do the gradients through softmax. With √d it does not depend on d.`,
         rows: () => [["d", "without", "with"], ...POWERS.map((p, i) => [2 ** p, lines[0][i], lines[1][i]])] })));
   }
   draw();
-  return h("div", {}, h("p", {}, "The product of two random vectors of d numbers has variance d. Softmax of large scores puts nearly all weight on one key, and where it does, its derivative vanishes: nothing is learned. Dividing by √d keeps the variance at 1, whatever d is."),
+  return h("div", {}, h("p", {}, "The product of two random vectors of d numbers has variance d. Softmax of large scores puts nearly all weight on one key, where its derivative vanishes and nothing is learned. Dividing by √d keeps the variance at 1 for every d."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("d", { min: 2, max: 12, step: 1, value: power, says: (v) => String(2 ** v) }, (v) => { d = 2 ** v; kept.keep({ power: v }); draw(); }),
       h("button", { type: "button", onclick: () => { seed += 1; kept.keep({ seed }); draw(); } }, "Draw other vectors")), facts), place);
 }

@@ -1,4 +1,4 @@
-// One head by hand: q, k, v, scores, mask, weights and output of a short sentence, in numbers.
+// One head step by step: q, k, v, scores, mask, weights and output of a short sentence, in numbers.
 import { choice, h, num } from "./dom.js";
 import { dot, normal, seeded, softmax, times } from "./numbers.js";
 import { csv, fileName } from "./save.js";
@@ -6,7 +6,7 @@ import { csv, fileName } from "./save.js";
 const WIDTH = 4;
 const LONGEST = 8;
 
-/** A vector for a word, the same each time: its letters are the seed. @param {string} word */
+/** Return the vector of a word, seeded by its letters. @param {string} word */
 function vectorOf(word) {
   let seed = 7;
   for (const sign of word.toLowerCase()) seed = (Math.imul(seed, 31) + /** @type {number} */ (sign.codePointAt(0))) >>> 0;
@@ -71,9 +71,9 @@ export function stepLesson(kept) {
     /** @type {[string, () => any][]} */
     const steps = [
       ["1. Each word is a vector", () => shownTable("x, a vector for each word", x, words, columns)],
-      ["2. Three projections", () => [shownTable("queries q = x W_Q: what a word asks", q, words, columns), shownTable("keys k = x W_K: what it answers to", k, words, columns), shownTable("values v = x W_V: what it tells", v, words, columns)]],
-      [scaled ? "3. Scores q·k / √4" : "3. Scores q·k", () => shownTable("scores: row asks, column answers", scores, words, words, h("p", { class: "note" }, `score(${words[row]}, ${words[0]}) = ${q[row].map((a, c) => `${num(a, 2)}·${num(k[0][c], 2)}`).join(" + ")}${scaled ? ", divided by 2" : ""} = ${num(scores[row][0], 2)}`))],
-      ["4. The mask", () => shownTable("scores after the mask", masked.map((r) => r), words, words, h("p", { class: "note" }, mask === "none" ? "Every word may look at every word." : "−∞ is what may not be seen: its weight will be exactly 0."))],
+      ["2. Three projections", () => [shownTable("queries q = x W_Q: what a word looks for", q, words, columns), shownTable("keys k = x W_K: what it is found by", k, words, columns), shownTable("values v = x W_V: what it passes on", v, words, columns)]],
+      [scaled ? "3. Scores q·k / √4" : "3. Scores q·k", () => shownTable("scores: rows are queries, columns keys", scores, words, words, h("p", { class: "note" }, `score(${words[row]}, ${words[0]}) = ${q[row].map((a, c) => `${num(a, 2)}·${num(k[0][c], 2)}`).join(" + ")}${scaled ? ", divided by 2" : ""} = ${num(scores[row][0], 2)}`))],
+      ["4. The mask", () => shownTable("scores after the mask", masked.map((r) => r), words, words, h("p", { class: "note" }, mask === "none" ? "Every word may look at every word." : "−∞ marks hidden pairs: their weight is exactly 0."))],
       ["5. Softmax, row by row", () => shownTable("weights: each row adds up to 1", weights, words, words)],
       ["6. The output", () => shownTable("output = weights × values", output, words, columns, h("p", { class: "note" }, `output(${words[row]}) = ${terms}`))],
     ];
@@ -85,7 +85,7 @@ export function stepLesson(kept) {
         h("button", { type: "button", class: "main", disabled: step === steps.length - 1, onclick: () => { step += 1; kept.keep({ step }); draw(); } }, "Next →")));
   }
   draw();
-  return h("div", {}, h("p", {}, "Every number that one head computes, for a sentence of yours. Word vectors are drawn from the letters, the three matrices from a seed. Press a word to follow its row."),
+  return h("div", {}, h("p", {}, "Every number that one head computes for your sentence. Word vectors are random, seeded by their letters; so are the three matrices. Press a word to highlight its row."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, h("label", { class: "field grow" }, h("span", {}, "Sentence"), field),
       choice("Mask", [["none", "none"], ["causal", "causal"], ["window", "window of one"]], mask, (m) => { mask = m; kept.keep({ mask }); draw(); }),
       h("label", { class: "field check" }, h("input", { type: "checkbox", checked: scaled, onchange: (/** @type {any} */ e) => { scaled = e.target.checked; kept.keep({ scaled: scaled ? "yes" : "no" }); draw(); } }), "divide by √d"))), place);

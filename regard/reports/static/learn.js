@@ -1,4 +1,4 @@
-// Learn: the ideas of attention, each a figure to touch. Nothing is asked of the server.
+// Learn: interactive figures that explain attention, computed in the browser.
 import { readState, writeState } from "./ask.js";
 import { h, settled } from "./dom.js";
 import { kernelLesson } from "./learn-kernel.js";
@@ -7,11 +7,11 @@ import { positionLesson } from "./learn-positions.js";
 import { scalingLesson } from "./learn-scaling.js";
 import { stepLesson } from "./learn-steps.js";
 
-const PAUSE = 150; // milliseconds after the last change before it stands in the address
+const PAUSE = 150; // milliseconds after the last change before it is written to the URL
 
 /** @typedef {{number: (key: string, otherwise: number, low: number, high: number) => number, word: (key: string, otherwise: string) => string, keep: (changes: Record<string, string | number>) => void}} Kept */
 
-/** What a lesson shows, kept in the address below its own name. @param {string} lesson @returns {Kept} */
+/** Keep the state of a lesson in the URL, prefixed by its name. @param {string} lesson @returns {Kept} */
 function keptOf(lesson) {
   const word = (/** @type {string} */ key, /** @type {string} */ otherwise) => readState()[`${lesson}.${key}`] ?? otherwise;
   /** @type {Record<string, string | number>} */

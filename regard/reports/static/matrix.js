@@ -1,19 +1,19 @@
-// One head as a matrix: who looks (rows) at whom (columns), painted at once, the hovered pair on top.
+// One head as a matrix of queries (rows) and keys (columns), with the hovered pair on top.
 import { h, num, svg } from "./dom.js";
 import { readable } from "./tokens.js";
 
-const SIDE = 520; // CSS pixels of the longer side, at most
-const LABELLED = 40; // tokens up to which they stand at the sides
-const LINE = 11; // CSS pixels of a label: no cell beside one is smaller
+const SIDE = 520; // maximum CSS pixels of the longer side
+const LABELLED = 40; // most tokens for which labels are drawn
+const LINE = 11; // CSS pixels of a label, the minimum size of a labelled cell
 
-/** The page's colour of heat, as numbers. @returns {[number, number, number]} */
+/** Return the page's heat colour as numbers. @returns {[number, number, number]} */
 export function heatColour() {
   const found = getComputedStyle(document.documentElement).getPropertyValue("--heat").trim().split(/\s+/).map(Number);
   return /** @type {any} */ (found.length === 3 ? found : [11, 92, 160]);
 }
 
 /**
- * Paint weights as heat, the root of each one's share of the largest.
+ * Paint weights as a heat map: the square root of each weight relative to the largest.
  * @param {HTMLCanvasElement} canvas @param {import("./packed.js").Head} head
  */
 export function paintHead(canvas, head) {
@@ -75,7 +75,7 @@ export class Matrix {
     paintHead(this.canvas, head);
   }
 
-  /** Show a row, a column, or with −1 neither. @param {number} i @param {number} j */
+  /** Highlight a row and a column; −1 for neither. @param {number} i @param {number} j */
   mark(i, j) {
     const rows = this.queries.length;
     const columns = this.keys.length;
@@ -88,7 +88,7 @@ export class Matrix {
     if (j >= 0) place(this.upright, [j / columns, 0, 1 / columns, 1]);
   }
 
-  /** The matrix as one drawing, names at its sides where they fit. @returns {SVGSVGElement} */
+  /** Return the matrix as an SVG, with labels if they fit. @returns {SVGSVGElement} */
   drawing() {
     const named = Math.max(this.queries.length, this.keys.length) <= 80;
     const scale = Math.max(this.width, this.height) < 240 ? 240 / Math.max(this.width, this.height) : 1;
@@ -104,15 +104,15 @@ export class Matrix {
       svg("rect", { x: side, y: side, width, height, class: "frame", fill: "none" }));
   }
 
-  /** Every weight with its words, for a spreadsheet. */
+  /** Rows of the CSV: every weight with its words. */
   rows() {
     const { head } = this;
-    const heading = ["looks \\ is looked at", ...this.keys];
+    const heading = ["query \\ key", ...this.keys];
     return [heading, ...this.queries.map((word, i) => [word, ...Array.from(/** @type {any} */ (head).row(i), (w) => +(/** @type {number} */ (w)).toFixed(5))])];
   }
 }
 
-/** A key to the colours: from nothing to the largest weight. @param {number} most */
+/** The colour scale from 0 to the largest weight. @param {number} most */
 export function legend(most) {
   return h("p", { class: "legend" }, "weight 0", h("span", { class: "ramp", "aria-hidden": "true" }), num(most));
 }

@@ -1,4 +1,4 @@
-// The mathematics that the lessons need, each as it is written in the notes.
+// The mathematics of the lessons.
 
 /** Random numbers from a seed (mulberry32). @param {number} seed @returns {() => number} */
 export function seeded(seed) {
@@ -16,7 +16,7 @@ export function normal(random) {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** softmax over those that are allowed; zeros where none is. @param {number[]} scores @param {boolean[]} [allowed] */
+/** Softmax over the allowed scores; zeros if none is allowed. @param {number[]} scores @param {boolean[]} [allowed] */
 export function softmax(scores, allowed) {
   const may = (/** @type {number} */ i) => !allowed || allowed[i];
   const most = Math.max(...scores.filter((_, i) => may(i)));

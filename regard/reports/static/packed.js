@@ -1,9 +1,9 @@
-// Attention as it travels (regard/reports/packed.py): a byte a weight, unpacked head by head.
+// Attention weights as sent by the server (regard/reports/packed.py): one byte per weight, unpacked head by head.
 
 /** @typedef {{name: string, path: string, kind: string, heads: number, rows: number, columns: number, keys: number, queries: number, habits: Record<string, number[]>, thumb: number[], thumbs: string, top: number, packed: string[]}} PackedLayer */
 /** @typedef {{run?: string, text: string, answer?: any, read?: number, layers: PackedLayer[], axes: string[][]}} PackedLook */
 
-const KEPT = 48; // heads that stay unpacked
+const KEPT = 48; // unpacked heads kept in memory
 
 /** @param {string} text @returns {Uint8Array} */
 export function bytesOf(text) {
@@ -25,26 +25,26 @@ export class Head {
     this.scales = scales;
     this.bytes = bytes;
     this.most = scales.reduce((a, b) => Math.max(a, b), 0) || 1;
-    /** What the full colour is worth: at least four times an even share, so that a broad head looks pale. */
+    /** Weight of the full colour: at least four times the uniform weight, so that a diffuse head looks pale. */
     this.full = Math.min(1, Math.max(this.most, 4 / columns));
   }
 
-  /** The weight of one pair. @param {number} i @param {number} j */
+  /** Return the weight of one pair. @param {number} i @param {number} j */
   at(i, j) {
     return (this.scales[i] * this.bytes[i * this.columns + j]) / 255;
   }
 
-  /** What query i looks at. @param {number} i */
+  /** Return the weights of query i. @param {number} i */
   row(i) {
     return Float32Array.from({ length: this.columns }, (_, j) => this.at(i, j));
   }
 
-  /** Who looks at key j. @param {number} j */
+  /** Return the weights on key j. @param {number} j */
   column(j) {
     return Float32Array.from({ length: this.rows }, (_, i) => this.at(i, j));
   }
 
-  /** What each key receives, the mean over queries. */
+  /** Return the weight each key receives, averaged over queries. */
   received() {
     const total = new Float32Array(this.columns);
     for (let i = 0, place = 0; i < this.rows; i++) {
@@ -56,7 +56,7 @@ export class Head {
 }
 
 /**
- * A head out of its bytes; of the strongest keys alone where `top` is not 0.
+ * Decode a head from its bytes, which hold only the strongest keys if `top` is not 0.
  * @param {ArrayBuffer} data @param {number} rows @param {number} columns @param {number} top
  */
 export function headOf(data, rows, columns, top) {
@@ -71,11 +71,11 @@ export function headOf(data, rows, columns, top) {
   return new Head(rows, columns, scales, bytes);
 }
 
-/** What a model did with one text. Weights that did not come with it are asked for. */
+/** A model's answer and attention for one text. Weights that were not sent are requested. */
 export class Look {
   /**
    * @param {PackedLook} data
-   * @param {(layer: number, head: number) => Promise<ArrayBuffer>} [ask] of a head, counted from 0
+   * @param {(layer: number, head: number) => Promise<ArrayBuffer>} [ask] requests a head, counted from 0
    */
   constructor(data, ask) {
     this.data = data;
@@ -85,12 +85,12 @@ export class Look {
     this.heads = new Map();
   }
 
-  /** The tokens that are looked at. @param {number} layer */
+  /** Return the key tokens. @param {number} layer */
   keys(layer) {
     return this.data.axes[this.layers[layer].keys] ?? [];
   }
 
-  /** The tokens that look; of a pool one that stands for its query. @param {number} layer */
+  /** Return the query tokens; for a pool, one that stands for its query. @param {number} layer */
   queries(layer) {
     const found = this.layers[layer];
     return found.queries < 0 ? Array(found.rows).fill("the pool’s query") : this.data.axes[found.queries];
@@ -100,7 +100,7 @@ export class Look {
   head(layer, head) {
     const key = `${layer}/${head}`;
     const found = this.heads.get(key) ?? this.unpack(layer, head);
-    this.heads.delete(key); // and in again: the one unused for longest goes first
+    this.heads.delete(key); // reinserted, so that the least recently used one is evicted first
     this.heads.set(key, found);
     if (this.heads.size > KEPT) this.heads.delete(/** @type {string} */ (this.heads.keys().next().value));
     return found;
@@ -113,7 +113,7 @@ export class Look {
     return headOf(data, rows, columns, packed.length ? top : 0);
   }
 
-  /** The mean of a layer's heads, as one. @param {number} layer */
+  /** Return the mean of a layer's heads. @param {number} layer */
   async mean(layer) {
     const { rows, columns, heads } = this.layers[layer];
     const total = new Float32Array(rows * columns);
@@ -128,7 +128,7 @@ export class Look {
   }
 }
 
-/** Plain weights as a head. @param {ArrayLike<number>} weights @param {number} rows @param {number} columns */
+/** Quantise plain weights as a head. @param {ArrayLike<number>} weights @param {number} rows @param {number} columns */
 export function quantised(weights, rows, columns) {
   const scales = new Float32Array(rows);
   const bytes = new Uint8Array(rows * columns);
@@ -140,7 +140,7 @@ export function quantised(weights, rows, columns) {
   return new Head(rows, columns, scales, bytes);
 }
 
-/** The thumbnail of each head of a layer. @param {PackedLayer} layer @returns {Uint8Array[]} */
+/** Return the thumbnail of each head of a layer. @param {PackedLayer} layer @returns {Uint8Array[]} */
 export function thumbsOf(layer) {
   const all = bytesOf(layer.thumbs);
   const size = layer.thumb[0] * layer.thumb[1];

@@ -1,16 +1,16 @@
-// Which run, and what text: what every view about a model begins with.
+// Selectors of the run and the text, shared by the views of a model.
 import { ask } from "./ask.js";
 import { h } from "./dom.js";
 
 /**
- * A choice of runs, grouped by what they were trained on.
+ * A selector of runs, grouped by task and data.
  * @param {string} label @param {import("./ask.js").RunRow[]} runs @param {string} value @param {(name: string) => void} pick
  */
 export function runPicker(label, runs, value, pick) {
   /** @type {Map<string, import("./ask.js").RunRow[]>} */
   const groups = new Map();
   for (const run of runs) {
-    const group = run.error ? "cannot be read" : `${run.task}${run.data && run.data !== run.task ? ` · ${run.data}` : ""}`;
+    const group = run.error ? "cannot be opened" : `${run.task}${run.data && run.data !== run.task ? ` · ${run.data}` : ""}`;
     groups.set(group, [...(groups.get(group) ?? []), run]);
   }
   const select = h("select", { "aria-label": label, onchange: () => pick(select.value) }, [...groups].map(([group, rows]) =>
@@ -18,7 +18,7 @@ export function runPicker(label, runs, value, pick) {
   return h("label", { class: "field" }, h("span", {}, label), select);
 }
 
-/** What a run is, in a line. @param {import("./ask.js").RunRow | undefined} run */
+/** Describe a run in one line. @param {import("./ask.js").RunRow | undefined} run */
 export function aboutRun(run) {
   if (!run) return "";
   const size = run.parameters ? ` ${(run.parameters / 1e6).toFixed(2)} million parameters.` : "";
@@ -26,7 +26,7 @@ export function aboutRun(run) {
 }
 
 /**
- * A text to ask about, with examples from the run's own test split below it.
+ * A text field with examples from the run's test split.
  * @param {string} value @param {(text: string) => void} typed
  */
 export function textField(value, typed) {
@@ -45,7 +45,7 @@ export function textField(value, typed) {
       field.value = text;
       typed(text);
     },
-    /** Whether a text was typed, and stays when another model is chosen: an example goes with its model. @param {string} text */
+    /** Return whether the user typed the text. It stays when another model is chosen, unlike an example. @param {string} text */
     own: (text) => Boolean(text.trim()) && !offered.includes(text),
     /** Offer texts of a run's test split. @param {string} run @param {(texts: string[]) => void} came */
     async offer(run, came) {

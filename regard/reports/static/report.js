@@ -1,7 +1,7 @@
-// What a report adds once it is open; the page is whole without it.
-import { takingAlong } from "./save.js";
+// Optional interactivity of a report; the page is complete without it.
+import { downloadButtons } from "./save.js";
 
-// A table is sorted by the column whose heading is pressed.
+// Sort a table by the column whose heading is pressed.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// Pictures one after the other, by a slider or played; without this script the last one stands.
+// Animations with a slider and a play button; without this script only the last frame is shown.
 for (const film of document.querySelectorAll(".film")) {
   const frames = [...film.querySelectorAll(".frame")];
   const [controls, play, slider, says] = ["div", "button", "input", "output"].map((name) =>
@@ -64,29 +64,29 @@ for (const film of document.querySelectorAll(".film")) {
   show(0);
 }
 
-// Every figure and every table can be taken along.
+// Add download buttons to every figure and table.
 const short = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 const heading = (node) => {
   const before = [...document.querySelectorAll("h1, h2, h3")].filter((title) => title.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING);
   return short(before.at(-1)?.textContent ?? document.title);
 };
-for (const wide of document.querySelectorAll(".scroll")) { // so that keys can scroll it
+for (const wide of document.querySelectorAll(".scroll")) { // so that it scrolls by keyboard
   Object.entries({ tabindex: "0", role: "region", "aria-label": heading(wide) }).forEach(([key, value]) => wide.setAttribute(key, value));
 }
 for (const figure of document.querySelectorAll("figure")) {
   const drawn = figure.querySelector("svg");
   if (!drawn || drawn.querySelector("svg")) continue;
   const title = short(drawn.querySelector(".title")?.textContent || drawn.getAttribute("aria-label") || heading(figure));
-  figure.append(takingAlong(title, () => drawn));
+  figure.append(downloadButtons(title, () => drawn));
 }
 for (const table of document.querySelectorAll("table")) {
   const rows = () => [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim()));
   const place = table.closest("figure") ?? table.parentElement;
-  if (table.rows.length > 1) (place.matches(".scroll") ? place.parentElement : place).insertBefore(takingAlong(`Table: ${heading(table)}`, null, rows), place.matches(".scroll") ? place : place.firstChild);
+  if (table.rows.length > 1) (place.matches(".scroll") ? place.parentElement : place).insertBefore(downloadButtons(`Table: ${heading(table)}`, null, rows), place.matches(".scroll") ? place : place.firstChild);
 }
 
-// In a frame, as a notebook has it, the page tells how high it is: frame.js listens. Nobody observes
-// the sizes of a frame that is out of sight, so it tells its height once unasked.
+// In a notebook's frame the page reports its height to frame.js. Resize observers do not fire in a
+// hidden frame, so the height is also reported once at the start.
 if (parent !== window) {
   const whole = document.documentElement;
   whole.classList.add("framed");

@@ -1,4 +1,4 @@
-// Every figure can be taken along: SVG, PNG, and its numbers as CSV.
+// Download figures as SVG or PNG and their numbers as CSV.
 import { h, shown } from "./dom.js";
 
 const KEPT_LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity",
@@ -14,13 +14,13 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A file name out of a title: letters and digits alone. @param {string} title */
+/** Turn a title into a file name of letters and digits. @param {string} title */
 export function fileName(title) {
   return shown(title).normalize("NFKD").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "figure";
 }
 
 /**
- * A copy of an SVG that looks the same without this page's style sheet.
+ * Serialise an SVG that looks the same without this page's style sheet.
  * @param {SVGSVGElement} drawn
  * @returns {string}
  */
@@ -58,7 +58,7 @@ async function painted(text, width, height) {
 }
 
 /**
- * Rows as CSV. What a spreadsheet would take for a formula is set in front of with an apostrophe.
+ * Format rows as CSV. Cells that a spreadsheet would read as formulas get a leading apostrophe.
  * @param {(string | number)[][]} rows
  */
 export function csv(rows) {
@@ -71,17 +71,17 @@ export function csv(rows) {
 }
 
 /**
- * Buttons to take a figure along: the drawing, a picture of it, its numbers.
+ * Buttons to download a figure as SVG, as PNG and as CSV.
  * @param {string} title @param {(() => SVGSVGElement | Promise<SVGSVGElement>) | null} draw @param {() => (string | number)[][]} [rows]
  */
-export function takingAlong(title, draw, rows) {
+export function downloadButtons(title, draw, rows) {
   const name = fileName(title);
   /** @returns {Promise<[string, number, number]>} */
   const text = async () => {
     const drawn = await /** @type {any} */ (draw)();
     const [, , width, height] = (drawn.getAttribute("viewBox") ?? "0 0 640 360").split(" ").map(Number);
     if (drawn.isConnected) return [standalone(drawn), width, height];
-    drawn.classList.add("aside"); // computed looks need a place in the page
+    drawn.classList.add("aside"); // computed styles need an element in the page
     document.body.append(drawn);
     const found = standalone(drawn);
     drawn.remove();
@@ -90,17 +90,17 @@ export function takingAlong(title, draw, rows) {
   const button = (/** @type {string} */ word, /** @type {string} */ what, /** @type {() => any} */ act) =>
     h("button", { type: "button", class: "quiet", "aria-label": `${word} of ${title}`, title: what, onclick: act }, word);
   return h("span", { class: "tools" },
-    draw && button("SVG", "Download as a drawing", async () => download(`${name}.svg`, new Blob([(await text())[0]], { type: "image/svg+xml" }))),
-    draw && button("PNG", "Download as a picture", async () => download(`${name}.png`, await painted(...(await text())))),
-    rows && button("CSV", "Download the numbers", () => download(`${name}.csv`, new Blob(["\ufeff", csv(rows())], { type: "text/csv" }))));
+    draw && button("SVG", "Download as SVG", async () => download(`${name}.svg`, new Blob([(await text())[0]], { type: "image/svg+xml" }))),
+    draw && button("PNG", "Download as PNG", async () => download(`${name}.png`, await painted(...(await text())))),
+    rows && button("CSV", "Download the numbers as CSV", () => download(`${name}.csv`, new Blob(["\ufeff", csv(rows())], { type: "text/csv" }))));
 }
 
 /**
- * A figure: its title, the drawing, what to see in it, and buttons to take it along.
+ * A figure: title, drawing, caption and download buttons.
  * @param {{title: string, says?: any, node: Element, drawing?: () => SVGSVGElement | Promise<SVGSVGElement>, rows?: () => (string | number)[][]}} given
  */
 export function figure({ title, says, node, drawing, rows }) {
   const draw = drawing ?? (() => /** @type {SVGSVGElement} */ (node.matches("svg") ? node : node.querySelector("svg")));
-  return h("figure", { class: "card" }, h("div", { class: "figure-head" }, h("h3", {}, title), takingAlong(title, draw, rows)),
+  return h("figure", { class: "card" }, h("div", { class: "figure-head" }, h("h3", {}, title), downloadButtons(title, draw, rows)),
     node, says && h("figcaption", {}, says));
 }

@@ -1,4 +1,4 @@
-// The views of a report: texts that were stored in the file, with nothing to ask a server for.
+// The views of a report: texts stored in the file, without a server.
 import { choice, h } from "./dom.js";
 import { headsView, probabilityBars } from "./heads.js";
 import { Look } from "./packed.js";

@@ -1,24 +1,24 @@
-// All heads at a glance: a small picture each, layers down, heads across; searched by what they do.
+// Thumbnails of all heads, one row per layer, searchable by pattern.
 import { choice, h, percent, num } from "./dom.js";
 import { heatColour } from "./matrix.js";
 import { thumbsOf } from "./packed.js";
 
-/** What heads can be searched by: the name in the data, the words for it. @type {[string, string][]} */
+/** Searchable patterns: the name in the data and its description. @type {[string, string][]} */
 export const PATTERNS = [
   ["previous", "look at the word before"], ["next", "look at the word after"], ["itself", "look at themselves"],
-  ["same word", "look at the same word elsewhere"], ["separator", "look at marks and punctuation"],
-  ["first", "look at the first token"], ["broad", "look broadly"], ["in order", "follow the text in order"],
+  ["same word", "look at the same word elsewhere"], ["separator", "look at separators and punctuation"],
+  ["first", "look at the first token"], ["broad", "spread their weight evenly"], ["in order", "follow the text in order"],
   ["reversed", "read the text backwards"],
 ];
 
 /**
- * What a head does, in words.
+ * Describe what a head does.
  * @param {import("./packed.js").PackedLayer} layer @param {number} head
  */
 export function habitsInWords(layer, head) {
   const found = layer.habits;
-  const words = [`as spread as over ${num(found.words[head], 1)} of ${layer.columns} tokens`];
-  if (found.reach) words.push(`${num(found.reach[head], 1)} places away on average`);
+  const words = [`weight spread over ${num(found.words[head], 1)} of ${layer.columns} tokens (perplexity)`];
+  if (found.reach) words.push(`${num(found.reach[head], 1)} tokens away on average`);
   const best = PATTERNS.filter(([name]) => name in found && name !== "broad").map(([name, says]) => /** @type {[number, string]} */ ([found[name][head], says]))
     .sort((a, b) => b[0] - a[0])[0];
   if (best && best[0] >= 0.15) words.push(`${percent(best[0])}: ${best[1].replace(/^look/, "looks").replace(/^follow/, "follows").replace(/^read/, "reads").replace("themselves", "itself")}`);
@@ -41,7 +41,7 @@ function paintThumb(canvas, cells, [rows, columns]) {
 export class Thumbs {
   /**
    * @param {import("./packed.js").Look} look @param {(layer: number, head: number) => void} pick
-   * @param {string} find the pattern that is looked for @param {(find: string) => void} sought
+   * @param {string} find the selected pattern @param {(find: string) => void} sought
    */
   constructor(look, pick, find, sought) {
     this.look = look;
@@ -66,7 +66,7 @@ export class Thumbs {
     this.at = [0, 0];
   }
 
-  /** Show how much each head does of a pattern, and name the best. @param {string} name */
+  /** Show how strongly each head follows a pattern, and list the strongest. @param {string} name */
   search(name) {
     /** @type {[number, number, number][]} */
     const found = [];
@@ -80,7 +80,7 @@ export class Thumbs {
     const chip = (/** @type {[number, number, number]} */ [share, l, k]) =>
       h("button", { type: "button", class: "chip", onclick: () => this.pick(l, k) },
         `${this.look.layers[l].name}${this.look.layers[l].heads > 1 ? `, head ${k + 1}` : ""}: ${percent(share)}`);
-    this.best.replaceChildren(...(found.length ? ["most: ", ...found.slice(0, 4).map(chip)] : []));
+    this.best.replaceChildren(...(found.length ? ["strongest: ", ...found.slice(0, 4).map(chip)] : []));
   }
 
   /** @param {number} layer @param {number} head */

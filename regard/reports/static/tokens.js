@@ -1,16 +1,16 @@
-// A text as tokens that light up: by what a word looks at, and by who looks at it.
+// A text as highlighted tokens: the weights of a query or those on a key.
 import { h, shown } from "./dom.js";
 
 const LEVELS = 12;
-const FULL = 16; // times the average weight that has the full colour, as in the reports
+const FULL = 16; // multiple of the average weight with the full colour, as in reports
 
-/** A token as it is read: its spaces and line ends seen. @param {string} token */
+/** Return a token with visible spaces and line breaks. @param {string} token */
 export function readable(token) {
   return shown(token).replace(/\n/g, "⏎").replace(/^\s+|\s+$/g, (space) => "·".repeat(space.length)) || "∅";
 }
 
 /**
- * The shade of each token, 0 … 12: none at the average weight or less, full at sixteen times it.
+ * Return the shade of each token, 0 … 12: 0 up to the average weight, 12 at sixteen times it.
  * @param {ArrayLike<number>} weights
  * @returns {Uint8Array}
  */
@@ -28,13 +28,13 @@ export function levels(weights) {
   return found;
 }
 
-/** A row of tokens, one of them chosen by mouse, touch or arrow keys. */
+/** A row of tokens; one can be selected by mouse, touch or arrow keys. */
 export class Tokens {
   /**
    * @param {string} label
    * @param {string[]} tokens
    * @param {{hover?: (place: number) => void, pick?: (place: number) => void, leave?: () => void}} [on]
-   * @param {number} [read] how many of them were read; those behind were written
+   * @param {number} [read] number of input tokens; the rest was written by the model
    */
   constructor(label, tokens, on = {}, read = tokens.length) {
     this.on = on;
@@ -43,9 +43,9 @@ export class Tokens {
     this.spans = tokens.map((token, i) => h("span", { role: "option", "data-i": i, "aria-selected": "false", class: i >= read && "own" }, readable(token)));
     /** @type {Uint8Array} */
     this.shades = new Uint8Array(tokens.length);
-    this.chosen = this.next = -1; // marked, and what keys go on from before it is
+    this.chosen = this.next = -1; // the marked token, and the one that arrow keys move from
     const letters = tokens.filter((token) => [...token].length <= 1).length;
-    const signs = letters > 0.8 * tokens.length && tokens.includes(" "); // a running text letter by letter, not words
+    const signs = letters > 0.8 * tokens.length && tokens.includes(" "); // tokens are characters, not words
     const spaced = signs ? this.spans : tokens.flatMap((_, i) => [this.spans[i], " "]);
     this.node = h("div", { class: signs ? "tokens signs" : "tokens", role: "listbox", "aria-label": label, tabindex: "0" }, spaced);
     const place = (/** @type {any} */ event) => event.target.closest?.("[data-i]")?.dataset.i;
@@ -73,7 +73,7 @@ export class Tokens {
     } else if (event.key === "Escape") this.on.pick?.(-1);
   }
 
-  /** Colour every token by its weight; without weights none. @param {ArrayLike<number> | null} weights */
+  /** Shade every token by its weight; null removes the shading. @param {ArrayLike<number> | null} weights */
   shade(weights) {
     const next = weights ? levels(weights) : new Uint8Array(this.tokens.length);
     for (let i = 0; i < next.length; i++) {
@@ -84,7 +84,7 @@ export class Tokens {
     this.shades = next;
   }
 
-  /** Mark the token that is asked about; −1 for none. @param {number} place */
+  /** Mark the selected token; −1 for none. @param {number} place */
   mark(place) {
     this.next = place;
     if (place === this.chosen) return;

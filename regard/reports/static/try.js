@@ -1,4 +1,4 @@
-// Try it: type a text; what the model answers, and what it looks at, follow as you type.
+// Try it: the model's answer and its attention, updated while you type.
 import { ask, askBytes, writeState } from "./ask.js";
 import { h, num, percent, settled, shown } from "./dom.js";
 import { headsView, probabilityBars, telling } from "./heads.js";
@@ -7,12 +7,12 @@ import { aboutRun, runPicker, textField } from "./picker.js";
 import { Writer } from "./write.js";
 
 const PAUSE = 120; // milliseconds after the last key
-const LONG = 36; // signs of an answer that are written large
-const OTHERWISE = "The cat did not cross the street because it was too tired."; // of a model without examples, where heads are shown
-const FOLLOW = 400; // milliseconds between two looks at a text that is being written, at least
+const LONG = 36; // maximum characters of an answer in large type
+const OTHERWISE = "The cat did not cross the street because it was too tired."; // for the view of heads, if the run has no examples
+const FOLLOW = 400; // minimum milliseconds between two requests while a text is being written
 
 /**
- * A look at a text by a run, as the server packs it; with `written` at what it wrote for it.
+ * Request a run's answer and attention for a text; with `written`, the attention while writing these tokens.
  * @param {string} run @param {string} text @param {AbortSignal} [signal] @param {number[] | null} [written]
  */
 export async function lookAt(run, text, signal, written) {
@@ -21,12 +21,12 @@ export async function lookAt(run, text, signal, written) {
   return new Look(data, (layer, head) => askBytes("/matrix", { ...about, layer: layer + 1, head: head + 1 }));
 }
 
-/** Numbers of tokens as the address holds them. @param {string | undefined} said @returns {number[] | null} */
+/** Parse the token ids in the URL. @param {string | undefined} said @returns {number[] | null} */
 function numbersIn(said) {
   return said && /^\d+(\.\d+)*$/.test(said) ? said.split(".").map(Number) : null;
 }
 
-/** The words of a sentence with their tags: a span as a whole, or each word that has one. @param {{words: string[], tags: string[], spans: {first: number, last: number, kind: string}[]}} answer */
+/** Mark the tagged spans, or each tagged word, of a sentence. @param {{words: string[], tags: string[], spans: {first: number, last: number, kind: string}[]}} answer */
 function marked(answer) {
   const parts = [];
   for (let i = 0; i < answer.words.length; i += 1) {
@@ -39,27 +39,27 @@ function marked(answer) {
   return parts;
 }
 
-/** What a run answered: a label with its probabilities, a text, a number, or a tag for each word. @param {any} answer */
+/** Show a run's answer: a label with probabilities, a text, a number, or a tag for each word. @param {any} answer */
 export function answerCard(answer) {
   if (answer.written !== undefined) {
-    return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It writes"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
-      h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", cut before its end"}`));
+    return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Output"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
+      h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", truncated"}`));
   }
-  if (answer.tags !== undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It marks"), h("p", { class: "marked", dir: "auto" }, ...marked(answer)));
-  if (answer.probabilities === undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: "label" }, num(answer.value, 3)));
-  return h("div", { class: "answer-card" }, h("p", { class: "over" }, "It says"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
+  if (answer.tags !== undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Tags"), h("p", { class: "marked", dir: "auto" }, ...marked(answer)));
+  if (answer.probabilities === undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Prediction"), h("p", { class: "label" }, num(answer.value, 3)));
+  return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Prediction"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
     h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));
 }
 
 /**
- * The view. With `wide` every head is shown beside the text: the view of heads.
+ * The view of one model; with `wide`, the view of all heads.
  * @param {{runs: import("./ask.js").RunRow[], state: Record<string, string>}} context @param {boolean} wide
  */
 export function tryView(context, wide) {
   const { runs, state } = context;
   const named = runs.find((run) => run.name === state.run);
   const able = runs.filter((run) => !run.error && (run.attends || !wide));
-  if (!able.length) return h("p", { class: "empty" }, "No model here has attention: there are no heads to look at.");
+  if (!able.length) return h("p", { class: "empty" }, "No model here has attention layers, so there are no heads to show.");
   const kin = (/** @type {import("./ask.js").RunRow} */ r) => r.attends && r.task === named?.task && r.data === named?.data;
   let run = able.find((r) => r === named) ?? able.find(kin) ?? able.find((r) => r.attends) ?? able[0];
   let text = state.text ?? "";
@@ -67,8 +67,8 @@ export function tryView(context, wide) {
   const at = { layer: state.layer === undefined ? undefined : +state.layer, head: +(state.head ?? 0), query: +(state.query ?? -1), find: state.find ?? "" };
   /** @type {AbortController | null} */
   let asking = null;
-  let free = 0; // when the next look at a growing text may be asked
-  let pointed = -1; // a token that was written, under the pointer
+  let free = 0; // earliest time of the next request for a growing text
+  let pointed = -1; // the hovered output token
   /** @type {any} */
   let view = null;
   const answer = h("div", { class: "answer-place", "aria-live": "polite" });
@@ -89,7 +89,7 @@ export function tryView(context, wide) {
     run: () => run, text: () => text,
     begun() {
       written = null;
-      asking?.abort(); // what is asked about what stood there before
+      asking?.abort(); // the request for the previous text
     },
     grew(ids, done) {
       written = ids;
@@ -106,7 +106,7 @@ export function tryView(context, wide) {
     },
   });
 
-  /** The model's answer, or what it writes, from the beginning. */
+  /** Request the model's answer, or start writing. */
   function begin() {
     pointed = -1;
     writer?.cancel();
@@ -115,20 +115,20 @@ export function tryView(context, wide) {
     if (!text.trim()) {
       asking?.abort();
       answer.replaceChildren();
-      seen.replaceChildren(h("p", { class: "empty" }, "Type a text, or take one of the examples."));
+      seen.replaceChildren(h("p", { class: "empty" }, "Type a text or choose an example."));
     } else if (goesOn() && writer && !written) {
       answer.replaceChildren();
       writer.write();
     } else look(true);
   }
 
-  /** Ask what was looked at, and show it; while a text still grows, quietly. @param {boolean} whole */
+  /** Request the attention and show it; without status messages while a text still grows. @param {boolean} whole */
   async function look(whole) {
     asking?.abort();
     const mine = asking = new AbortController();
     const { signal } = mine;
     const begun = performance.now();
-    if (whole) status.textContent = "asking…";
+    if (whole) status.textContent = "running…";
     try {
       const found = await lookAt(run.name, text, signal, written);
       const next = wide || goesOn() ? headsView(found, at, (now) => {
@@ -145,7 +145,7 @@ export function tryView(context, wide) {
       put(next);
       if (pointed >= 0) view.point?.((view.read ?? 0) + pointed);
     } catch (error) {
-      if (signal.aborted || !whole) return; // the next look may find a place in the queue
+      if (signal.aborted || !whole) return; // the next request may find a free slot in the queue
       status.textContent = "";
       answer.replaceChildren(h("p", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
       seen.replaceChildren();
@@ -155,16 +155,16 @@ export function tryView(context, wide) {
     }
   }
 
-  /** The answer; what was written stands in the writer's own card. @param {any} said */
+  /** Show the answer; a written text is shown in the writer's card. @param {any} said */
   function tell(said) {
     if (writer && said.pieces && !writer.asking && !writer.pieces.length) writer.show(said.pieces);
     answer.replaceChildren(...(goesOn() && writer ? [] : [answerCard(said)]));
   }
 
-  /** Put a view in the place of the one before, which keeps its focus and how far it was scrolled. @param {any} next */
+  /** Replace the view, keeping focus and scroll positions. @param {any} next */
   function put(next) {
     const places = () => [...seen.querySelectorAll("aside, .tokens, .scroll")];
-    const kept = places().map((node) => { // a text that grows is followed to its end, unless it was left
+    const kept = places().map((node) => { // follow a growing text to its end, unless the user scrolled away
       const end = goesOn() && node.matches(".tokens") && node.scrollTop + node.clientHeight > node.scrollHeight - 8;
       return [end ? 1e6 : node.scrollTop, node.scrollLeft];
     });
@@ -176,10 +176,10 @@ export function tryView(context, wide) {
     if (held) /** @type {HTMLElement | null} */ (seen.querySelector(way))?.focus({ preventScroll: true });
   }
 
-  /** The most telling layer alone; all heads are a click away. @param {Look} found */
+  /** Show only the layer most related to the answer, with a link to all heads. @param {Look} found */
   function glance(found) {
     const { layers } = found;
-    if (!layers.length) return h("p", { class: "empty" }, `${run.model} has no attention layer: there are no weights to look at.`);
+    if (!layers.length) return h("p", { class: "empty" }, `${run.model} has no attention layer, so there are no weights to show.`);
     const chosen = telling(found);
     const count = layers.reduce((n, layer) => n + layer.heads, 0);
     const one = new Look({ ...found.data, layers: [layers[chosen]] }, (_, head) => /** @type {any} */ (found.ask)(chosen, head));
@@ -192,7 +192,7 @@ export function tryView(context, wide) {
   function pick(/** @type {string} */ name) {
     run = able.find((r) => r.name === name) ?? run;
     written = null;
-    text = field.field.value; // typed a moment ago perhaps
+    text = field.field.value; // may have been typed a moment ago
     Object.assign(at, { layer: undefined, head: 0, query: -1 });
     writeState({ run: run.name, text, layer: "", head: "", query: "", written: "" });
     choose();
@@ -215,6 +215,6 @@ export function tryView(context, wide) {
   choose();
   return h("div", { class: "view" },
     h("h1", {}, wide ? "Heads" : "Try it"),
-    h("p", { class: "lead" }, wide ? "Every head of every layer on one text: choose one, then point at words." : "Type a text and watch what the model answers, and which words it looks at to get there."),
+    h("p", { class: "lead" }, wide ? "Every head of every layer on one text: choose a head, then point at words." : "Type a text to see the model’s answer and the words it attends to."),
     h("div", { class: "card" }, runPicker("Model", able, run.name, pick), about, field.node, status), answer, place, seen);
 }

@@ -1,22 +1,22 @@
-// A text as it is written: token by token, streamed, each as deep in colour as the model was unsure.
+// Stream a generated text token by token, coloured by the model's uncertainty.
 import { askLines } from "./ask.js";
 import { h, num, shown, slider } from "./dom.js";
 
 const LEVELS = 12;
-const LONG = 48; // tokens at most, unless asked for more
+const LONG = 48; // default maximum of tokens
 
 /** @typedef {{token: string, probability: number, text: string, id: number | null, end: boolean}} Piece */
 
-/** What a piece adds to the text that stood before it; its own name where the text was changed. @param {Piece} piece @param {string} before */
+/** Return what a piece adds to the text before it, or its token if the text was changed. @param {Piece} piece @param {string} before */
 function added(piece, before) {
   return piece.text.startsWith(before) ? piece.text.slice(before.length) : piece.token;
 }
 
-/** The card in which a model writes: its text, how it is drawn, and when to begin and to stop. */
+/** The card of a generated text: the text, sampling settings, start and stop. */
 export class Writer {
   /**
    * @param {{run: () => import("./ask.js").RunRow, text: () => string, begun: () => void, grew: (ids: number[], done: boolean) => void,
-   *   point: (place: number) => void, leave: () => void}} on `place` counts the tokens written
+   *   point: (place: number) => void, leave: () => void}} on `place` is the index of an output token
    */
   constructor(on) {
     this.on = on;
@@ -38,34 +38,34 @@ export class Writer {
     this.tokens.addEventListener("mouseleave", () => on.leave());
     this.node = h("section", { class: "card", "aria-label": "Token by token" }, this.head, this.tokens, this.status,
       h("div", { class: "row-of-fields" }, this.warmth,
-        slider("Tokens at most", { min: 8, max: 200, step: 8, value: LONG, says: (v) => String(v) }, (v) => { this.most = v; }), this.button),
-      h("p", { class: "note" }, "The deeper a token’s colour, the less sure the model was of it. Point at one to see below what it looked at."));
+        slider("Maximum tokens", { min: 8, max: 200, step: 8, value: LONG, says: (v) => String(v) }, (v) => { this.most = v; }), this.button),
+      h("p", { class: "note" }, "The darker a token, the less certain the model was. Point at a token to see below what it attended to."));
     this.of();
     this.begin();
   }
 
-  /** Draw as the run does if nothing else is asked: by its own temperature. */
+  /** Reset the temperature to the run's default. */
   of() {
     this.temperature = this.on.run().temperature ?? 0;
-    const says = (/** @type {number} */ v) => (v ? v.toFixed(1) : "0: the likeliest");
+    const says = (/** @type {number} */ v) => (v ? v.toFixed(1) : "0: most likely token");
     this.warmth.replaceChildren(slider("Temperature", { min: 0, max: 2, step: 0.1, value: this.temperature, says }, (v) => { this.temperature = v; }));
   }
 
-  /** The numbers of the tokens written. */
+  /** The ids of the written tokens. */
   get ids() {
     return /** @type {number[]} */ (this.pieces.map((piece) => piece.id).filter((id) => id !== null));
   }
 
-  /** An empty text; of a model that goes on, behind what it has read. */
+  /** Clear the text; for a language model, show the prompt. */
   begin() {
     this.pieces = [];
     const { writes } = this.on.run();
-    this.head.textContent = writes === "on" ? "It goes on" : "Token by token";
+    this.head.textContent = writes === "on" ? "Continuation" : "Token by token";
     this.tokens.replaceChildren(...(writes === "on" ? [h("span", { class: "read" }, this.on.text())] : []));
     this.status.textContent = "";
   }
 
-  /** Show a text that was written before. @param {Piece[]} pieces */
+  /** Show a text written earlier. @param {Piece[]} pieces */
   show(pieces) {
     this.begin();
     pieces.forEach((piece) => this.add(piece));
@@ -82,13 +82,13 @@ export class Writer {
     this.tokens.append(says);
   }
 
-  /** Write with a new draw. */
+  /** Write again with a new random seed. */
   again() {
     this.seed += 1;
     this.write();
   }
 
-  /** Write from the beginning; what was being written ends. */
+  /** Write from the beginning, cancelling any generation in progress. */
   async write() {
     this.cancel();
     const asking = this.asking = new AbortController();
@@ -105,20 +105,20 @@ export class Writer {
         this.on.grew(this.ids, false);
       }, asking.signal);
     } catch (error) {
-      if (asking.signal.aborted) return; // by `stop` or by another text
+      if (asking.signal.aborted) return; // stopped, or another text was entered
       this.status.replaceChildren(h("span", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
     }
     this.ended();
   }
 
-  /** Write no more, without a word: another text has come. */
+  /** Cancel silently, because another text was entered. */
   cancel() {
     this.asking?.abort();
     this.asking = null;
     this.button.textContent = "Write";
   }
 
-  /** Write no more; what stands stays. */
+  /** Stop writing and keep the text. */
   stop() {
     this.cancel();
     this.ended();

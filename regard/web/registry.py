@@ -1,4 +1,4 @@
-"""The runs and comparisons that a server shows, by name; models are loaded when they are asked."""
+"""The registry of served runs and comparisons by name; models are loaded on first use."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,43 +16,43 @@ from regard.runs.config import CONFIG
 from regard.studies.result import read_comparison
 from regard.tasks import TASKS, unit_of
 from regard.tasks.pretraining.evaluation import beginning
+from regard.web.pretrained import describe as describe_pretrained
 from regard.web.pretrained import is_pretrained
-from regard.web.pretrained import told as pretrained
-from regard.web.subject import Open, Subject, opened
+from regard.web.served_model import Open, ServedModel, opened
 
-MOST = 500  # runs that are found below the folders named
-DEEP = 5  # folders below one that is named
+MOST = 500  # maximum number of runs below the given folders
+DEEP = 5  # maximum depth below a given folder
 COMPARISON = "comparison.json"
-LOOKED = 2_000  # rows of predictions that are read for examples
-SHORT = 280  # signs of an example
+ROWS = 2_000  # rows of predictions read for examples
+SHORT = 280  # maximum characters of an example
 EXAMPLES = 4
 
 
 @dataclass
-class Shelf:
-    """Runs and comparisons by name, and the few models that are in memory."""
+class Registry:
+    """Runs and comparisons by name, and the models in memory."""
 
     runs: dict[str, Path]
     comparisons: dict[str, Path] = field(default_factory=dict)
     keep: int = 4
     open: Open = opened
-    _loaded: "OrderedDict[str, Subject]" = field(default_factory=OrderedDict)
+    _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
     _kinds: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def loaded(self) -> int:
-        """Models in memory."""
+        """Number of models in memory."""
         return len(self._loaded)
 
     def check(self, name: str) -> str:
-        """The name of a run that is here. Errors: no such run, with the nearest spellings."""
+        """Return the name if such a run exists. Errors: no such run, with similar names."""
         look_up(self.runs, name, "run")
         return name
 
-    def subject(self, name: str) -> Subject:
-        """A run's model, loaded if need be; the one unused for longest makes room."""
-        with self._lock:  # `listed` is asked in another thread
+    def model(self, name: str) -> ServedModel:
+        """Return a run's model, loading it if needed and evicting the least recently used one."""
+        with self._lock:  # `listed` runs in another thread
             if name not in self._loaded:
                 self._loaded[name] = self.open(name, self.runs[self.check(name)])
             self._loaded.move_to_end(name)
@@ -61,51 +61,53 @@ class Shelf:
             return self._loaded[name]
 
     def listed(self) -> list[dict[str, Any]]:
-        """Each run in a few plain values, read without loading a model.
+        """Describe each run in plain values without loading its model.
 
-        A folder that only an `open` of one's own reads is loaded, once, to ask what it does.
+        A folder that only a custom ``open`` can read is loaded once to learn its kind.
         """
         return [self._listed(name, folder) for name, folder in self.runs.items()]
 
     def _listed(self, name: str, folder: Path) -> dict[str, Any]:
         try:
-            return _told(name, folder) if self.open is opened else self._asked(name, folder)
+            return (
+                describe_run(name, folder) if self.open is opened else self._describe(name, folder)
+            )
         except RegardError as error:
             return {"name": name, "error": str(error)}
 
-    def _asked(self, name: str, folder: Path) -> dict[str, Any]:
+    def _describe(self, name: str, folder: Path) -> dict[str, Any]:
         with suppress(RegardError):
-            return _told(name, folder)
+            return describe_run(name, folder)
         if name not in self._kinds:
-            self._kinds[name] = self.subject(name).kind
-        return _own(name, self._kinds[name])
+            self._kinds[name] = self.model(name).kind
+        return describe_custom(name, self._kinds[name])
 
     def examples(self, name: str) -> list[str]:
-        """A few short texts of a run's test split, each of another answer where there are several.
+        """Return a few short texts of a run's test split, with different labels if possible.
 
-        Of a run that goes on with texts, or whose texts are all long, their beginnings; of a
-        folder without texts none.
+        For a language model, or if all texts are long, return their beginnings; for a folder
+        without texts, an empty list.
         """
         path = self.runs[self.check(name)] / "predictions.jsonl"
-        found: dict[str, list[str]] = {}
-        cut: list[str] = []  # where all texts are long
+        by_label: dict[str, list[str]] = {}
+        cut: list[str] = []  # used if all texts are long
         task = TASKS.get(self._task(name))
         hidden = task.hidden if task else ""
         try:
             with path.open("rb") as file:
-                for line in islice(file, LOOKED):
+                for line in islice(file, ROWS):
                     row = parse_json(line, path)
                     text, label = str(row["text"]), str(row.get("label", ""))
-                    if "nats" in row:  # pieces of texts, of a pretrained run
+                    if "nats" in row:  # pieces of texts, from a pretraining run
                         text = beginning(text, hidden)
                     if 0 < len(text) <= SHORT:
-                        found.setdefault(label, []).append(text)
+                        by_label.setdefault(label, []).append(text)
                     elif text and len(cut) < EXAMPLES:
                         cut.append(text[:SHORT].rpartition(" ")[0] or text[:SHORT])
         except (OSError, RegardError, KeyError, TypeError, AttributeError):
             return []
-        several = [sorted(texts, key=len, reverse=True) for texts in found.values()]
-        turns = [text for turn in zip_longest(*several) for text in turn if text is not None]
+        longest_first = [sorted(texts, key=len, reverse=True) for texts in by_label.values()]
+        turns = [text for turn in zip_longest(*longest_first) for text in turn if text is not None]
         return list(dict.fromkeys(turns or cut))[:EXAMPLES]
 
     def _task(self, name: str) -> str:
@@ -117,18 +119,18 @@ class Shelf:
             return ""
 
     def comparison(self, name: str) -> dict[str, Any]:
-        """What a comparison found, as ``regard compare --json`` says it. Errors: unreadable."""
+        """Return a comparison's results as in ``regard compare --json``. Errors: unreadable."""
         look_up(self.comparisons, name, "comparison")
-        found = read_comparison(self.comparisons[name])
-        unit = unit_of(str(found.get("metric")))
-        runs = self._runs_of(self.comparisons[name], found)
-        written = {"unit": unit.sign, "times": unit.times, "digits": unit.digits}
-        return {**found, "name": name, **written, "lower": unit.lower, "runs": runs}
+        results = read_comparison(self.comparisons[name])
+        unit = unit_of(str(results.get("metric")))
+        runs = self._runs_of(self.comparisons[name], results)
+        formatting = {"unit": unit.sign, "times": unit.times, "digits": unit.digits}
+        return {**results, "name": name, **formatting, "lower": unit.lower, "runs": runs}
 
-    def _runs_of(self, folder: Path, found: dict[str, Any]) -> dict[str, list[str]]:
-        """The runs on this shelf of each arm."""
+    def _runs_of(self, folder: Path, results: dict[str, Any]) -> dict[str, list[str]]:
+        """Return the registered runs of each arm."""
         homes: dict[str, list[str]] = {}
-        for arm in found["arms"]:
+        for arm in results["arms"]:
             home = folder / str(arm.get("folder") or arm.get("name"))
             homes[str(arm.get("name"))] = [
                 name for name, path in self.runs.items() if home == path or home in path.parents
@@ -136,29 +138,29 @@ class Shelf:
         return homes
 
 
-def find(folders: Sequence[Path], keep: int = 4) -> Shelf:
-    """All complete runs and comparisons in these folders and below; without any, in ``runs``.
+def find(folders: Sequence[Path], keep: int = 4) -> Registry:
+    """Find all complete runs and comparisons in these folders and below (default: ``runs``).
 
-    Names are paths from the nearest folder that holds them all.
+    Names are paths relative to the nearest common folder.
 
     Errors: no such folder; nothing in it.
     """
-    asked = list(folders) or [Path("runs")]
+    roots = list(folders) or [Path("runs")]
     runs: list[Path] = []
     comparisons: list[Path] = []
-    for folder in asked:
+    for folder in roots:
         if not folder.is_dir():
-            what = (
+            fix = (
                 "give the folder of a run" if folders else "train one: regard train classification"
             )
-            raise RegardError(f"{folder} is no folder; {what}")
+            raise RegardError(f"{folder} is not a folder; {fix}")
         _search(folder.resolve(), runs, comparisons, DEEP)
     if not runs and not comparisons:
-        places = ", ".join(map(str, asked))
+        places = ", ".join(map(str, roots))
         raise RegardError(f"no complete run in {places}; train one: regard train classification")
     both = list(dict.fromkeys([*runs, *comparisons]))
     base = _above(both)
-    return Shelf(
+    return Registry(
         {_name(path, base): path for path in dict.fromkeys(runs)},
         {_name(path, base): path for path in dict.fromkeys(comparisons)},
         keep,
@@ -182,7 +184,7 @@ def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int)
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What a folder holds; nothing of one that may not be read."""
+    """Return the entries of a folder, or an empty list if it cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -190,7 +192,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _above(paths: Sequence[Path]) -> Path:
-    """The nearest folder that holds all of them, itself none of them."""
+    """Return the nearest common parent folder."""
     common = paths[0].parent
     while not all(common in path.parents for path in paths):
         common = common.parent
@@ -201,13 +203,13 @@ def _name(path: Path, base: Path) -> str:
     return path.relative_to(base).as_posix().encode(errors="replace").decode()
 
 
-def _told(name: str, folder: Path) -> dict[str, Any]:
-    """A run in a few plain values. Errors: a folder of another layout; its files are broken."""
+def describe_run(name: str, folder: Path) -> dict[str, Any]:
+    """Describe a run in plain values. Errors: a folder of another layout; damaged files."""
     from regard.runs.config import Config
     from regard.runs.folder import Folder
 
     if is_pretrained(folder):
-        return pretrained(name, folder)
+        return describe_pretrained(name, folder)
     config, environment = Config.read(folder), Folder(folder).environment()
     network, data = config.network.model_dump(), environment.get("data", {})
     return {
@@ -228,14 +230,14 @@ def _told(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _own(name: str, kind: str) -> dict[str, Any]:
-    """What can be told of a subject that is no run."""
+def describe_custom(name: str, kind: str) -> dict[str, Any]:
+    """Describe a custom model, which is not a run of regard."""
     writes = kind == "sequences"
     return {
         "name": name,
         "task": "your own",
         "model": name,
-        "says": "writes texts" if writes else "labels texts",
+        "says": "generates texts" if writes else "labels texts",
         "kind": kind,
         "data": "",
         "labels": [],
