@@ -97,8 +97,8 @@ def look_at_theirs(folder: Path) -> None:
     """Load it, ask it, list it."""
     from regard.data.encoder_tokenizer import EncoderTokenizer
     from regard.interop.tokenizer_files import word_pieces
-    from regard.web.shelf import find
-    from regard.web.subject import opened
+    from regard.web.registry import find
+    from regard.web.served_model import opened
 
     place = folder / "model"
     each(
@@ -136,7 +136,7 @@ def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
 def look_at_run(folder: Path) -> None:
     """All that can be done with a run without its data."""
     from regard.reports.run import write_run_report
-    from regard.web.shelf import find
+    from regard.web.registry import find
 
     place = folder / "run"
 
@@ -216,7 +216,7 @@ def look_at_comparison(folder: Path) -> None:
     """Show it, and write its report anew."""
     from regard.reports.comparison import write_report
     from regard.studies.job import read_judged
-    from regard.web.shelf import find
+    from regard.web.registry import find
 
     def report() -> None:
         shelf = find([folder])
