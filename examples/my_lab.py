@@ -1,7 +1,7 @@
 """regard lab examples/my_lab.py:LAB
 regard lab examples/my_lab.py:LAB --data reviews.csv --seeds 5 --budget 1m"""
 
-from regard.labs.comparison import OWN, ComparisonLab, Preset
+from regard.labs.comparison import ANY_DATA, ComparisonLab, Preset
 from regard.labs.lab import claim
 
 
@@ -14,6 +14,6 @@ LAB = ComparisonLab(
     question="Does attention read a film review better than a mean of its words?",
     task="classification",
     arms=["mean", "transformer", "transformer:score=additive"],
-    presets={"reviews": Preset(settings={"width": 32, "length": 40}), OWN: Preset()},
+    presets={"reviews": Preset(settings={"width": 32, "length": 40}), ANY_DATA: Preset()},
     claims=claims,
 )

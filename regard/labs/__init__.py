@@ -1,6 +1,6 @@
-"""Labs: each is a question, the experiment that answers it, and what to look for in the answer.
+"""Labs: experiments that answer a question about attention and check claims about the result.
 
-The table is cheap to read: a lab's module is imported when the lab is opened.
+The table is cheap to import: a lab's module is imported when the lab is opened.
 """
 
 import importlib
@@ -18,14 +18,14 @@ Say = Callable[[str], None]
 
 
 class Show(Protocol):
-    """A listener to progress; `left` is the estimated time left in seconds, where it is known."""
+    """A progress callback; `left` is the estimated remaining time in seconds, if known."""
 
     def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
 class LabRequest:
-    """What a lab is asked to do; the lab itself chooses what is left empty.
+    """The options of a lab run; the lab chooses a default for each that is empty.
 
     `data`: a named data set or a file; `seeds`: runs of each arm; `budget`: as for ``regard
     compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs.
@@ -49,15 +49,15 @@ class LabEntry:
 
 LABS: dict[str, LabEntry] = {
     "sentiment": LabEntry(
-        "What does each rung of attention add to a mean of word vectors? Does word order count?",
+        "What does each step of attention add to a mean of word vectors? Does word order matter?",
         "regard.labs.sentiment.lab:LAB",
     ),
     "kernel-regression": LabEntry(
-        "How wide should a kernel look, and can attention learn it?",
+        "Which kernel width predicts best, and can attention learn it?",
         "regard.labs.kernel_regression.lab:LAB",
     ),
     "positions": LabEntry(
-        "What does a position tell: the place, the neighbours, beyond the trained length?",
+        "What do positional encodings encode: place, distance, beyond the trained length?",
         "regard.labs.positions.lab:LAB",
     ),
     "softmax-gradient": LabEntry(
@@ -69,36 +69,36 @@ LABS: dict[str, LabEntry] = {
         "regard.labs.exploration.lab:LAB",
     ),
     "scores": LabEntry(
-        "Which score and which normaliser matter, and where? Recall, sorting, film reviews.",
+        "Which scores and normalisers matter for which task? Recall, sorting, film reviews.",
         "regard.labs.scores.lab:LAB",
     ),
     "complexity": LabEntry(
-        "From which length does which layer pay: convolution, recurrence, attention, its cures?",
+        "From which length is which layer faster: convolution, RNN, full or efficient attention?",
         "regard.labs.complexity.lab:LAB",
     ),
     "birthplace": LabEntry(
-        "What does pretraining put into a model, and does it know when it does not know?",
+        "What does a model learn in pretraining, and does it know when it does not know?",
         "regard.labs.birthplace.lab:LAB",
     ),
     "pretraining": LabEntry(
-        "Three ways to pretrain on one text: what is each worth to a task with few labels?",
+        "How much do three kinds of pretraining on the same text help a task with few labels?",
         "regard.labs.pretraining.lab:LAB",
     ),
     "reverse": LabEntry(
-        "What does attention remember that a single state forgets? Strings, written backwards.",
+        "What does attention remember that a single state forgets? Reversing strings.",
         "regard.labs.reverse:LAB",
     ),
     "translation": LabEntry(
-        "What does attention add to a translator, and where does it look? Dates, or sentences.",
+        "What does attention add to translation, and where does it look? Dates or sentences.",
         "regard.labs.translation.lab:LAB",
     ),
 }
 
 
 def open_lab(name: str) -> "Lab":
-    """Return a lab of the table, or the one that ``FILE.py:NAME`` names; the file is executed.
+    """Return a lab of the table or the object ``FILE.py:NAME``; the file is executed.
 
-    Errors: no lab of that name, with the nearest; a file's object that is not a lab.
+    Errors: an unknown name, with similar names; an object that is not a lab.
     """
     from regard.plugins import a, is_part, load_object
     from regard.trusted import trust_named
@@ -111,10 +111,10 @@ def open_lab(name: str) -> "Lab":
         lab: Lab = getattr(importlib.import_module(module), attribute)
         return replace(lab, name=name, question=entry.question)
     trust_named([name])
-    named = load_object(name)
-    if not isinstance(named, Lab):
+    loaded = load_object(name)
+    if not isinstance(loaded, Lab):
         raise RegardError(
-            f"{name} is {a(type(named).__name__)}, not a lab: write "
+            f"{name} is {a(type(loaded).__name__)}, not a lab: write "
             f"{name.rpartition(':')[2]} = ComparisonLab(question=…, task=…, arms=…)"
         )
-    return replace(named, name=name)
+    return replace(loaded, name=name)

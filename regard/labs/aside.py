@@ -1,4 +1,4 @@
-"""A module's command in a fresh process: memory is measured where nothing else was computed."""
+"""Run a module's command in a fresh process, to measure memory without earlier allocations."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from regard.errors import RegardError
 
-PATIENCE = 600.0  # seconds after which the process is given up
+PATIENCE = 600.0  # seconds until the process is stopped
 
 
 class Aside:
@@ -45,9 +45,9 @@ class Aside:
         self.process.communicate()
 
     def answer(self, what: str, remedy: str) -> Any:
-        """Wait for the process and return what it printed.
+        """Wait for the process and return the JSON that it printed.
 
-        Errors: it failed or took over ten minutes; the message names `what` and the `remedy`.
+        Errors: it failed or took over ten minutes; the message contains `what` and `remedy`.
         """
         try:
             out, err = self.process.communicate(timeout=PATIENCE)
@@ -58,5 +58,5 @@ class Aside:
         except subprocess.TimeoutExpired:
             last = f"no answer within {PATIENCE:.0f} s"
         except json.JSONDecodeError:
-            last = "it printed no JSON"
+            last = "printed no JSON"
         raise RegardError(f"{what} could not be measured: {last}; {remedy}".removesuffix("; "))

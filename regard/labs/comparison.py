@@ -1,4 +1,4 @@
-"""The lab that compares: arms of one task, trained as runs, compared seed by seed."""
+"""`ComparisonLab`: trains arms of one task as runs and compares them seed by seed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from regard.studies.result import Comparison
 
 BUDGETS = {"epochs", "steps", "tokens", "minutes"}
-DRY_RUN = "dry-run"  # a folder that is never made: a forecast disturbs no runs that are there
-OWN = ""  # the preset of data that no other preset is for
+DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds no existing runs
+ANY_DATA = ""  # key of the preset for data without a preset of their own
 BEGIN = "init="
 
 Values = Mapping[str, object]
@@ -35,9 +35,9 @@ Values = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How networks read texts before they are compared: the settings of both trainings.
+    """Settings of pretraining and fine-tuning.
 
-    `network` holds for both, `before` for the pretraining, `after` for the fine-tuning.
+    `network` applies to both, `before` to the pretraining, `after` to the fine-tuning.
     """
 
     network: Values
@@ -47,9 +47,9 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class Preset:
-    """How a lab treats one kind of data.
+    """Default settings of a lab for one kind of data.
 
-    `settings` are those of all arms that have them, `arms` those of single arms.
+    `settings` apply to all arms that have them, `arms` to single arms.
     """
 
     seeds: int = 3
@@ -61,10 +61,10 @@ class Preset:
 
 @dataclass(frozen=True)
 class PretrainFirst:
-    """The runs that an arm begins from, one for each seed.
+    """The pretrained runs from which an arm is fine-tuned, one for each seed.
 
-    `folder` lies under the lab's; an absolute or existing one that `ready` says is trained already
-    is the same for all seeds.
+    `folder` is relative to the lab's pretraining folder. With `ready` it is the path of an already
+    trained run, shared by all seeds.
     """
 
     arm: str
@@ -76,13 +76,13 @@ class PretrainFirst:
     ready: bool = False
 
     def home(self, out: Path) -> str:
-        """Return the folder of its runs, with ``{seed}`` for the number of the seed."""
+        """Return the folder of the runs, with ``{seed}`` as placeholder."""
         if self.ready:
             return self.folder
         return str(out / "pretrained" / (self.folder or self.arm) / "seed-{seed}")
 
     def jobs(self, out: Path, seeds: int) -> list[Job]:
-        """Return a job for every seed that is still to be pretrained."""
+        """Return a pretraining job for every seed, or none if `ready`."""
         return [
             Job(self.arm, seed, RunTask(self.home(out).format(seed=seed), self.task, self.model,
                                         (*self.settings, f"seed={seed}")), self.cost)
@@ -92,10 +92,10 @@ class PretrainFirst:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a comparison lab runs for one request.
+    """The runs of a comparison lab for one request.
 
-    `overrides` are the settings of all arms, `mine` those of them that the user gave; `options` the
-    lab's own settings; `stem` ends the name of the default folder.
+    `overrides`: settings of all arms; `user_settings`: those among them given by the user;
+    `options`: the lab's own settings; `stem`: suffix of the default folder's name.
     """
 
     task: str
@@ -106,57 +106,60 @@ class Plan:
     reference: str
     budget: str
     preset: Preset
-    mine: Mapping[str, str]
+    user_settings: Mapping[str, str]
     options: Any
     ladder: Sequence[tuple[str, str]] = ()
     pretrain_first: Sequence[PretrainFirst] = ()
     stem: str = ""
     about: str = ""
 
-    def left(self, settings: Values) -> dict[str, object]:
-        """Return the lab's settings without those that the user's replace."""
-        dropped = {*self.mine, *(BUDGETS if self.own_budget else ())}
+    def without_user_settings(self, settings: Values) -> dict[str, object]:
+        """Return the lab's settings that the user does not override."""
+        dropped = {*self.user_settings, *(BUDGETS if self.own_budget else ())}
         return {name: value for name, value in settings.items() if name not in dropped}
 
     @property
     def own_budget(self) -> bool:
-        """Whether the user gave a budget."""
-        return bool(self.budget) or bool(BUDGETS & self.mine.keys())
+        """Return whether the user gave a budget."""
+        return bool(self.budget) or bool(BUDGETS & self.user_settings.keys())
 
     def sizes(self) -> dict[str, object]:
-        """Return the pretrained network's settings under the user's."""
+        """Return the pretrained network's settings, overridden by the user's."""
         network = self.preset.pretraining.network if self.preset.pretraining else {}
-        return {**network, **{k: v for k, v in self.mine.items() if k in network}}
+        return {**network, **{k: v for k, v in self.user_settings.items() if k in network}}
 
     def before(self) -> dict[str, object]:
-        """Return the settings of a pretraining: the preset's under the user's sizes and budget."""
+        """Return the preset's pretraining settings, overridden by the user's sizes and budget."""
         settings = self.preset.pretraining.before if self.preset.pretraining else {}
-        budget = {k: v for k, v in self.mine.items() if k in BUDGETS}
+        budget = {k: v for k, v in self.user_settings.items() if k in BUDGETS}
         budget |= parse_budget(self.budget) if self.budget else {}
         kept = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
         return {"data": self.data, **self.sizes(), **kept, **budget}
 
-    def begun(self, out: Path) -> list[Arm]:
-        """Return the arms, each that is pretrained with its runs in a folder."""
-        homes = {first.arm: f"{BEGIN}{first.home(out)}" for first in self.pretrain_first}
+    def initialized(self, out: Path) -> list[Arm]:
+        """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""
+        folders = {first.arm: f"{BEGIN}{first.home(out)}" for first in self.pretrain_first}
         return [
-            replace(arm, overrides=(homes[arm.name], *arm.overrides)) if arm.name in homes else arm
+            replace(arm, overrides=(folders[arm.name], *arm.overrides))
+            if arm.name in folders
+            else arm
             for arm in self.arms
         ]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a comparison lab found: the plan, the comparison, its arms with their runs' folders.
+    """The results of a comparison lab: its plan, the comparison and the arms with their runs.
 
-    `record` is what ``--json`` prints; `seen` what the lab's `measure` made of it.
+    `record`: the object that ``--json`` prints; `measured`: the return value of the lab's
+    `measure`.
     """
 
     plan: Plan
     out: Path
     record: dict[str, Any]
     arms: Sequence[Evidence]
-    seen: Any = None
+    measured: Any = None
 
     @property
     def means(self) -> dict[str, float]:
@@ -164,21 +167,18 @@ class Result:
         return {str(row["name"]): float(row["mean"]) for row in self.record["arms"]}
 
     @property
-    def in_words(self) -> list[str]:
-        """The result of any comparison in a few sentences."""
+    def summary(self) -> list[str]:
+        """The result of the comparison in a few sentences."""
         return answer(self.record, self.arms)
 
     def verdict(self, a: str, b: str) -> Mapping[str, Any] | None:
         """Return the declared comparison of two arms, or None."""
-        pairs = ((v["a"], v["b"]) for v in self.record["verdicts"])
-        found = [
-            v for v, pair in zip(self.record["verdicts"], pairs, strict=True) if pair == (a, b)
-        ]
-        return found[-1] if found else None
+        verdicts = [v for v in self.record["verdicts"] if (v["a"], v["b"]) == (a, b)]
+        return verdicts[-1] if verdicts else None
 
 
 class _Flags(Settings):
-    """What a flag says, as ``key=value``."""
+    """Flags that may also be given as ``key=value``."""
 
     data: str = ""
     seeds: int = Field(0, ge=1)
@@ -188,13 +188,14 @@ class _Flags(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonLab(Lab):
-    """A lab that trains arms of one task on each of its seeds, and compares them.
+    """A lab that trains arms of one task with several seeds and compares them.
 
-    An arm is an `Arm`, or a text as for ``regard compare``: ``transformer:heads=2``.
-    `presets` by data: the first is the lab's own choice, `OWN` is for all data without one; where
-    there is none `elsewhere` says what to do instead. `options` are the lab's own settings; every
-    other ``key=value`` is one of the runs. `adapt` makes of the plan what the presets do not say.
-    `measure` looks at the trained runs; `figures`, `claims` and `answer` say what was found.
+    An arm is an `Arm` or a string as for ``regard compare``: ``transformer:heads=2``.
+    `presets`: default settings by data; the first data are the default, `ANY_DATA` is the key for
+    all data without a preset. Without such a preset other data are an error, which ends with
+    `other_data_hint`. `options`: the lab's own settings; every other ``key=value`` is a setting of
+    the runs. `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs;
+    `figures`, `claims` and `answer` describe the results.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -210,28 +211,30 @@ class ComparisonLab(Lab):
     measure: Callable[[Result], Any] = lambda result: None
     figures: Callable[[Result], Iterable[Section]] = lambda result: ()
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
-    answer: Callable[[Result], Iterable[str]] = lambda result: result.in_words
+    answer: Callable[[Result], Iterable[str]] = lambda result: result.summary
     next: str | Callable[[Result], str] = "regard lab"
-    elsewhere: str = "give one of them"
+    other_data_hint: str = "give one of them"
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-        """Pretrain, train and compare the arms; write and say what was found."""
+        """Pretrain, train and compare the arms; write and print the results."""
         request, plan, out = self._open(request, say)
-        Study.plan(plan.task, plan.arms, **_declared(plan, out / DRY_RUN))  # before any training
+        Study.plan(
+            plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN)
+        )  # before any training
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
         workers = request.workers or None
         pretrain(sorted(first, key=lambda job: job.seed), workers, show)
         comparison = compare(
-            plan.task, plan.begun(out), workers=workers, ladder=plan.ladder,
-            on_event=follow(show), **_declared(plan, out),
+            plan.task, plan.initialized(out), workers=workers, ladder=plan.ladder,
+            on_event=follow(show), **_study_arguments(plan, out),
         )  # fmt: skip
         return self.finish(request, self.report(plan, comparison, out), out, plan.data, say)
 
     def report(self, plan: Plan, comparison: "Comparison", out: Path) -> LabReport:
-        """Look at the trained runs, and say what was found."""
+        """Evaluate the trained runs and describe the results."""
         record = comparison.record()
         result = Result(plan, out, record, arms_of(record, out))
-        result = replace(result, seen=self.measure(result))
+        result = replace(result, measured=self.measure(result))
         return LabReport(
             [*self.answer(result)],
             [*self.figures(result)],
@@ -242,7 +245,7 @@ class ComparisonLab(Lab):
         )
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Make one step of each arm, and forecast the time and memory of all."""
+        """Run one step of each arm and forecast the time and memory of all."""
         request, plan, out = self._open(request, say)
         planned = [
             Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
@@ -251,7 +254,7 @@ class ComparisonLab(Lab):
         ]
         arms = [replace(arm, overrides=tuple(p for p in arm.overrides if not p.startswith(BEGIN)))
                 for arm in plan.arms]  # fmt: skip
-        study = Study.plan(plan.task, arms, **_declared(plan, out / DRY_RUN))
+        study = Study.plan(plan.task, arms, **_study_arguments(plan, out / DRY_RUN))
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
             Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds)
@@ -261,18 +264,22 @@ class ComparisonLab(Lab):
         return forecast(self.name, planned, request.workers or 2, say)
 
     def plan(self, request: LabRequest) -> Plan:
-        """Return the preset of the request's data under the user's settings.
+        """Return the preset of the requested data, overridden by the user's settings.
 
-        Errors: a pair that is not ``key=value``; an option or budget that does not fit; data that
-        the lab does not know. What names no setting of a run is refused by the comparison.
+        Errors: a pair that is not ``key=value``; an invalid option or budget; data that the lab
+        does not support. Unknown settings of runs are reported later, by the comparison.
         """
-        request, mine = self._asked(request)
-        own = {key: mine.pop(key) for key in [*mine] if key in self.options.model_fields}
+        request, user_settings = self._split(request)
+        options = {
+            key: user_settings.pop(key)
+            for key in [*user_settings]
+            if key in self.options.model_fields
+        }
         data = request.data or next(iter(self.presets))
-        preset = self.presets.get(data) or self.presets.get(OWN)
+        preset = self.presets.get(data) or self.presets.get(ANY_DATA)
         if preset is None:
             known = " and ".join(self.presets)
-            raise RegardError(f"--data {data}: this lab knows {known}; {self.elsewhere}")
+            raise RegardError(f"--data {data}: this lab supports {known}; {self.other_data_hint}")
         if request.budget:
             parse_budget(request.budget)
         task = preset.task or self.task
@@ -281,46 +288,50 @@ class ComparisonLab(Lab):
         plan = Plan(
             task, data, arms, (), request.seeds or preset.seeds,
             self.reference or (arms[0].name if arms else ""), request.budget, preset,
-            mine, build(self.options, own), stem=Path(data).stem,
+            user_settings, build(self.options, options), stem=Path(data).stem,
         )  # fmt: skip
         arms = [
-            replace(arm, overrides=(*pairs(plan.left(preset.arms.get(arm.name, {}))),
-                                    *arm.overrides))
+            replace(arm, overrides=(*pairs(plan.without_user_settings(own)), *arm.overrides))
             for arm in arms
-        ]  # fmt: skip
-        overrides = pairs({"data": data, **plan.left(preset.settings), **mine})
+            for own in [preset.arms.get(arm.name, {})]
+        ]
+        overrides = pairs(
+            {"data": data, **plan.without_user_settings(preset.settings), **user_settings}
+        )
         plan = self.adapt(replace(plan, arms=arms, overrides=overrides))
         seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
         return replace(plan, about=plan.about or f"{len(plan.arms)} arms on {data}, {seeds}")
 
     def _open(self, request: LabRequest, say: Say) -> tuple[LabRequest, Plan, Path]:
-        """Make the plan, and say the question and what will be done about it."""
+        """Make the plan and print the question and a summary of the plan."""
         plan = self.plan(request)
-        asked, _ = self._asked(request)
+        normalized, _ = self._split(request)
         say(self.question)
         say(plan.about)
-        return asked, plan, self.place(asked, plan.stem)
+        return normalized, plan, self.place(normalized, plan.stem)
 
     @staticmethod
-    def _asked(request: LabRequest) -> tuple[LabRequest, dict[str, str]]:
-        """Return the request with what its pairs say of its flags, and the other pairs by name."""
-        mine: dict[str, str] = {}
+    def _split(request: LabRequest) -> tuple[LabRequest, dict[str, str]]:
+        """Return the request with flags taken from its pairs, and the other pairs by name."""
+        user_settings: dict[str, str] = {}
         for pair in request.overrides:
             name, equals, value = pair.partition("=")
             key = name.strip().replace("-", "_")
             if not equals:
                 raise RegardError(f"settings are written key=value, not {pair!r}")
-            if key in mine or (key in FLAGS and getattr(request, key)):
-                raise RegardError(f"{key} is set twice")
-            mine[key] = value.strip()
-        flags = {key: mine.pop(key) for key in FLAGS if key in mine}
-        given = build(_Flags, flags).model_dump()
-        asked = replace(request, overrides=pairs(mine), **{key: given[key] for key in flags})
-        return asked, mine
+            if key in user_settings or (key in FLAGS and getattr(request, key)):
+                raise RegardError(f"{key} is set twice; set it once")
+            user_settings[key] = value.strip()
+        flags = {key: user_settings.pop(key) for key in FLAGS if key in user_settings}
+        values = build(_Flags, flags).model_dump()
+        normalized = replace(
+            request, overrides=pairs(user_settings), **{key: values[key] for key in flags}
+        )
+        return normalized, user_settings
 
 
-def _declared(plan: Plan, out: Path) -> dict[str, Any]:
-    """Return what `Study.plan` and `compare` are told alike."""
+def _study_arguments(plan: Plan, out: Path) -> dict[str, Any]:
+    """Return the arguments shared by `Study.plan` and `compare`."""
     return {
         "seeds": plan.seeds,
         "budget": plan.budget or None,
@@ -339,20 +350,20 @@ def pairs(settings: Values) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in settings.items())
 
 
-def chosen(key: str, text: str, known: Collection[str]) -> list[str]:
-    """Return names between commas. Errors: none, or one that is not known.
+def parse_names(key: str, text: str, known: Collection[str]) -> list[str]:
+    """Parse comma-separated names. Errors: no name, or an unknown one.
 
-    >>> chosen("models", "gpt, t5", ["bert", "gpt", "t5"])
+    >>> parse_names("models", "gpt, t5", ["bert", "gpt", "t5"])
     ['gpt', 't5']
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in known] or ([] if names else ["none"]):
-        raise RegardError(f"{key}={text}: {unknown[0]!r} is none of {', '.join(known)}")
+        raise RegardError(f"{key}={text}: {unknown[0]!r} is not one of {', '.join(known)}")
     return names
 
 
 def points_of(verdict: Mapping[str, Any]) -> list[Cell]:
-    """Return a verdict as cells of a table: points, their 95 % interval, p.
+    """Return the cells of a verdict: difference in points, its 95 % interval, p.
 
     >>> points_of({"difference": 0.113, "low": 0.035, "high": 0.19, "p": 0.0104})
     [11.3, '3.5 to 19.0', '0.010']

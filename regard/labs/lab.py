@@ -1,4 +1,4 @@
-"""What a lab is: a question, a report, one way to end; and the lab that measures."""
+"""`Lab`, the base class of all labs, and `MeasuringLab`, which measures without training runs."""
 
 import shlex
 from abc import ABC, abstractmethod
@@ -24,14 +24,14 @@ S = TypeVar("S", bound=Settings)
 M = TypeVar("M")
 Claim = dict[str, Any]
 FILE = "results.json"
-#: What a lab may be asked for by a flag, and the flag.
+#: Options of a lab and their command-line flags.
 FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers"}
 
 
 def claim(says: str, value: float, holds: bool) -> Claim:
-    """Return one thing to look for: a sentence with the number, the number, whether it holds.
+    """Return a claim about the result: a sentence with the number, the number, whether it holds.
 
-    >>> claim("there was nothing to measure", float("nan"), False)["value"] is None
+    >>> claim("nothing was measured", float("nan"), False)["value"] is None
     True
     """
     return {"says": says, "value": float(value) if isfinite(value) else None, "holds": bool(holds)}
@@ -39,7 +39,7 @@ def claim(says: str, value: float, holds: bool) -> Claim:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a lab: a section of its report, what it claims, its share of the answer."""
+    """A part of a lab: a section of its report, its claims, its part of the answer."""
 
     section: Section
     claims: Sequence[Claim] = ()
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Compared:
-    """Arms and verdicts of a measurement, as ``regard compare --json`` has them."""
+    """Arms and verdicts of a measurement, as in ``regard compare --json``."""
 
     metric: str = ""
     arms: Sequence[Mapping[str, Any]] = ()
@@ -58,8 +58,8 @@ class Compared:
     def of(
         cls, metric: str, arms: Iterable[Mapping[str, Any]], verdicts: Iterable[Difference]
     ) -> "Compared":
-        """Build the rows of JSON from differences."""
-        return cls(metric, list(arms), [verdict_row(found) for found in verdicts])
+        """Build the rows of the JSON object from differences."""
+        return cls(metric, list(arms), [verdict_row(verdict) for verdict in verdicts])
 
 
 def arm_row(
@@ -81,10 +81,10 @@ def arm_row(
 
 @dataclass(frozen=True)
 class LabReport:
-    """What a lab found. `answer`: its result in a few sentences, numbers included.
+    """The results of a lab. `answer`: the result in a few sentences with numbers.
 
-    `record` holds more keys of the JSON object. `trained` is the comparison of a lab that trains
-    runs: the report then shows the runs, too.
+    `record`: additional keys of the JSON object. `trained`: the comparison, if the lab trains
+    runs; the report then shows the runs, too.
     """
 
     answer: Sequence[str]
@@ -98,30 +98,30 @@ class LabReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Lab(ABC):
-    """A question, and the experiment that answers it. `name` is what ``regard lab`` calls it."""
+    """A question and the experiment that answers it. `name` is its name in ``regard lab``."""
 
     question: str = ""
     name: str = ""
 
     @abstractmethod
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-        """Do the lab: words for people go to `say`, progress to `show`.
+        """Run the lab; print messages by `say` and progress by `show`.
 
-        Returns the object that ``--json`` prints. Errors: settings that do not exist or fit.
+        Return the object that ``--json`` prints. Errors: unknown or invalid settings.
         """
 
     @abstractmethod
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Say what the lab will take, as measured or as it took elsewhere; train nothing."""
+        """Forecast the time of the lab without running it."""
 
     def place(self, request: LabRequest, stem: str = "") -> Path:
-        """Return the folder that the lab writes into: the one asked for, or one by its name."""
+        """Return the output folder: the requested one, or a default by the lab's name."""
         name = Path(self.name.rpartition(":")[0]).stem if is_part(self.name) else self.name
         stem = stem or Path(request.data).stem
         return request.out or Path("runs") / f"lab-{name}{f'-{stem}' if stem else ''}"
 
     def command(self, request: LabRequest) -> str:
-        """Return the command line that does the same again."""
+        """Return the command line that repeats the run."""
         parts = ["regard", "lab", self.name]
         for key, flag in FLAGS.items():
             value = getattr(request, key)
@@ -132,7 +132,7 @@ class Lab(ABC):
     def finish(
         self, request: LabRequest, report: LabReport, out: Path, data: str, say: Say
     ) -> dict[str, Any]:
-        """Write the report and ``results.json``, say what was found, and return the JSON object."""
+        """Write the report and ``results.json``, print the results, and return the JSON object."""
         from regard.runs.environment import machine
 
         tables = [table for section in report.sections for table in section.tables]
@@ -163,9 +163,9 @@ class Lab(ABC):
         for table in tables:
             say(f"\n{table.title}\n{table.text()}")
         if report.claims:
-            say("\nWhat to look for:")
-        for found in report.claims:
-            say(f"  {'✓' if found['holds'] else '✗'} {found['says']}")
+            say("\nClaims:")
+        for row in report.claims:
+            say(f"  {'✓' if row['holds'] else '✗'} {row['says']}")
         say("\nVerdict:")
         for sentence in report.answer:
             say(f"  {sentence}")
@@ -175,31 +175,31 @@ class Lab(ABC):
 
 
 @dataclass(frozen=True)
-class Takes:
-    """How long a lab took with its defaults, and what that depends on.
+class ReferenceTime:
+    """The time that a lab took with its defaults, and the settings that change it.
 
-    `grows`: settings that the time is about in proportion to; a budget in minutes changes these.
-    `steps`: settings that a budget in steps sets. `more`: what takes longer, in words.
+    `scales_with`: settings to which the time is roughly proportional; a budget in minutes changes
+    them. `steps`: settings that a budget in steps changes. `note`: a case that takes longer.
     """
 
     seconds: float
     where: str
-    grows: tuple[str, ...] = ()
+    scales_with: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    more: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringLab(Lab, Generic[S, M]):
-    """A lab that measures by itself, without runs of ``regard train``.
+    """A lab that measures without training runs.
 
-    `measure` makes the numbers; `figures`, `claims` and `answer` say what they show, the first two
-    by default from ``measured.parts``. A lab without a setting `seeds` measures again with each
-    further seed, and its claims must hold for all.
+    `measure` returns the measurements; `figures`, `claims` and `answer` describe them, the first
+    two from ``measured.parts`` by default. A lab without a setting `seeds` repeats the measurement
+    for each further seed, and its claims must hold for all seeds.
     """
 
     settings: type[S]
-    takes: Takes
+    reference_time: ReferenceTime
     measure: Callable[[S, Say, Show], M]
     answer: Callable[[M], str]
     next: str | Callable[[M], str]
@@ -208,99 +208,102 @@ class MeasuringLab(Lab, Generic[S, M]):
     compared: Callable[[M], Compared] = lambda measured: Compared()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
-        """Measure, with every seed; write and say what was found."""
+        """Measure with every seed, then write and print the results."""
         first, *others = self.all_settings(request)
         say(self.question)
         measured = self.measure(first, say, show)
         sections, claims = [*self.figures(measured)], [*self.claims(measured)]
         if others:
-            again = [self.claims(self.measure(settings, say, show)) for settings in others]
-            table, claims = over_seeds([claims, *again])
-            sections.append(Section("Is it the same with other seeds?", tables=[table]))
-        follows = self.next if isinstance(self.next, str) else self.next(measured)
+            repeated = [self.claims(self.measure(settings, say, show)) for settings in others]
+            table, claims = over_seeds([claims, *repeated])
+            sections.append(Section("Do the claims hold with other seeds?", tables=[table]))
+        next_command = self.next if isinstance(self.next, str) else self.next(measured)
         report = LabReport(
-            [self.answer(measured)], sections, claims, follows, self.compared(measured)
+            [self.answer(measured)], sections, claims, next_command, self.compared(measured)
         )
         data = request.data or "built-in data"
         return self.finish(request, report, self.place(request), data, say)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Check the settings, and say what the lab took with its defaults, and what that makes."""
-        several, takes = self.all_settings(request), self.takes
-        says = f"regard lab {self.name} measures nothing beforehand. With its defaults it took "
-        says += f"{duration(takes.seconds)} on {takes.where}"
-        says += f"; {takes.more}." if takes.more else "."
+        """Check the settings and estimate the time from that of a run with the defaults."""
+        several, takes = self.all_settings(request), self.reference_time
+        message = f"regard lab {self.name} took {duration(takes.seconds)} with its defaults on "
+        message += takes.where + (f"; {takes.note}." if takes.note else ".")
         keys = {pair.partition("=")[0].strip().replace("-", "_") for pair in request.overrides}
         seconds: float | None = None
-        if request.data or keys - {*takes.grows, "seed", "seeds", "budget"}:
-            says += " What is set here changes that."
+        if request.data or keys - {*takes.scales_with, "seed", "seeds", "budget"}:
+            message += " The time with these settings is unknown."
         else:
             seconds = sum(map(self.estimate, several))
             if seconds != takes.seconds:
-                says += f" What is set here makes that about {duration(seconds)}."
-        say(says)
-        return {"task": self.name, "forecast": [], "seconds": seconds, "says": says}
+                message += f" With these settings it takes about {duration(seconds)}."
+        say(message)
+        return {"task": self.name, "forecast": [], "seconds": seconds, "says": message}
 
     def estimate(self, settings: S) -> float:
-        """Return the seconds that the lab would take where its defaults took `takes`."""
-        usual: dict[str, Any] = {k: one.default for k, one in self.settings.model_fields.items()}
-        if "budget" in usual:
-            more = [60 * float(parse_budget(text)["minutes"])
-                    for text in (settings.model_dump()["budget"], usual["budget"])]  # fmt: skip
-            return self.takes.seconds + more[0] - more[1]
-        ratios = [float(getattr(settings, key)) / usual[key] for key in self.takes.grows]
-        seeds = float(getattr(settings, "seeds", 1)) / usual.get("seeds", 1)
+        """Return the estimated seconds with these settings, from the time with the defaults."""
+        defaults: dict[str, Any] = {k: one.default for k, one in self.settings.model_fields.items()}
+        if "budget" in defaults:
+            budgets = [60 * float(parse_budget(text)["minutes"])
+                    for text in (settings.model_dump()["budget"], defaults["budget"])]  # fmt: skip
+            return self.reference_time.seconds + budgets[0] - budgets[1]
+        ratios = [
+            float(getattr(settings, key)) / defaults[key] for key in self.reference_time.scales_with
+        ]
+        seeds = float(getattr(settings, "seeds", 1)) / defaults.get("seeds", 1)
         times: float = seeds * (sum(ratios) / len(ratios) if ratios else 1.0)
-        return self.takes.seconds * times
+        return self.reference_time.seconds * times
 
     def all_settings(self, request: LabRequest) -> list[S]:
-        """Return the settings of each measurement: one, or one a seed."""
+        """Return the settings of each measurement, one per seed."""
         fields = self.settings.model_fields
         if request.seeds < 2 or "seeds" in fields:
             return [self.settings_for(request)]
-        alone = replace(request, seeds=0)
-        given = [pair for pair in request.overrides if pair.partition("=")[0].strip() == "seed"]
-        if given:
-            raise RegardError(f"--seeds {request.seeds} and {given[0]}: give one of them")
-        start = int(self.settings_for(alone).model_dump()["seed"])
+        single = replace(request, seeds=0)
+        pairs = [pair for pair in request.overrides if pair.partition("=")[0].strip() == "seed"]
+        if pairs:
+            raise RegardError(
+                f"--seeds {request.seeds} and {pairs[0]} exclude each other; give one"
+            )
+        start = int(self.settings_for(single).model_dump()["seed"])
         return [
-            self.settings_for(replace(alone, overrides=[*request.overrides, f"seed={seed}"]))
+            self.settings_for(replace(single, overrides=[*request.overrides, f"seed={seed}"]))
             for seed in range(start, start + request.seeds)
         ]
 
     def settings_for(self, request: LabRequest) -> S:
-        """Return the lab's settings: its own, under the user's ``key=value`` and flags.
+        """Return the lab's defaults overridden by the user's ``key=value`` pairs and flags.
 
-        Errors: a flag that this lab has no setting for, a setting that does not exist or fit.
+        Errors: a flag without a setting in this lab; an unknown or invalid setting.
         """
         (values,) = split(request.overrides, self.settings)
-        given: dict[str, Any] = {}
+        flags: dict[str, Any] = {}
         for key, flag in FLAGS.items():
             value = getattr(request, key)
             if not value:
                 continue
             if key == "budget" and key not in self.settings.model_fields:
-                given |= self._budget(value)
+                flags |= self._budget(value)
             elif key in self.settings.model_fields:
-                given[key] = value
+                flags[key] = value
             elif key != "seeds":
                 known = ", ".join(sorted(self.settings.model_fields))
-                raise RegardError(f"this lab has no use for {flag}; it takes: {known}")
-        for key in given.keys() & values.keys():
+                raise RegardError(f"this lab does not support {flag}; its settings are: {known}")
+        for key in flags.keys() & values.keys():
             flag = FLAGS.get(key, "--budget")
             raise RegardError(f"{key} is set twice, by {flag} and by {key}={values[key]}")
-        return build(self.settings, {**values, **given})
+        return build(self.settings, {**values, **flags})
 
     def _budget(self, budget: str) -> dict[str, Any]:
-        """Return the settings that a budget sets. Errors: a unit that this lab has no use for."""
+        """Return the settings that a budget changes. Errors: an unsupported unit."""
         ((unit, amount),) = parse_budget(budget).items()
-        if unit == "steps" and self.takes.steps:
-            return dict.fromkeys(self.takes.steps, amount)
+        if unit == "steps" and self.reference_time.steps:
+            return dict.fromkeys(self.reference_time.steps, amount)
         if unit != "minutes":
-            steps = " or in steps" if self.takes.steps else ""
-            raise RegardError(f"budget {budget!r}: this lab's budget is a time{steps}, as in 30s")
-        factor, values = 60 * float(amount) / self.takes.seconds, {}
-        for key in self.takes.grows:
+            steps = " or a number of steps" if self.reference_time.steps else ""
+            raise RegardError(f"budget {budget!r}: this lab needs a time{steps}, for example 30s")
+        factor, values = 60 * float(amount) / self.reference_time.seconds, {}
+        for key in self.reference_time.scales_with:
             field = self.settings.model_fields[key]
             least = max((b for m in field.metadata if (b := getattr(m, "ge", None))), default=0)
             most = min((b for m in field.metadata if (b := getattr(m, "le", None))), default=None)
@@ -325,14 +328,14 @@ def over_seeds(several: Sequence[Sequence[Claim]]) -> tuple[Table, list[Claim]]:
     >>> one, two = [claim("x is 1", 1, True)], [claim("x is 2", 2, False)]
     >>> table, claims = over_seeds([one, two])
     >>> table.rows, claims[0]["says"], claims[0]["holds"]
-    ([['x is 1', 1.0, 2.0, '1 of 2']], 'x is 1; over 2 seeds it holds in 1', False)
+    ([['x is 1', 1.0, 2.0, '1 of 2']], 'x is 1; holds for 1 of 2 seeds', False)
     """
     rows, claims = [], []
-    for same in zip(*several, strict=False):
-        first, holds = same[0], sum(one["holds"] for one in same)
-        values = [one["value"] for one in same if one["value"] is not None] or [nan]
-        rows.append([first["says"], min(values), max(values), f"{holds} of {len(same)}"])
-        says = f"{first['says']}; over {len(same)} seeds it holds in {holds}"
-        claims.append({**first, "says": says, "holds": holds == len(same)})
-    columns = ["claim, in the numbers of the first seed", "least", "most", "holds in"]
-    return Table(f"The claims over {len(several)} seeds", columns, rows), claims
+    for group in zip(*several, strict=False):
+        first, holds = group[0], sum(one["holds"] for one in group)
+        values = [one["value"] for one in group if one["value"] is not None] or [nan]
+        rows.append([first["says"], min(values), max(values), f"{holds} of {len(group)}"])
+        says = f"{first['says']}; holds for {holds} of {len(group)} seeds"
+        claims.append({**first, "says": says, "holds": holds == len(group)})
+    columns = ["claim (numbers of the first seed)", "minimum", "maximum", "holds for"]
+    return Table(f"Claims over {len(several)} seeds", columns, rows), claims

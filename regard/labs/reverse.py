@@ -1,7 +1,7 @@
-"""What a state forgets and attention remembers: strings of letters, written backwards.
+"""Reverse strings of letters, with a single state and with attention.
 
-The seed's lab 6: a GRU reads a random string and a GRU writes it from its end. Without attention
-all of it must pass through one state; with attention the state asks the letters themselves.
+The seed's lab 6: a GRU reads a random string and a GRU writes it in reverse. Without attention
+the string must fit into one state; with attention the decoder looks at the letters themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ from regard.reports.findings import Cell, Section, Table
 from regard.settings import Settings
 from regard.studies.arms import Arm
 
-AIM, LONG_AIM = 0.99, 0.97  # of strings without error: of 10 letters, and of LONG or more
+AIM, LONG_AIM = 0.99, 0.97  # share of strings without error: for 10 letters, and for LONG or more
 LONG = 30
-SHORT, QUICK, LONG_ENOUGH = 8, 900, 5_000  # letters, their steps, and the seed's steps
-MOST = 0.5  # of the weight, which an alignment has
-TEXTS = 200  # of the test, whose alignment is measured
+SHORT, QUICK, LONG_ENOUGH = 8, 900, 5_000  # letters, steps for them, and the seed's steps
+MOST = 0.5  # share of the weight that counts as an alignment
+TEXTS = 200  # test strings whose alignment is measured
 
 
 class ReverseOptions(Settings):
-    """Strings of ``letters`` letters, each length trained on itself, ``batch`` at a time.
+    """Settings: ``letters`` per string, in training and test alike, and ``batch`` strings per step.
 
-    Steps are the seed's 5,000, or 900 where the strings are of `SHORT` letters or fewer, so that
-    the lab takes a minute: ``letters=10`` is the seed's lab, ``letters=30`` its long strings.
+    Steps default to the seed's 5,000, or to 900 for strings of `SHORT` letters or fewer, so that
+    the lab takes a minute. ``letters=10`` is the seed's lab, ``letters=30`` its long strings.
     """
 
     letters: int = Field(SHORT, ge=4, le=200)
@@ -41,19 +41,19 @@ def adapt(plan: Plan) -> Plan:
     """Set the budget and the data's size by the length of the strings."""
     letters, batch = plan.options.letters, plan.options.batch
     steps = QUICK if letters <= SHORT else LONG_ENOUGH
-    if plan.mine.get("steps", "").isdigit():
-        steps = int(plan.mine["steps"])
+    if plan.user_settings.get("steps", "").isdigit():
+        steps = int(plan.user_settings["steps"])
     sizes = {
         "letters": letters,
         "steps": steps,
         "batch_tokens": batch * (2 * letters + 1),
-        "examples": steps * batch,  # no string comes twice
+        "examples": steps * batch,  # no string is repeated
         "evaluate_every": max(1, steps // 6),
     }
     seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
     return replace(
         plan,
-        overrides=(*plan.overrides, *pairs(plan.left(sizes))),
+        overrides=(*plan.overrides, *pairs(plan.without_user_settings(sizes))),
         data=f"strings of {letters} letters",
         stem=str(letters),
         about=f"{len(plan.arms)} arms, strings of {letters} letters, {seeds}, "
@@ -62,34 +62,34 @@ def adapt(plan: Plan) -> Plan:
 
 
 def claims(result: Result) -> list[Claim]:
-    """Return what to look for, each with the number that this run found."""
+    """Return the claims with the numbers of this run."""
     means, letters = result.means, result.plan.options.letters
-    found = []
+    rows = []
     if "lab-6" in means:
-        says = f"with attention strings of {letters} letters are turned around without error"
+        says = f"with attention, strings of {letters} letters are reversed without error"
         share, aim = means["lab-6"], LONG_AIM if letters >= LONG else AIM
-        found.append(claim(f"{says} in {share:.1%} ({aim:.0%} or more)", share, share >= aim))
+        rows.append(claim(f"{says} in {share:.1%} ({aim:.0%} or more)", share, share >= aim))
     if {"lab-6", "gru"} <= means.keys():
         lead = means["lab-6"] - means["gru"]
-        says = f"attention leads a state alone by {100 * lead:.1f} points"
-        found.append(claim(says, lead, lead > 0))
-    at = result.seen.get("lab-6")
+        says = f"attention is better than a single state by {100 * lead:.1f} points"
+        rows.append(claim(says, lead, lead > 0))
+    at = result.measured.get("lab-6")
     if at is not None:
         says = (
-            "lab-6 looks at the letter just written, one place beside the anti-diagonal: "
-            f"{at.before:.0%} of its weight lies there, {at.here:.0%} on the letter to be written"
+            "lab-6 looks at the letter just written, one position off the anti-diagonal: "
+            f"{at.before:.0%} of its weight is there, {at.here:.0%} on the letter to write next"
         )
-        found.append(claim(says, at.before, at.before > MOST))
-    return found
+        rows.append(claim(says, at.before, at.before > MOST))
+    return rows
 
 
 @dataclass(frozen=True)
 class Places:
-    """Shares of the attention weight, over all letters written but the first of each string.
+    """Shares of the attention weight by position, over all written letters but the first.
 
-    ``here`` lies on the letter to be written, ``before`` on the letter written just before it (one
-    place to the right in the source, the text being written from its end), ``after`` on the one to
-    be written next, ``rest`` elsewhere.
+    ``here``: on the letter to be written; ``before``: on the letter just written (one position to
+    the right in the source, since the string is written in reverse); ``after``: on the letter
+    after the next; ``rest``: elsewhere.
     """
 
     here: float
@@ -99,7 +99,7 @@ class Places:
 
     @classmethod
     def of(cls, weights: Sequence[Float[np.ndarray, "target source"]]) -> "Places":
-        """Measure the weights of strings that are written backwards.
+        """Measure the weights of reversed strings.
 
         >>> Places.of([np.array([[0.0, 0.0, 1.0], [0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])])
         Places(here=0.625, before=0.375, after=0.0, rest=0.0)
@@ -117,12 +117,12 @@ class Places:
 
 
 def measure(result: Result) -> dict[str, Places]:
-    """Return where each arm that looks at something looks."""
+    """Return the shares of the weight of each arm with attention."""
     return {arm.name: places for arm in result.arms if (places := weight_of(arm)) is not None}
 
 
 def weight_of(arm: Evidence) -> Places | None:
-    """Return where an arm looks, a mean over its seeds; None where it looks at nothing."""
+    """Return an arm's shares of the weight, averaged over seeds, or None without attention."""
     import regard
     from regard.tasks.writing.alignment import weighed
 
@@ -142,49 +142,53 @@ def weight_of(arm: Evidence) -> Places | None:
 
 
 def figures(result: Result) -> list[Section]:
-    """Return where each arm looks while it writes, and why."""
-    if not result.seen:
+    """Return the table of attention weights while writing, and its explanation."""
+    if not result.measured:
         return []
-    columns = ["arm", "letter to be written, %", "letter just written, %",
-               "letter to be written next, %", "elsewhere, %"]  # fmt: skip
+    columns = ["arm", "letter to write, %", "letter just written, %",
+               "letter after that, %", "elsewhere, %"]  # fmt: skip
     rows: list[list[Cell]] = [
         [name, *(round(100 * share, 1) for share in (at.here, at.before, at.after, at.rest))]
-        for name, at in result.seen.items()
+        for name, at in result.measured.items()
     ]
     note = (
-        f"Weight in {TEXTS} test strings of each seed, over all letters but the first, which has "
-        "none before it. The first column is the anti-diagonal."
+        f"Weights in {TEXTS} test strings per seed, over all letters but the first, which has "
+        "no predecessor. The first column is the anti-diagonal."
     )
-    table = Table("Where the weight lies while a letter is written", columns, rows, note)
-    said = explanation(result.seen)
-    return [Section("Which letter does it look at?", [" ".join(said)] if said else [], (), [table])]
+    table = Table("Attention weights while a letter is written", columns, rows, note)
+    sentences = explanation(result.measured)
+    return [
+        Section(
+            "Which letter does it look at?", [" ".join(sentences)] if sentences else [], (), [table]
+        )
+    ]
 
 
-def explanation(looked: Mapping[str, Places]) -> list[str]:
-    """Return why lab 6's alignment stands where it does, with the shares that were measured."""
-    at = looked.get("lab-6")
+def explanation(measured: Mapping[str, Places]) -> list[str]:
+    """Explain lab 6's alignment with the measured shares."""
+    at = measured.get("lab-6")
     if at is None:
         return []
-    put = (
+    shares = (
         f"lab-6 puts {at.before:.0%} of its weight on the letter that it has just written and "
         f"{at.here:.0%} on the letter that it is about to write."
     )
     if at.here > MOST:
-        return [f"{put} Its alignment is the anti-diagonal."]
+        return [f"{shares} Its alignment is the anti-diagonal."]
     if at.before <= MOST:
-        return [f"{put} Neither has most of it: no alignment was learned in these steps."]
+        return [f"{shares} Neither has the majority: no alignment was learned in these steps."]
     return [
-        f"{put} Its alignment is the anti-diagonal, one place beside it, and not by mistake:",
-        "Step t asks with the state s(t−1) before it reads the letter just written. That state has "
-        "just produced this letter, so what it can find by content is the letter's own place.",
-        "The encoder reads from the left, so its state at that place has just taken in the letter "
-        "and still holds the one before it in the source, which is the one to be written now.",
-        "Weights say where a model looks, not what it finds there.",
+        f"{shares} Its alignment is one position off the anti-diagonal, for a reason:",
+        "The query of step t is the state s(t−1), before it reads the letter just written. That "
+        "state has just produced this letter, so by content it can find the letter's position.",
+        "The encoder reads from left to right, so its state at that position has just read the "
+        "letter and still encodes its predecessor in the source, which is the letter to write now.",
+        "Weights show where a model looks, not what it reads there.",
     ]
 
 
 def following(result: Result) -> str:
-    """Return the command with longer strings."""
+    """Return the command for longer strings."""
     letters = result.plan.options.letters
     return f"regard lab reverse letters={10 if letters < 10 else letters + 10}"
 
@@ -193,8 +197,8 @@ LAB = ComparisonLab(
     task="reverse",
     arms=[
         Arm("gru", "gru"),
-        # One direction, the encoder's last state as the decoder's first, Adam, no decay of weights;
-        # here the rate falls to zero.
+        # Unidirectional, decoder initialized with the encoder's last state, Adam, no weight decay;
+        # here the learning rate decays to zero.
         Arm("lab-6", "lab-6"),
         Arm("lab-6 unclipped", "lab-6", ("clip=0", "schedule=constant", "warmup=0")),
         Arm("bahdanau", "bahdanau"),
@@ -204,7 +208,7 @@ LAB = ComparisonLab(
             settings={"width": 64, "hidden": 100, "learning_rate": 1e-3, "schedule": "linear"}
             | {"patience": 0, "average": 0, "warmup": 0, "weight_decay": 0, "dropout": 0}
             | {"spread": 1.0, "tie": 1, "clip": 1, "judged": 200}
-            | {"precision": "fp32"},  # steps so small take longer in bfloat16
+            | {"precision": "fp32"},  # steps this small are slower in bfloat16
         )
     },
     options=ReverseOptions,
@@ -212,6 +216,6 @@ LAB = ComparisonLab(
     measure=measure,
     figures=figures,
     claims=claims,
-    answer=lambda result: [*result.in_words, *explanation(result.seen)],
+    answer=lambda result: [*result.summary, *explanation(result.measured)],
     next=following,
 )

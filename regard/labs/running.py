@@ -1,4 +1,4 @@
-"""How a comparison lab's runs are made: pretrained, followed, forecast."""
+"""Pretraining, progress and forecasts of the runs of a comparison lab."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def follow(show: Show) -> Callable[["Event"], None]:
-    """Return a listener that shows the events of single runs as the share of all."""
+    """Return a listener that turns events of single runs into overall progress."""
     done: dict[tuple[str, int], float] = {}
 
     def hear(event: "Event") -> None:
@@ -27,7 +27,7 @@ def follow(show: Show) -> Callable[["Event"], None]:
 
 
 def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
-    """Do the jobs that go before a comparison. Errors: one of them failed."""
+    """Run the pretraining jobs of a comparison. Errors: one of them failed."""
     from regard.studies.job import train_and_judge
     from regard.studies.launch import launch
 
@@ -44,7 +44,7 @@ def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run whose cost is to be forecast, and how many like it the lab makes."""
+    """A run whose cost is forecast, and the number of such runs in the lab."""
 
     name: str
     task: RunTask
@@ -52,9 +52,9 @@ class Planned:
 
 
 def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> dict[str, Any]:
-    """Make one step of each planned run and forecast the time and memory of all of them.
+    """Run one step of each planned run and forecast the time and memory of all.
 
-    A run that begins from another is measured from random weights, which cost the same. Returns
+    A run initialized from another one is measured with random weights, at the same cost. Return
     the object that ``--json`` prints: task, forecast, seconds, workers.
     """
     import torch
@@ -62,17 +62,17 @@ def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> di
     from regard import runs
 
     threads, rows, total = torch.get_num_threads(), [], 0.0
-    wide = max(len(one.name) for one in planned)
-    torch.set_num_threads(1)  # as the workers of a comparison have it
+    widest = max(len(one.name) for one in planned)
+    torch.set_num_threads(1)  # as in the workers of a comparison
     try:
         for one in planned:
-            seen = runs.forecast(one.task.task, one.task.model, one.task.overrides)
-            rows.append({"name": one.name, "seconds": seen.seconds, "memory_mb": seen.memory_mb})
-            total += seen.seconds * one.times
+            cost = runs.forecast(one.task.task, one.task.model, one.task.overrides)
+            rows.append({"name": one.name, "seconds": cost.seconds, "memory_mb": cost.memory_mb})
+            total += cost.seconds * one.times
             times = f" × {one.times}" if one.times > 1 else ""
-            say(f"  {one.name:<{wide}} {duration(seen.seconds):>8}{times}, "
-                f"{seen.memory_mb:,.0f} MB")  # fmt: skip
+            say(f"  {one.name:<{widest}} {duration(cost.seconds):>8}{times}, "
+                f"{cost.memory_mb:,.0f} MB")  # fmt: skip
     finally:
         torch.set_num_threads(threads)
-    say(f"in all about {duration(total / workers)} with {workers} workers")
+    say(f"total: about {duration(total / workers)} with {workers} workers")
     return {"task": lab, "forecast": rows, "seconds": total / workers, "workers": workers}

@@ -7,7 +7,7 @@ import pytest
 
 from regard.errors import RegardError
 from regard.labs import LabRequest, open_lab
-from regard.labs.comparison import OWN, ComparisonLab, Preset, PretrainFirst
+from regard.labs.comparison import ANY_DATA, ComparisonLab, Preset, PretrainFirst
 from regard.settings import Settings
 from regard.studies.arms import Arm
 
@@ -22,7 +22,7 @@ def lab(presets: dict[str, Preset]) -> ComparisonLab:
     arms = ["mean", Arm("deep", "transformer", ("layers=2",))]
     return ComparisonLab(
         question="Which?", name="toy", task="classification", arms=arms, presets=presets,
-        options=Options, elsewhere="use regard compare",
+        options=Options, other_data_hint="use regard compare",
     )  # fmt: skip
 
 
@@ -50,10 +50,10 @@ def test_a_budget_replaces_those_of_the_preset(request_: LabRequest) -> None:
 
 
 def test_data_without_a_preset() -> None:
-    own = lab({"reviews": REVIEWS, OWN: Preset(settings={"width": 4})})
+    own = lab({"reviews": REVIEWS, ANY_DATA: Preset(settings={"width": 4})})
     assert own.plan(LabRequest(data="my/f.csv")).overrides == ("data=my/f.csv", "width=4")
     assert own.plan(LabRequest(data="my/f.csv")).stem == "f"
-    says = "--data imdb: this lab knows reviews; use regard compare"
+    says = "--data imdb: this lab supports reviews; use regard compare"
     with pytest.raises(RegardError, match=says):
         lab({"reviews": REVIEWS}).plan(LabRequest(data="imdb"))
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from regard.errors import RegardError
 from regard.labs import LABS, LabRequest, open_lab
 from regard.labs.comparison import ComparisonLab
-from regard.labs.lab import Claim, MeasuringLab, Takes, claim
+from regard.labs.lab import Claim, MeasuringLab, ReferenceTime, claim
 from regard.reports.findings import Section, Table
 from regard.settings import Settings
 
@@ -41,7 +41,9 @@ def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
         question="Is two two?",
         name="toy",
         settings=settings,
-        takes=Takes(10, "one core", grows=("draws",), steps=("steps",), more="seeds=9: a minute"),
+        reference_time=ReferenceTime(
+            10, "one core", scales_with=("draws",), steps=("steps",), note="seeds=9: a minute"
+        ),
         measure=lambda settings, say, show: settings,
         figures=lambda measured: [Section("S", tables=[table])],
         claims=claims,
@@ -59,7 +61,7 @@ def test_flags_and_pairs_become_settings() -> None:
 def test_without_a_setting_for_it_seeds_measure_again() -> None:
     several = toy().all_settings(LabRequest(seeds=2, overrides=["width=2"]))
     assert several == [Sizes(width=2, seed=3), Sizes(width=2, seed=4)]
-    with pytest.raises(RegardError, match="--seeds 2 and seed=1: give one of them"):
+    with pytest.raises(RegardError, match="--seeds 2 and seed=1 exclude each other; give one"):
         toy().all_settings(LabRequest(seeds=2, overrides=["seed=1"]))
 
 
@@ -75,10 +77,16 @@ def test_a_budget_sets_what_the_time_depends_on(budget: str, key: str, value: in
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (LabRequest(data="x.csv"), "no use for --data; it takes: draws, seed, steps, width"),
-        (LabRequest(workers=2), "no use for --workers"),
+        (
+            LabRequest(data="x.csv"),
+            "does not support --data; its settings are: draws, seed, steps, width",
+        ),
+        (LabRequest(workers=2), "does not support --workers"),
         (LabRequest(overrides=["widht=2"]), "no setting is called 'widht'; did you mean width"),
-        (LabRequest(budget="9 epochs"), "this lab's budget is a time or in steps, as in 30s"),
+        (
+            LabRequest(budget="9 epochs"),
+            "this lab needs a time or a number of steps, for example 30s",
+        ),
         (LabRequest(budget="9"), "budget '9' has no unit"),
         (LabRequest(budget="9s", overrides=["draws=2"]), "draws is set twice, by --budget and by"),
     ],
@@ -120,7 +128,7 @@ def test_a_claim_about_nothing_has_no_value(tmp_path: Path) -> None:
 def test_a_claim_holds_if_it_holds_for_every_seed(tmp_path: Path) -> None:
     record = toy().run(LabRequest(out=tmp_path, seeds=3), quiet, quiet)
     assert record["claims"] == [
-        {"says": "the seed is 3; over 3 seeds it holds in 2", "value": 3.0, "holds": False}
+        {"says": "the seed is 3; holds for 2 of 3 seeds", "value": 3.0, "holds": False}
     ]
     assert record["tables"][-1]["rows"] == [["the seed is 3", 3.0, 5.0, "2 of 3"]]
 
@@ -130,17 +138,17 @@ def test_a_dry_run_says_what_the_lab_took() -> None:
     found = toy().dry_run(LabRequest(), said.append)
     assert (found["seconds"], found["forecast"]) == (10, [])
     assert said == [found["says"]]
-    assert said[0].endswith("it took 10 s on one core; seeds=9: a minute.")
+    assert said[0].endswith("took 10 s with its defaults on one core; seeds=9: a minute.")
     timed = toy().dry_run(LabRequest(budget="20s", seeds=2), quiet)
     assert timed["seconds"] == 40
-    assert timed["says"].endswith("What is set here makes that about 40 s.")
+    assert timed["says"].endswith("With these settings it takes about 40 s.")
     assert toy().dry_run(LabRequest(overrides=["draws=50"]), quiet)["seconds"] == 5
     bounded = toy().dry_run(LabRequest(budget="10m"), quiet)
     assert bounded["seconds"] == 40, "draws=400 is the most: the budget is not used up"
     assert toy(Seeded).dry_run(LabRequest(seeds=6), quiet)["seconds"] == 20
     changed = toy().dry_run(LabRequest(seeds=2, overrides=["width=3"]), quiet)
     assert changed["seconds"] is None
-    assert changed["says"].endswith("What is set here changes that.")
+    assert changed["says"].endswith("The time with these settings is unknown.")
     longer = open_lab("complexity").dry_run(LabRequest(budget="1m"), quiet)
     assert longer["seconds"] == 45 - 20 + 60
 

@@ -69,11 +69,11 @@ def test_lab_6_is_explained_by_what_was_measured() -> None:
     beside = {"lab-6": reverse.Places(0.02, 0.97, 0.0, 0.01)}
     told = " ".join(reverse.explanation(beside))
     assert "97% of its weight on the letter that it has just written and 2%" in told
-    assert "one place beside it, and not by mistake" in told
+    assert "one position off the anti-diagonal, for a reason" in told
     (claimed,) = place_claims(beside)
     assert (claimed["value"], claimed["holds"]) == (0.97, True)
     exact = {"lab-6": reverse.Places(0.9, 0.05, 0.0, 0.05)}
-    assert "not by mistake" not in " ".join(reverse.explanation(exact))
+    assert "for a reason" not in " ".join(reverse.explanation(exact))
     assert not place_claims(exact)[0]["holds"]
     assert "is the anti-diagonal." in " ".join(reverse.explanation(exact))
     undecided = {"lab-6": reverse.Places(0.16, 0.19, 0.12, 0.53)}

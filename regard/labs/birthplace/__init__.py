@@ -1,1 +1,1 @@
-"""What does pretraining put into a model, and does the model know when it does not know?"""
+"""The birthplace lab: the knowledge a model gains in pretraining, and its calibration."""

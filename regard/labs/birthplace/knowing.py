@@ -1,7 +1,7 @@
-"""What a model's answers are worth to somebody who cannot look them up: right ones and invented.
+"""Confidence of right and invented answers.
 
-The third part of assignment 5: both look alike, so the only thing that could tell them apart is
-the probability that the model itself gives them, and what it says to names it has never read.
+The third part of assignment 5: right and invented answers look alike, so only the model's own
+probability could tell them apart. The answers to names that occur in no text test that too.
 """
 
 import math
@@ -20,13 +20,13 @@ from regard.reports.findings import Figure, Section, Table
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.classification.metrics import Calibration, calibration
 
-SHOWN = 8  # answers of each kind in a table
+SHOWN = 8  # answers of each kind in the table
 STRANGERS = 100
 
 
 @dataclass(frozen=True)
 class Known:
-    """A fine-tuned run's answers: to the test questions, and to people in no text at all."""
+    """A fine-tuned run's answers to the test questions and about people in no text."""
 
     arm: str
     judged: Answered
@@ -34,17 +34,17 @@ class Known:
 
     @property
     def right(self) -> NDArray[np.float64]:
-        """Its confidence where it is right."""
+        """Confidence of the right answers."""
         return self.judged.confidence[self.judged.correct]
 
     @property
     def wrong(self) -> NDArray[np.float64]:
-        """Its confidence where it is wrong."""
+        """Confidence of the wrong answers."""
         return self.judged.confidence[~self.judged.correct]
 
     @property
     def strange(self) -> NDArray[np.float64]:
-        """Its confidence about people whom it never read of."""
+        """Confidence of the answers about people in no text."""
         return np.exp(np.minimum([text.log_probability for text in self.strangers], 0.0))
 
     @property
@@ -52,18 +52,18 @@ class Known:
         """Confidence against accuracy."""
         sure = self.judged.confidence
         chances = np.stack([sure, 1 - sure], 1)
-        # Two "labels", its answer and any other; what is said is always the first.
+        # Two "labels", its answer and any other; the predicted one is always the first.
         chances[sure < 0.5] = np.stack([sure, sure * 0], 1)[sure < 0.5]
         return calibration(chances, (~self.judged.correct).astype(np.int64))
 
     @property
     def separation(self) -> float:
-        """How often a right answer has more confidence than a wrong one (AUC); 0.5 is chance."""
+        """AUC of confidence: P(a right answer has more than a wrong one); chance is 0.5."""
         return auc(self.right, self.wrong)
 
 
 def auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
-    """P(a value of ``high`` is above one of ``low``), ties counting half; NaN if either is empty.
+    """Return P(a value of ``high`` exceeds one of ``low``), ties count half; NaN if one is empty.
 
     >>> auc(np.array([0.9, 0.8]), np.array([0.8, 0.1]))
     0.875
@@ -75,7 +75,7 @@ def auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
 
 
 def strangers(pairs: Sequence[Pair], texts: Sequence[str], seed: int = 0) -> list[str]:
-    """Questions about people in none of the texts: first and last names put together anew.
+    """Return questions about people in none of the texts, by recombining first and last names.
 
     >>> asked = [Pair("Where was Ada By born?", "", ""), Pair("Where was Bo Cy born?", "", "")]
     >>> strangers(asked, ["Ada By sang.", "Bo Cy sang."])
@@ -86,31 +86,31 @@ def strangers(pairs: Sequence[Pair], texts: Sequence[str], seed: int = 0) -> lis
     names = [name for name in names if len(name) > 1]
     known = "\n".join(texts)
     chance = random.Random(seed)
-    found: dict[str, None] = {}
+    questions: dict[str, None] = {}
     for first in names:
         last = chance.choice(names)[-1]
         name = f"{first[0]} {last}"
         if name not in known:
-            found[ASKS.format(name)] = None
+            questions[ASKS.format(name)] = None
         elif other := next((x[-1] for x in names if f"{first[0]} {x[-1]}" not in known), ""):
-            found[ASKS.format(f"{first[0]} {other}")] = None
-    return list(found)[:STRANGERS]
+            questions[ASKS.format(f"{first[0]} {other}")] = None
+    return list(questions)[:STRANGERS]
 
 
 def section(known: Known) -> Section:
-    """Right and invented answers beside each other, and how far confidence tells them apart."""
+    """Return the section that compares the confidence of right and invented answers."""
     apart = known.separation
     pairs = (
-        "It made no mistake on the test to compare with."
+        "It has no wrong answer on the test to compare with."
         if math.isnan(apart)
-        else f"A right answer has more of it than a wrong one in {apart:.0%} of pairs (chance is "
-        "50 %)."
+        else f"A right answer has a higher one than a wrong answer in {apart:.0%} of pairs "
+        "(chance: 50 %)."
     )
     says = [
-        f"{known.arm} writes a place with a capital letter whether it has read the answer or not: "
-        "nothing in the words tells a fact from an invention.",
-        f"Only its own probability may. {pairs} Asked about people who stand in no text, it still "
-        f"answers, with a mean confidence of {known.strange.mean():.0%}.",
+        f"{known.arm} answers with a place name whether it has read the answer or not, so the "
+        "words do not distinguish facts from inventions.",
+        f"Only its own probability may. {pairs} It also answers questions about people who occur "
+        f"in no text, with a mean confidence of {known.strange.mean():.0%}.",
     ]
     return Section(
         "Does it know when it does not know?",
@@ -121,11 +121,11 @@ def section(known: Known) -> Section:
 
 
 def _reliability(known: Known) -> Any:
-    found = known.calibration
-    share = [100 * x for x in found.confidence]
-    rates = [100 * x for x in found.accuracy]
+    bins = known.calibration
+    share = [100 * x for x in bins.confidence]
+    rates = [100 * x for x in bins.accuracy]
     return line_chart(
-        "Confidence and truth",
+        "Confidence and accuracy",
         [
             Series("perfectly calibrated", [0, 100], [0, 100], faint=True),
             Series(known.arm, share, rates, look=1, dots=len(share) < 2),
@@ -137,8 +137,8 @@ def _reliability(known: Known) -> Any:
 
 def _caption(known: Known) -> str:
     return (
-        "Answers in 15 bins of the probability that the model gives them. On the diagonal they are "
-        f"as often right as it says; the mean distance is {known.calibration.error:.1%}."
+        "Answers in 15 bins by the model's probability. On the diagonal accuracy equals "
+        f"confidence; the mean distance is {known.calibration.error:.1%}."
     )
 
 
@@ -154,8 +154,8 @@ def _examples(known: Known) -> Table:
             sure = f"{100 * float(judged.confidence[i]):.0f}"
             rows.append([pair.source, text.text, sure, kind, pair.target])
     return Table(
-        "Answers, right and wrong, from the surest to the least sure",
-        ["question", "answer", "confidence, %", "it is", "truth"],
+        "Right and wrong answers, by decreasing confidence",
+        ["question", "answer", "confidence, %", "verdict", "reference"],
         rows,
     )
 
@@ -172,7 +172,7 @@ def _confidences(known: Known) -> Table:
         if len(sure)
     ]
     return Table(
-        "Confidence of each kind of answer",
-        ["kind", "answers", "mean, %", "above one half, %"],
+        "Confidence by kind of answer",
+        ["kind", "answers", "mean, %", "above 50 %, %"],
         rows,
     )

@@ -1,7 +1,7 @@
-"""What pretraining puts into a model: where was NAME born? Assignment 5 of CS224N 2022, part 2.
+"""Knowledge from pretraining: where was NAME born? Assignment 5 of CS224N 2022, part 2.
 
-A model that has only seen questions cannot know the answers for other people; the same model,
-pretrained on texts in which the answers stand, can, if its attention is able to find them.
+A model trained only on questions cannot know the answers for other people; the same model
+pretrained on texts that contain the answers can, if its attention is able to extract them.
 """
 
 import math
@@ -23,8 +23,8 @@ from regard.labs.comparison import (
     PretrainFirst,
     Pretraining,
     Result,
-    chosen,
     pairs,
+    parse_names,
 )
 from regard.labs.lab import Claim, claim
 from regard.reports.figures import Row, interval_chart
@@ -39,10 +39,10 @@ NONE = "not pretrained"
 
 
 class BirthplaceOptions(Settings):
-    """``arms``: which of vanilla, rotary, synthesizer; other settings are those of both trainings.
+    """``arms``: a subset of vanilla, rotary, synthesizer; other settings apply to both trainings.
 
-    ``--budget`` is that of each pretraining; ``pretrained``: a folder of complete runs
-    ``birthplace-pretrain-ARM`` to begin from.
+    ``--budget`` is the budget of each pretraining; ``pretrained``: a folder with complete runs
+    ``birthplace-pretrain-ARM`` to fine-tune.
     """
 
     arms: str = "vanilla,rotary,synthesizer"
@@ -67,8 +67,8 @@ PRESETS = {
             | {"schedule": "linear", "dropout": 0.0},
         ),
     ),
-    # Hours on two cores. Rotary reached 47.2 % so (docs/results/pretraining.md): facts are learned
-    # by heart, which dropout hinders; fine-tuning on 1,800 questions needs it.
+    # Hours on two cores. Rotary reached 47.2 % (docs/results/pretraining.md): facts are memorized,
+    # which dropout hinders; fine-tuning on 1,800 questions needs dropout.
     "birthplaces": Preset(
         seeds=1,
         arms={
@@ -87,12 +87,12 @@ PRESETS = {
 
 
 def adapt(plan: Plan) -> Plan:
-    """Let each chosen arm begin from its own pretraining, whose budget is the user's.
+    """Give each chosen arm its own pretraining, with the user's budget.
 
-    Errors: an arm that the lab does not know.
+    Errors: an unknown arm.
     """
     options, preset = plan.options, plan.preset.pretraining
-    names = chosen("arms", options.arms, ARMS)
+    names = parse_names("arms", options.arms, ARMS)
     assert preset is not None
     first = [
         PretrainFirst(
@@ -106,7 +106,7 @@ def adapt(plan: Plan) -> Plan:
         )
         for name in names
     ]
-    mine = {key: value for key, value in plan.mine.items() if key not in BUDGETS}
+    mine = {key: value for key, value in plan.user_settings.items() if key not in BUDGETS}
     network = {"data": plan.data, **preset.network, **preset.after, **mine}
     return replace(
         plan,
@@ -122,8 +122,8 @@ def adapt(plan: Plan) -> Plan:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Each arm's answers; the best arm, and the one whose confidence is looked at."""
+class BirthplaceAnswers:
+    """Each arm's answers, the best arm, and the answers whose confidence is examined."""
 
     judged: Mapping[str, Answered]
     best: str
@@ -131,16 +131,16 @@ class Seen:
 
     @property
     def baseline(self) -> float:
-        """The share that one answer to everyone gets right."""
+        """Accuracy of the most frequent answer."""
         return self.judged[self.best].baseline or 0.0
 
 
-def measure(result: Result) -> Seen:
-    """Read the answers of each arm, and ask about people who stand in no text."""
+def measure(result: Result) -> BirthplaceAnswers:
+    """Read the answers of each arm, and ask about people in no text."""
     folders = {arm.name: arm.folders[0] for arm in result.arms}
     judged, means = {name: answered(folder) for name, folder in folders.items()}, result.means
     best = max(means, key=means.__getitem__)
-    # Who makes mistakes too has both kinds of answer to show.
+    # Prefer an arm with both right and wrong answers.
     erring = [n for n in means if n != NONE and means[best] > means[n] >= means[best] / 2]
     shown = erring[0] if erring else best
     run = load(folders[shown])
@@ -149,39 +149,38 @@ def measure(result: Result) -> Seen:
         if result.plan.data == "biographies"
         else strangers(judged[shown].pairs, prepare(run.config).corpus.texts)
     )
-    return Seen(judged, best, Known(shown, judged[shown], run.predict(people)))
+    return BirthplaceAnswers(judged, best, Known(shown, judged[shown], run.predict(people)))
 
 
 def answer(result: Result) -> list[str]:
-    """Return the share of right answers, and what they are worth."""
-    seen, means = result.seen, result.means
+    """Return the accuracy and the confidence of the answers."""
+    seen, means = result.measured, result.means
     known = seen.known
     return [
-        f"{seen.best} is right about {means[seen.best]:.1%} of the people of whom it was never "
-        f"asked before, a model that read no biographies about {means.get(NONE, 0.0):.1%}; "
-        f"{seen.judged[seen.best].commonest!r} to everyone would be right in {seen.baseline:.1%}.",
-        f"Asked about people who stand in no text, {known.arm} names a place all the same, with a "
-        f"mean confidence of {mean(known.strange):.0%} against {mean(known.right):.0%} where it is "
-        "right.",
-        *result.in_words,
+        f"{seen.best} answers {means[seen.best]:.1%} of the questions about new people correctly, "
+        f"a model without pretraining {means.get(NONE, 0.0):.1%}; always answering "
+        f"{seen.judged[seen.best].commonest!r} gets {seen.baseline:.1%} right.",
+        f"Asked about people in no text, {known.arm} names a place as well, with a mean confidence "
+        f"of {mean(known.strange):.0%}, compared with {mean(known.right):.0%} for right answers.",
+        *result.summary,
     ]
 
 
 def answered(folder: Path) -> Answered:
-    """Return what a run answered to the test questions."""
-    found = load(folder).evaluate()
-    assert isinstance(found, Answered)
-    return found
+    """Return a run's answers to the test questions."""
+    evaluation = load(folder).evaluate()
+    assert isinstance(evaluation, Answered)
+    return evaluation
 
 
 def mean(values: Any) -> float:
-    """Return the mean; 0 of nothing."""
+    """Return the mean, or 0 without values."""
     return float(values.mean()) if len(values) else 0.0
 
 
 def results(result: Result) -> Section:
-    """Return the share of right answers of each arm."""
-    judged = result.seen.judged
+    """Return the section on the accuracy of each arm."""
+    judged = result.measured.judged
     rows, bars = [], []
     for arm in result.record["arms"]:
         name = str(arm["name"])
@@ -192,16 +191,16 @@ def results(result: Result) -> Section:
             [name, 100 * float(arm["mean"]), f"{low:.1f} to {high:.1f}", arm["parameters"],
              arm["seconds"]]
         )  # fmt: skip
-    commonest = judged[result.seen.best].commonest
-    rows.append([f"{commonest} to everyone", 100 * result.seen.baseline, "", 0, 0.0])
+    commonest = judged[result.measured.best].commonest
+    rows.append([f"always {commonest}", 100 * result.measured.baseline, "", 0, 0.0])
     columns = ["arm", "right, %", "Wilson 95 %, seed 0", "parameters", "fine-tuning, s"]
     chart = interval_chart("Right answers", bars, x_label="right answers, %", reference=NONE)
-    note = f"{judged[NONE].n} questions about people of whom no question was seen in fine-tuning."
+    note = f"{judged[NONE].n} questions about people who do not occur in fine-tuning."
     return Section(
         "What does pretraining add?",
         [
-            "Every arm is fine-tuned on the same questions. All but one have read the texts before,"
-            " with spans of them hidden and asked for at the end."
+            "Every arm is fine-tuned on the same questions. All but one are pretrained on the "
+            "texts, with spans masked and to be reproduced at the end."
         ],
         [Figure(chart, "Bars: 95 % Wilson intervals over questions, of seed 0.")],
         [Table("Right answers", columns, rows, note)],
@@ -211,32 +210,32 @@ def results(result: Result) -> Section:
 def claims_of(
     data: str, means: Mapping[str, float], judged: Mapping[str, Answered], known: Known
 ) -> list[Claim]:
-    """Return what to look for, each with the number that this run found."""
+    """Return the claims with the numbers of a run."""
     none, aims = judged[NONE], AIMS.get(data, {})
     low, same = none.low or 0.0, none.baseline or 0.0
-    found = [
+    rows = [
         claim(
-            f"without pretraining it is no better than one answer to everyone: {means[NONE]:.1%} "
+            f"without pretraining, accuracy is no better than a constant answer: {means[NONE]:.1%} "
             f"against {same:.1%}",
             means[NONE],
             low <= max(same, 0.1),
         )
     ]
     if data == "birthplaces":
-        says = f"{none.commonest!r} to everyone is right in 5.0 %: {same:.1%}"
-        found.append(claim(says, same, round(same, 3) == 0.05))
+        says = f"always answering {none.commonest!r} is right in 5.0 %: {same:.1%}"
+        rows.append(claim(says, same, round(same, 3) == 0.05))
     for name, aim in aims.items():
         if name in means:
-            says = f"{name}, pretrained, is right in {aim:.0%} or more: {means[name]:.1%}"
-            found.append(claim(says, means[name], means[name] >= aim))
-    says = "a right answer has more confidence than a wrong one, but not always"
+            says = f"{name} with pretraining is right in {aim:.0%} or more: {means[name]:.1%}"
+            rows.append(claim(says, means[name], means[name] >= aim))
+    says = "right answers have higher confidence than wrong ones, but not always"
     apart = known.separation
     if not math.isnan(apart):
-        found.append(claim(f"{says}: in {apart:.0%} of pairs", apart, 0.5 < apart < 1))
+        rows.append(claim(f"{says}: in {apart:.0%} of pairs", apart, 0.5 < apart < 1))
     share = float(np.mean([bool(text.text) for text in known.strangers]))
-    says = "asked about people who stand in no text, it names a place all the same"
-    found.append(claim(f"{says}: in {share:.0%}", share, share > 0.9))
-    return found
+    says = "asked about people in no text, it names a place as well"
+    rows.append(claim(f"{says}: in {share:.0%}", share, share > 0.9))
+    return rows
 
 
 AIMS = {
@@ -246,16 +245,16 @@ AIMS = {
 
 
 def claims(result: Result) -> list[Claim]:
-    """Return what to look for in this run."""
-    seen = result.seen
+    """Return the claims of a result."""
+    seen = result.measured
     return claims_of(result.plan.data, result.means, seen.judged, seen.known)
 
 
 def following(result: Result) -> str:
-    """Return the real data, or a question for the best run."""
+    """Return the command for the real data, or a question for the best run."""
     if result.plan.data == "biographies":
         return "regard lab birthplace --data birthplaces"
-    best = next(arm for arm in result.arms if arm.name == result.seen.best)
+    best = next(arm for arm in result.arms if arm.name == result.measured.best)
     return f"regard predict {best.folders[0]} 'Where was Ada Lovelace born?'"
 
 
@@ -266,10 +265,10 @@ LAB = ComparisonLab(
     options=BirthplaceOptions,
     adapt=adapt,
     measure=measure,
-    figures=lambda result: [results(result), section(result.seen.known)],
+    figures=lambda result: [results(result), section(result.measured.known)],
     claims=claims,
     answer=answer,
     next=following,
-    elsewhere="of your own data: regard train birthplace-pretrain --data TEXTS, then regard train "
-    "birthplace --init",
+    other_data_hint="for your own data: regard train birthplace-pretrain --data TEXTS, then "
+    "regard train birthplace --init",
 )

@@ -21,7 +21,7 @@ from regard.labs.complexity.measures import (
     measure,
 )
 from regard.labs.complexity.report import sections
-from regard.labs.lab import Claim, MeasuringLab, Takes, claim
+from regard.labs.lab import Claim, MeasuringLab, ReferenceTime, claim
 from regard.settings import build
 
 TOLERANCE = 0.05
@@ -172,7 +172,9 @@ def following(found: Compared) -> str:
 
 LAB = MeasuringLab(
     settings=ComplexitySettings,
-    takes=Takes(45, "two cores, 20 s of them its --budget", more="with lengths to 16,384, 90 s"),
+    reference_time=ReferenceTime(
+        45, "two cores, 20 s of them its --budget", note="with lengths to 16,384, 90 s"
+    ),
     measure=compare,
     figures=lambda found: sections(found.measured, found.fits, found.crossings),
     claims=claims,

@@ -19,7 +19,7 @@ from regard.labs import Say, Show
 from regard.labs.exploration import two_heads, varying_key
 from regard.labs.exploration.extraction import EXACT, extraction, mix, projector, two_bases
 from regard.labs.exploration.varying_key import expected, orthonormal
-from regard.labs.lab import MeasuringLab, Part, Takes, claim
+from regard.labs.lab import MeasuringLab, Part, ReferenceTime, claim
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
 from regard.settings import Settings
@@ -97,7 +97,7 @@ def answer(found: Explored) -> str:
 
 LAB = MeasuringLab(
     settings=ExplorationSettings,
-    takes=Takes(5, "one core", grows=("draws", "bases")),
+    reference_time=ReferenceTime(5, "one core", scales_with=("draws", "bases")),
     measure=measure,
     answer=answer,
     next="regard lab softmax-gradient",

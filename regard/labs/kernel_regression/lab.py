@@ -15,7 +15,7 @@ from regard.labs.kernel_regression import memory as kernel_memory
 from regard.labs.kernel_regression import pictures as kernel_pictures
 from regard.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab, compute
 from regard.labs.kernel_regression.points import KernelRegressionSettings, load
-from regard.labs.lab import Claim, Compared, MeasuringLab, Part, Takes, arm_row, claim
+from regard.labs.lab import Claim, Compared, MeasuringLab, Part, ReferenceTime, arm_row, claim
 from regard.models.kernel_regression import KERNELS
 from regard.reports.findings import Cell, Section, Table
 from regard.reports.scales import duration, number
@@ -286,9 +286,9 @@ def following(measured: Measured) -> str:
 
 LAB = MeasuringLab(
     settings=KernelRegressionSettings,
-    takes=Takes(
-        15, "two cores", grows=("steps",), steps=("steps",),
-        more="with a table of 100,000 rows of your own, a minute",
+    reference_time=ReferenceTime(
+        15, "two cores", scales_with=("steps",), steps=("steps",),
+        note="with a table of 100,000 rows of your own, a minute",
     ),
     measure=measure,
     answer=answer,

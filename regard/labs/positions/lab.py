@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from regard.attention import POSITIONS
 from regard.errors import RegardError
 from regard.labs import Say, Show
-from regard.labs.lab import Compared, MeasuringLab, Part, Takes
+from regard.labs.lab import Compared, MeasuringLab, Part, ReferenceTime
 from regard.labs.positions.findings import probes, trees
 from regard.labs.positions.reach import compared, copies
 from regard.labs.positions.sines import sines
@@ -206,8 +206,8 @@ def rows_of(measured: Measured) -> Compared:
 
 LAB = MeasuringLab(
     settings=PositionsSettings,
-    takes=Takes(
-        44, "two cores, with three seeds", grows=("steps", "copy_steps"),
+    reference_time=ReferenceTime(
+        44, "two cores, with three seeds", scales_with=("steps", "copy_steps"),
         steps=("steps", "copy_steps"),
     ),
     measure=measure,

@@ -22,8 +22,8 @@ from regard.labs.comparison import (
     PretrainFirst,
     Pretraining,
     Result,
-    chosen,
     pairs,
+    parse_names,
     points_of,
 )
 from regard.labs.lab import Claim, claim
@@ -90,10 +90,10 @@ PRESETS = {
 def adapt(plan: Plan) -> Plan:
     """Put each model beside itself pretrained. Errors: a model that the lab does not know."""
     options, preset = plan.options, plan.preset.pretraining
-    models = chosen("models", options.models, WAYS)
+    models = parse_names("models", options.models, WAYS)
     assert preset is not None
     labels = {"examples": options.labels} if options.labels else {}
-    mine = {key: value for key, value in plan.mine.items() if key not in BUDGETS}
+    mine = {key: value for key, value in plan.user_settings.items() if key not in BUDGETS}
     shared = {"data": plan.data, **plan.preset.settings, **preset.network, **preset.after}
     shared |= {**mine, **labels}
     before = pairs({k: v for k, v in plan.before().items() if k != "truncate"})
@@ -173,7 +173,7 @@ def answer(result: Result) -> list[str]:
         f"Fine-tuned on {labels_of(result)} labels, {result.plan.seeds} seed(s).",
         *told_gains(gains_of(result)),
         *told_ranking(between(result)),
-        *result.in_words,
+        *result.summary,
     ]
 
 
@@ -262,6 +262,6 @@ LAB = ComparisonLab(
         if result.plan.data == "reviews"
         else "regard train classification --data FEW.csv --pretrain-on MANY.txt"
     ),
-    elsewhere="with your own texts: regard train classification --data FEW.csv --pretrain-on "
+    other_data_hint="with your own texts: regard train classification --data FEW.csv --pretrain-on "
     "MANY.txt",
 )

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from regard.attention import NORMALIZERS, SCORES, make_score
 from regard.errors import RegardError, look_up
 from regard.labs import Say, Show
-from regard.labs.lab import Compared, MeasuringLab, Takes
+from regard.labs.lab import Compared, MeasuringLab, ReferenceTime
 from regard.labs.scores.figures import sections
 from regard.labs.scores.report import MADE_FOR, Study, arm_rows, claims, in_short
 from regard.labs.scores.tasks import TASKS, Arm, Budget, Trained, Work, task_of, train
@@ -184,7 +184,9 @@ def rows_of(measured: Measured) -> Compared:
 
 LAB = MeasuringLab(
     settings=ScoresSettings,
-    takes=Takes(50, "two cores", grows=("effort",), more="with pairs=all, 16 minutes on one"),
+    reference_time=ReferenceTime(
+        50, "two cores", scales_with=("effort",), note="with pairs=all, 16 minutes on one"
+    ),
     measure=measure,
     figures=lambda measured: sections(measured.studies, measured.settings.model_dump()),
     claims=lambda measured: claims(measured.studies),

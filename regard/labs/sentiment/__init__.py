@@ -1,1 +1,1 @@
-"""What does each rung of attention add to a mean of word vectors?"""
+"""The sentiment lab: what each step from a mean of word vectors to a transformer adds."""

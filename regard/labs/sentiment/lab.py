@@ -1,8 +1,8 @@
-"""The sentiment ladder: from the mean of word vectors to a transformer, rung by rung.
+"""The sentiment ladder: from the mean of word vectors to a transformer, one change at a time.
 
-The rungs are those of the lab that regard comes from (AMAL, exercise 9): self-attention,
-residual and LayerNorm, positions, CLS; below them the mean and two ways to pool, beside them what
-else reads texts. `regard.labs.sentiment.plan` has the arms and the settings of each kind of data.
+The steps are those of the lab that regard comes from (AMAL, exercise 9): self-attention,
+residual and LayerNorm, positions, CLS. The baselines are the mean, two kinds of pooling, an RNN, a
+CNN and linear models. `regard.labs.sentiment.plan` defines the arms and the settings per data set.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,13 +43,13 @@ def following(result: Result) -> str:
 
 
 def depths_of(result: Result) -> list[int]:
-    """Return the depths that were compared; none where the ladder was."""
+    """Return the compared depths, or an empty list if the ladder was compared."""
     depths: list[int] = result.plan.options.depths
     return depths if len(depths) > 1 else []
 
 
 def measure(result: Result) -> dict[str, Any] | None:
-    """Ask each arm about sentences that differ in word order alone."""
+    """Test each arm on pairs of sentences that differ only in word order."""
     if result.plan.data != "reviews" or depths_of(result):
         return None
     result.record["word_order"] = read_pairs(result.arms)
@@ -57,7 +57,7 @@ def measure(result: Result) -> dict[str, Any] | None:
 
 
 def read_pairs(arms: Sequence[Evidence]) -> dict[str, Any] | None:
-    """Return what the first run of each arm says about pairs of the same words."""
+    """Return the answers of each arm's first run to pairs of sentences with the same words."""
     import regard
     from regard.data.sources import load_corpus
 
@@ -80,59 +80,59 @@ def figures(result: Result) -> list[Section]:
     if depths := depths_of(result):
         return [ladder.depth_section(result, depths)]
     table = ladder.table(result)
-    return [Section("What does each rung add?", tables=[table])] if table else []
+    return [Section("What does each step add?", tables=[table])] if table else []
 
 
 def claims(result: Result) -> list[Claim]:
-    """Return what to look for, each with the number that this run found."""
+    """Return the claims with the numbers of this run."""
     if depths := depths_of(result):
         return ladder.depth_claims(result, depths)
     if result.plan.data == "imdb":
         return claims_of_imdb(result)
-    return claims_of_order(result.means, result.seen) if result.plan.data == "reviews" else []
+    return claims_of_order(result.means, result.measured) if result.plan.data == "reviews" else []
 
 
 def claims_of_imdb(result: Result) -> list[Claim]:
-    """Return which accuracy is reached by what."""
+    """Return the claims about accuracy on IMDB."""
     means = result.means
     models = {row["name"]: str(row.get("model", row["name"])) for row in result.record["arms"]}
-    alone = [name for name, model in models.items()
+    networks = [name for name, model in models.items()
              if not MODELS[model].deterministic and name != SELF_PRETRAINED]  # fmt: skip
-    best = max(alone, key=means.__getitem__)
-    says = [
+    best = max(networks, key=means.__getitem__)
+    aims = [
         ("mean", "the mean of word vectors reaches 86.5 %", 0.865),
         (best, f"the best network trained on labels alone, {best}, reaches 89.0 %", 0.89),
         (SELF_PRETRAINED, "pretrained on IMDB's own texts, an encoder reaches 92.5 %", 0.925),
     ]
     return [
         claim(f"{words}: {percent(means[name])} %", means[name], means[name] >= aim)
-        for name, words, aim in says
+        for name, words, aim in aims
         if name in means
     ]
 
 
 def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) -> list[Claim]:
-    """Return what can be told without word order, and what with it."""
+    """Return the claims about word order."""
     blind = {name: means[name] for name in BLIND if name in means}
-    found = []
+    rows = []
     if blind:
         name = max(blind, key=blind.__getitem__)
-        says = f"no arm that is blind to word order passes 75 %: {name}, the best of them, has"
-        found.append(claim(f"{says} {percent(blind[name])} %", blind[name], blind[name] <= 0.75))
+        says = f"no arm without word order exceeds 75 %: {name}, the best of them, reaches"
+        rows.append(claim(f"{says} {percent(blind[name])} %", blind[name], blind[name] <= 0.75))
     if {"+positions", "self-attention"} <= means.keys():
         gain = means["+positions"] - means["self-attention"]
-        says = f"positions lift self-attention by five points: {percent(gain)}"
-        found.append(claim(says, gain, gain >= 0.05))
+        says = f"positions improve self-attention by at least five points: {percent(gain)}"
+        rows.append(claim(says, gain, gain >= 0.05))
     both = {name: row["both"] for name, row in (seen or {}).get("arms", {}).items()}
     seeing = {name: share for name, share in both.items() if name not in BLIND}
     if seeing and len(both) > len(seeing):
         most = max(both[name] for name in both if name in BLIND)
-        says = "same words, opposite labels: blind arms are never right about both sentences"
-        found.append(claim(f"{says}: {percent(most)} %", most, most <= 0.01))
+        says = "same words, opposite labels: arms without word order never get both sentences right"
+        rows.append(claim(f"{says}: {percent(most)} %", most, most <= 0.01))
         name = max(seeing, key=seeing.__getitem__)
-        says = f"same words, opposite labels: {name} is right about both in"
-        found.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
-    return found
+        says = f"same words, opposite labels: {name} gets both right in"
+        rows.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
+    return rows
 
 
 LAB = ComparisonLab(

@@ -1,4 +1,4 @@
-"""The ladder in the report: what each rung changes, what that was worth, and depth."""
+"""Sections of the sentiment report: the gain of each step of the ladder, and depth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def changes(arm: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
 
 
 def table(result: Result) -> Table | None:
-    """Return each rung beside the arm that it is built on, or None where no rung was judged."""
+    """Return each step compared with the arm it builds on, or None if none was compared."""
     arms = {arm.name: arm for arm in result.arms if arm.config}
     rows: list[list[Cell]] = []
     for rung, base in BUILT_ON.items():
@@ -33,33 +33,35 @@ def table(result: Result) -> Table | None:
             continue
         changed = "; ".join(changes(arms[rung].config, arms[base].config))
         rows.append([rung, base, changed, *points_of(verdict)])
-    columns = ["arm", "built on", "what is changed", "points", "95 %", "p (Holm)"]
-    note = "Read from the settings of the runs. All other arms stand beside the ladder."
+    columns = ["arm", "built on", "change", "points", "95 %", "p (Holm)"]
+    note = "Read from the settings of the runs. All other arms are not part of the ladder."
     return Table("The ladder, one change at a time", columns, rows, note) if rows else None
 
 
 def depth_section(result: Result, depths: Sequence[int]) -> Section:
-    """Return accuracy over depth, a line for each layered arm, and what a residual is worth."""
+    """Return accuracy over depth for each layered arm, and the gain of a residual."""
     arms = {arm.name: arm for arm in result.arms}
     series = []
     for look, name in enumerate(LAYERED):
-        there = [(depth, arms[at(name, depth)]) for depth in depths if at(name, depth) in arms]
-        y, low, high = ([100 * getattr(arm, part) for _, arm in there]
+        points = [(depth, arms[at(name, depth)]) for depth in depths if at(name, depth) in arms]
+        y, low, high = ([100 * getattr(arm, part) for _, arm in points]
                         for part in ("mean", "low", "high"))  # fmt: skip
-        series.append(Series(name, [depth for depth, _ in there], y, look=look, low=low, high=high))
+        series.append(
+            Series(name, [depth for depth, _ in points], y, look=look, low=low, high=high)
+        )
     chart = line_chart(
         "Accuracy over depth", series, x_label="layers", y_label="accuracy, %"
     )  # fmt: skip
     says = (
         "The exercise says that a network without residuals learns much worse as layers are "
-        "added. The same arms at each depth show whether that is so here."
+        "added. The same arms at each depth test that here."
     )
     figure = Figure(chart, "Means over seeds with 95 % intervals.")
     return Section("Does depth need a residual?", [says], [figure], [depth_table(result, depths)])
 
 
 def depth_table(result: Result, depths: Sequence[int]) -> Table:
-    """Return accuracy by arm and depth, and what a residual is worth at each depth."""
+    """Return accuracy by arm and depth, and the gain of a residual at each depth."""
     means = result.means
     rows: list[list[Cell]] = [
         [name, *(_mean(means.get(at(name, depth))) for depth in depths)] for name in LAYERED
@@ -83,7 +85,7 @@ def _gain(verdict: Mapping[str, Any]) -> str:
 
 
 def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
-    """Return what depth costs without and with a residual, and whether that is evident."""
+    """Return the claims about the loss from depth, with and without a residual."""
     means = result.means
     least, most = min(depths), max(depths)
     claims = []
@@ -100,7 +102,7 @@ def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
         claims.append(claim(says, without - with_it, without > with_it))
         gain, p = float(verdict["difference"]), float(verdict["p"])
         says = (
-            f"at {most} layers {arm} leads {base} by {percent(gain)} points, with evidence (p = "
+            f"at {most} layers {arm} beats {base} by {percent(gain)} points, with evidence (p = "
             f"{p:.2g})"
         )
         claims.append(claim(says, gain, gain > 0 and p < 0.05))

@@ -1,9 +1,9 @@
-"""The arms of the ladder, which arm each is built on, and the settings of each kind of data."""
+"""The arms of the ladder, the arm each builds on, and the settings per data set."""
 
 from dataclasses import replace
 
 from regard.errors import RegardError
-from regard.labs.comparison import OWN, Plan, Preset, PretrainFirst, Pretraining, pairs
+from regard.labs.comparison import ANY_DATA, Plan, Preset, PretrainFirst, Pretraining, pairs
 from regard.runs.before import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
@@ -14,7 +14,7 @@ LAYERED = (
     "self-attention", "+residual", "+positions", "+residual+positions", "+cls", "transformer"
 )  # fmt: skip
 ARMS = (*BLIND[:3], *LAYERED, "rnn", "cnn", "tfidf", "nb-svm")
-#: Each rung and the arm from which it differs in exactly one setting.
+#: Each step and the arm from which it differs in exactly one setting.
 BUILT_ON = {
     "attention-pool": "mean",
     "query-from-mean": "attention-pool",
@@ -24,7 +24,7 @@ BUILT_ON = {
     "+residual+positions": "+residual",
     "+cls": "+residual+positions",
 }
-#: What a residual is worth at each depth: question 2 of the exercise.
+#: Pairs whose difference is the gain of a residual: question 2 of the exercise.
 RESIDUALS = (("+residual", "self-attention"), ("+residual+positions", "+positions"))
 SELF_PRETRAINED = "self-pretrained"
 
@@ -34,7 +34,7 @@ PRESETS = {
             "width": 48,
             "length": 40,
             "spread": 1.0,
-            "dropout": 0.0,  # every word of these short texts counts
+            "dropout": 0.0,  # every word of these short texts matters
             "word_dropout": 0.0,
             "learning_rate": 3e-3,  # small networks, three times as fast
         },
@@ -44,7 +44,7 @@ PRESETS = {
         settings={"length": 500, "truncate": "ends", "vectors": "glove-50", "learning_rate": 3e-3},
         arms={
             "transformer": {
-                "layers": 1,  # two learn the train split by heart
+                "layers": 1,  # two layers memorize the train split
                 "heads": 2,
                 "feedforward": 200,
                 "pool": "mean",
@@ -64,14 +64,14 @@ PRESETS = {
             | {"learning_rate": 3e-4, "dropout": 0.1},
         ),
     ),
-    OWN: Preset(settings={"length": 256}),
+    ANY_DATA: Preset(settings={"length": 256}),
 }
 
 
 class SentimentOptions(Settings):
-    """``layers=3`` holds for the arms that have layers; ``layers=1,3,6`` trains these at each.
+    """``layers=3``: depth of the arms with layers; ``layers=1,3,6``: train them at each depth.
 
-    ``pretrained=RUN`` begins the self-pretrained arm from that run, ``none`` leaves the arm out.
+    ``pretrained=RUN``: fine-tune the self-pretrained arm from that run; ``none``: omit the arm.
     """
 
     layers: str = ""
@@ -79,7 +79,7 @@ class SentimentOptions(Settings):
 
     @property
     def depths(self) -> list[int]:
-        """The numbers of layers. Errors: what is no number, or stands twice."""
+        """The numbers of layers. Errors: not a positive number; a repeated one."""
         parts = [part.strip() for part in self.layers.split(",")] if self.layers else []
         if not all(p.isdigit() and int(p) for p in parts) or len({*parts}) < len(parts):
             raise RegardError(
@@ -90,9 +90,9 @@ class SentimentOptions(Settings):
 
 
 def adapt(plan: Plan) -> Plan:
-    """Give layers to the arms that have some, and the pretrained arm where there is one.
+    """Set the depth of arms with layers, and add the pretrained arm if the data have one.
 
-    Errors: ``pretrained`` where no arm is pretrained; layers that are no numbers.
+    Errors: ``pretrained`` for data without a pretrained arm; invalid ``layers``.
     """
     depths, pretrained = plan.options.depths, plan.options.pretrained
     preset = plan.preset.pretraining
@@ -115,23 +115,29 @@ def adapt(plan: Plan) -> Plan:
     first: list[PretrainFirst] = []
     if preset and pretrained != "none":
         sizes = {} if pretrained else plan.sizes()
-        arms.append(Arm(SELF_PRETRAINED, "bert", pairs({**sizes, **plan.left(preset.after)})))
+        arms.append(
+            Arm(
+                SELF_PRETRAINED,
+                "bert",
+                pairs({**sizes, **plan.without_user_settings(preset.after)}),
+            )
+        )
         way, own = WAYS["bert"]
         settings = (*pairs(plan.before()), *own)
         first = [PretrainFirst(SELF_PRETRAINED, way, "bert", settings, pretrained,
                                ready=bool(pretrained))]  # fmt: skip
     about = f"{len(arms)} arms on {plan.data}, {about}"
     if first and not pretrained:
-        about += f"\n{SELF_PRETRAINED} reads the texts first, once for each seed: this takes hours"
+        about += f"\n{SELF_PRETRAINED} is pretrained first, once per seed, which takes hours"
     return replace(plan, arms=arms, ladder=rungs, pretrain_first=first, about=about)
 
 
 def with_layers(arm: Arm, depth: int, name: str) -> Arm:
-    """Return an arm with so many layers, under another name."""
+    """Return a copy of an arm with a depth and a name."""
     own = [pair for pair in arm.overrides if not pair.startswith("layers=")]
     return Arm(name, arm.model, (*own, f"layers={depth}"))
 
 
 def at(name: str, depth: int) -> str:
-    """Return what an arm is called at a depth: short, for the names beside a chart."""
+    """Return an arm's name at a depth, short enough for charts."""
     return f"{name} ×{depth}"

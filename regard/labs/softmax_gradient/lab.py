@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from regard.analysis.gaussian_softmax import Theory
 from regard.errors import RegardError
 from regard.labs import Say, Show
-from regard.labs.lab import MeasuringLab, Part, Takes
+from regard.labs.lab import MeasuringLab, Part, ReferenceTime
 from regard.labs.softmax_gradient.cures import losses, scores
 from regard.labs.softmax_gradient.findings import (
     NAMES,
@@ -106,7 +106,7 @@ def answer(measured: Measured) -> str:
 
 LAB = MeasuringLab(
     settings=SoftmaxGradientSettings,
-    takes=Takes(18, "one core", grows=("blocks",)),
+    reference_time=ReferenceTime(18, "one core", scales_with=("blocks",)),
     measure=measure,
     answer=answer,
     next="regard lab exploration",

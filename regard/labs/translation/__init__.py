@@ -1,1 +1,1 @@
-"""What does attention add to a translator, and where does it look?"""
+"""The translation lab: what attention adds to a translator and where it looks."""

@@ -1,4 +1,4 @@
-"""What is asked of the trained arms beside their test: other searches, and head by head."""
+"""Further evaluation of the trained arms: other search settings, and alignment by head."""
 
 import time
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from regard.tasks.writing.metrics import Aligned, alignment_error
 if TYPE_CHECKING:
     from regard.runs import Run
 
-TEXTS = 200  # of the test, written again by each search
+TEXTS = 200  # test texts, decoded by each search
 BEAMS = (1, 2, 5, 10)
-HEADS_TEXTS = 200  # whose alignment is compared, head by head
+HEADS_TEXTS = 200  # test texts whose alignment is measured by head
 
 
 def best_of(found: Sequence[Arm]) -> Arm | None:
-    """Return the arm of the highest mean whose first run is there."""
-    able = [arm for arm in found if arm.folders]
-    return max(able, key=lambda arm: arm.mean, default=None)
+    """Return the arm with the highest mean among those whose runs exist."""
+    candidates = [arm for arm in found if arm.folders]
+    return max(candidates, key=lambda arm: arm.mean, default=None)
 
 
 def load(folder: Path) -> "Run | None":
-    """Return a run that writes, if it can be loaded."""
+    """Return a run if it can be loaded and is complete, else None."""
     import regard
 
     try:
@@ -40,26 +40,26 @@ def load(folder: Path) -> "Run | None":
 
 
 def searches(run: "Run") -> list[dict[str, Any]]:
-    """Greedy and beams of several sizes on texts from all parts of the test: value, ln p, time."""
+    """Return score, ln p and time of greedy and beam search on test texts."""
     from regard.tasks.writing.evaluation import Translations
     from regard.tasks.writing.task import spread
 
-    judged = run.evaluate()
-    pairs = [judged.pairs[i] for i in spread(judged.n, TEXTS)]
+    evaluation = run.evaluate()
+    pairs = [evaluation.pairs[i] for i in spread(evaluation.n, TEXTS)]
     wanted = sum(len(pair.target) for pair in pairs)
     rows = []
-    run.predict(pairs[0].source)  # loads the network, which is none of the searches' time
+    run.predict(pairs[0].source)  # loads the network, outside of the measured time
     for size in BEAMS:
         begun = time.perf_counter()
         plan = replace(run.task.search, beam=size)
-        said = run.best([p.source for p in pairs], plan)
+        candidates = run.best([p.source for p in pairs], plan)
         seconds = time.perf_counter() - begun
-        first = [several[0] for several in said]
-        found = Translations.judge(judged.metric, pairs, first, language=judged.language)
+        first = [texts[0] for texts in candidates]
+        scores = Translations.judge(evaluation.metric, pairs, first, language=evaluation.language)
         rows.append(
             {
                 "search": "greedy" if size == 1 else f"beam {size}",
-                "value": found.value,
+                "value": scores.value,
                 "log_probability": float(np.mean([text.log_probability for text in first])),
                 "length": sum(len(text.text) for text in first) / max(wanted, 1),
                 "seconds": seconds / len(pairs),
@@ -69,13 +69,13 @@ def searches(run: "Run") -> list[dict[str, Any]]:
 
 
 def search_table(run: "Run", name: str) -> Table:
-    """`searches` as a table."""
-    found = table_of_searches(searches(run), run.task.metric)
-    return replace(found, title=f"{found.title}: {name}, {TEXTS} texts of the test")
+    """Return `searches` as a table."""
+    table = table_of_searches(searches(run), run.task.metric)
+    return replace(table, title=f"{table.title}: {name}, {TEXTS} test texts")
 
 
 def head_table(found: Sequence[Arm]) -> Table | None:
-    """Alignment error of every head alone and of all heads together, where the truth is known."""
+    """Return the alignment error of each head and of all together, if the truth is known."""
     from regard.reports.aligned import plain_layer
     from regard.tasks.writing.alignment import weighed
 
@@ -105,13 +105,13 @@ def head_table(found: Sequence[Arm]) -> Table | None:
     if not rows:
         return None
     note = (
-        f"Of {HEADS_TEXTS} test texts, while the wanted text is read. The error is the share of "
-        "the signs of year, month and day whose heaviest weight lies on another field of the "
-        f"source; spread evenly, {guess} % of the weight would lie on the true one."
+        f"On {HEADS_TEXTS} test texts with teacher forcing. The error is the share of "
+        "characters of year, month and day whose largest weight is on another field of the "
+        f"source; uniform attention would put {guess} % of the weight on the true one."
     )
-    heads_of = ["arm", "head", "alignment error, %", "weight on the truth, %"]
-    return Table("Where each head looks", heads_of, rows, note)
+    heads_of = ["arm", "head", "alignment error, %", "weight on the true field, %"]
+    return Table("Alignment of each head", heads_of, rows, note)
 
 
-def _row(arm: str, head: str, looked: Aligned) -> list[Cell]:
-    return [arm, head, round(100 * looked.error, 1), round(100 * looked.mass, 1)]
+def _row(arm: str, head: str, aligned: Aligned) -> list[Cell]:
+    return [arm, head, round(100 * aligned.error, 1), round(100 * aligned.mass, 1)]

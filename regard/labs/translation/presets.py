@@ -1,13 +1,13 @@
-"""The arms of the lab, and the settings of each kind of data."""
+"""The arms of the translation lab and the settings per data set."""
 
-from regard.labs.comparison import OWN, Preset
+from regard.labs.comparison import ANY_DATA, Preset
 
 GRUS = ("gru", "luong-dot", "luong-general", "luong-concat", "bahdanau")
 ARMS = (*GRUS, "transformer")
 REFERENCE = "gru"
 
 #: Chosen on validation: a GRU with dropout 0.4, and a small Transformer for 29,000 pairs. All arms
-#: read the same batches for as many epochs, so that a difference is one of the models.
+#: read the same batches for the same number of epochs, so that differences are due to the models.
 SENTENCES = Preset(
     seeds=1,
     settings={"epochs": 18, "schedule": "linear", "average": 0.998, "batch_tokens": 4096}
@@ -28,7 +28,7 @@ PRESETS = {
         settings={
             "locales": "en_US,fr,it,nl",
             "examples": 12_000,
-            "steps": 700,  # in 320 the transformer learns nothing
+            "steps": 700,  # in 320 steps the transformer learns nothing
             "schedule": "linear",
             "batch_tokens": 1024,
             "learning_rate": 6e-3,
@@ -45,7 +45,7 @@ PRESETS = {
     ),
     "multi30k": SENTENCES,
     "eng-fra": SENTENCES,
-    OWN: Preset(seeds=1),
+    ANY_DATA: Preset(seeds=1),
 }
 NEXT = {
     "dates": "regard lab translation steps=1200 --out runs/lab-translation-1200",

@@ -100,7 +100,9 @@ def test_a_budget_is_that_of_pretraining():
 def test_pretrained_runs_are_not_trained_again():
     made = plan("biographies", "arms=rotary", "pretrained=runs/mine")
     assert before(made) == []
-    assert made.begun(Path("out"))[1].overrides[0] == "init=runs/mine/birthplace-pretrain-rotary"
+    assert (
+        made.initialized(Path("out"))[1].overrides[0] == "init=runs/mine/birthplace-pretrain-rotary"
+    )
 
 
 def test_claims_on_real_data_tell_of_london():
@@ -109,14 +111,14 @@ def test_claims_on_real_data_tell_of_london():
     means = {lab.NONE: 0.03, "vanilla": 0.24, "rotary": 0.47, "synthesizer": 0.12}
     told = lab.claims_of("birthplaces", means, judged, known([0.9], [0.8]))
     london, vanilla, rotary, synthesizer = told[1:5]
-    assert london["says"].startswith("'London' to everyone is right in 5.0 %")
+    assert london["says"].startswith("always answering 'London' is right in 5.0 %")
     assert [c["holds"] for c in (london, vanilla, rotary, synthesizer)] == [True, False, True, True]
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(RegardError, match="arms=vanila: 'vanila' is none of vanilla, rotary"):
+    with pytest.raises(RegardError, match="arms=vanila: 'vanila' is not one of vanilla, rotary"):
         plan("", "arms=vanila")
-    with pytest.raises(RegardError, match="this lab knows biographies and birthplaces"):
+    with pytest.raises(RegardError, match="this lab supports biographies and birthplaces"):
         plan("reviews")
     with pytest.raises(RegardError, match="no setting is called 'widht'; did you mean width"):
         open_lab("birthplace").run(LabRequest(overrides=["widht=8"]), print, lambda *_: None)

@@ -41,9 +41,9 @@ def test_labels_and_budgets_go_where_they_belong():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(RegardError, match="models=elmo: 'elmo' is none of bert, gpt, t5"):
+    with pytest.raises(RegardError, match="models=elmo: 'elmo' is not one of bert, gpt, t5"):
         plan("", "models=elmo")
-    with pytest.raises(RegardError, match="this lab knows reviews and imdb"):
+    with pytest.raises(RegardError, match="this lab supports reviews and imdb"):
         plan("pydoc")
 
 

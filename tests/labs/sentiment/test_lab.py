@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import RegardError
 from regard.labs import LABS, LabRequest, open_lab
-from regard.labs.comparison import OWN, Preset, Pretraining, Result
+from regard.labs.comparison import ANY_DATA, Preset, Pretraining, Result
 from regard.labs.sentiment import ladder
 from regard.labs.sentiment import plan as plans
 from regard.labs.sentiment.lab import LAB, claims, claims_of_order
@@ -50,7 +50,7 @@ def flat(config: Config) -> dict[str, Any]:
     return {k: v for part in config.sections().values() for k, v in part.items()}
 
 
-@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != OWN), "mine.csv"])
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != ANY_DATA), "mine.csv"])
 def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str) -> None:
     found = configs(LabRequest(data=data))
     changed = {
@@ -68,7 +68,7 @@ def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str
     }
 
 
-@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != OWN), "mine.csv"])
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != ANY_DATA), "mine.csv"])
 def test_all_words_begin_at_one_scale(data: str) -> None:
     settings = [flat(config) for config in configs(LabRequest(data=data)).values()]
     assert len({own["spread"] for own in settings if "spread" in own}) == 1
@@ -107,12 +107,12 @@ def test_the_self_pretrained_arm() -> None:
         assert not flat(config)["next_sentence"]
     assert [job.seed for job in jobs] == [0, 1, 2]
     assert jobs[2].task.folder == "out/pretrained/self-pretrained/seed-2"
-    begun = plan.begun(Path("out"))[-1]
+    begun = plan.initialized(Path("out"))[-1]
     assert begun.overrides[0] == "init=out/pretrained/self-pretrained/seed-{seed}"
 
     given = LAB.plan(LabRequest(data="imdb", overrides=["pretrained=runs/mine"]))
     assert given.pretrain_first[0].jobs(Path("out"), 3) == []
-    begun = given.begun(Path("out"))[-1]
+    begun = given.initialized(Path("out"))[-1]
     assert "init=runs/mine" in begun.overrides
     assert not any(pair.startswith("width=") for pair in begun.overrides)
     without = LAB.plan(LabRequest(data="imdb", overrides=["pretrained=none"]))
@@ -274,4 +274,4 @@ def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
     assert [row["name"] for row in told["forecast"]] == list(ARMS)
     assert told["seconds"] > 0
     assert not (tmp_path / "lab").exists()
-    assert said[-1].startswith("in all about")
+    assert said[-1].startswith("total: about")

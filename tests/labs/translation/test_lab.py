@@ -68,9 +68,9 @@ def test_pairs_of_ones_own_are_learned_until_validation_stops_improving(tmp_path
 @pytest.mark.parametrize(
     ("steps", "ended", "says"),
     [
-        ([30, 50], ["patience", "patience"], "until its validation stopped improving"),
+        ([30, 50], ["patience", "patience"], "until its validation score stopped improving"),
         ([50, 50], ["budget", "budget"], "the same number of steps"),
-        ([30, 50], ["patience", "budget"], "did not have the same budget"),
+        ([30, 50], ["patience", "budget"], "had different budgets"),
     ],
 )
 def test_what_ended_the_trainings_is_told(
@@ -92,9 +92,9 @@ def test_claims_tell_the_numbers() -> None:
     arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
     arms[2]["also"]["alignment error"] = 0.03
     lead, last, look, exact = claims_of({"arms": arms, "metric": "exact match"})
-    assert "bahdanau leads" in lead["says"]
+    assert "bahdanau beats" in lead["says"]
     assert lead["value"] == pytest.approx(0.85)
-    assert "luong-dot, the last of the GRUs that do, has 50.0 % beside 10.0 %" in last["says"]
+    assert "luong-dot, the worst GRU with attention, has 50.0 % against 10.0 %" in last["says"]
     assert (look["value"], look["holds"]) == (0.03, True)
     assert (exact["value"], exact["holds"]) == (0.95, True)
 
@@ -117,9 +117,9 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     assert len(heads["rows"]) == 4 + 5
     page = (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
-    for part in ("All arms took the same number of steps", "Length against quality",
+    for part in ("All arms were trained for the same number of steps", "Length against quality",
                  "Where they look while they write", "Beam against",
-                 "Where each head looks", "The worst texts", "alignment error"):  # fmt: skip
+                 "Alignment of each head", "The worst texts", "alignment error"):  # fmt: skip
         assert part in page, part
     assert any(line.startswith("next:   regard lab translation") for line in said)
 
