@@ -211,14 +211,6 @@ def test_a_stopped_training_is_ended_by_a_word(
     assert "no checkpoint was written yet" in nothing.err
 
 
-def test_help_names_every_model(regard: Command) -> None:
-    from regard.cli.train import MODELS_IN_WORDS, WRITERS_IN_WORDS
-    from regard.models import MODELS, WRITERS
-
-    assert MODELS_IN_WORDS.split(", ") == list(MODELS)
-    assert WRITERS_IN_WORDS.split(", ") == list(WRITERS)
-
-
 def test_settings_are_listed_with_their_values_and_meanings(
     regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
