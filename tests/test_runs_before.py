@@ -173,7 +173,7 @@ def test_predictions_of_questions_are_one_a_line(tmp_path):
         words = ["evaluate", str(tmp_path / "run"), "--data", str(questions)]
         said = CliRunner().invoke(app, [*words, "--predictions", str(tmp_path / name)])
         assert said.exit_code == 0, said.output
-        assert "the questions came without answers" in said.output
+        assert "the questions have no reference answers" in said.output
         written = (tmp_path / name).read_text().splitlines()
         assert len(written) == lines
         assert written[0].startswith("{") == (name == "p.jsonl")

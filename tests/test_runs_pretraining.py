@@ -208,7 +208,7 @@ def goes_on_or_fills_in(run):
     texts = ["A charming <extra_id_0> film [MASK] .", ""]
     assert len(run.predict(texts)) == 2
     if run.config.task == "masked-modeling":
-        with pytest.raises(RegardError, match="writes no texts to choose from"):
+        with pytest.raises(RegardError, match="this run writes no texts"):
             run.best(texts, 2)
     else:
         first, second = run.best(texts, 2)
@@ -252,12 +252,12 @@ def test_answers_and_what_they_are_worth(tmp_path):
     assert judged.confidence.tolist() == pytest.approx(np.exp([-0.1, -1, -2]).tolist())
     assert judged.plain() == b"Rome\nRome\nKiev\n"
     assert Answered.parse(judged.rows(), "Rome", "x") == judged
-    assert "'Rome' to all of them: 66.7%" in judged.line()
+    assert "always answering 'Rome': 66.7%" in judged.line()
     bare = Answered.judge([Pair("a", "", "x:1")], written[:1], "Rome")
     assert bare.value is None
-    assert bare.line() == "1 questions without answers: nothing to judge"
+    assert bare.line() == "1 questions without reference answers, so there is no score"
     assert json.dumps(bare.json())
-    with pytest.raises(RegardError, match="x:2: has no answer, and other questions have one"):
+    with pytest.raises(RegardError, match="x:2: this question has no answer, but others do"):
         Answered.judge([pairs[0], Pair("b", "", "x:2")], written[:2], "Rome")
 
 

@@ -107,7 +107,7 @@ def test_every_model_that_has_positions_sees_the_tree(parses, model, position):
     padded = [Example(words, "", "", parents=trees[0]), Example("w1 " * 6 + "w1", "", "", "",
               (-1, 0, 1, 2, 3, 4, 5))]  # fmt: skip
     assert one.probabilities(network, padded)[0] == pytest.approx(deep, abs=1e-5)
-    with pytest.raises(RegardError, match="this model reads the tree of each text"):
+    with pytest.raises(RegardError, match="this model needs the parse tree of each text"):
         one.probabilities(network, [words])
 
 
@@ -126,7 +126,9 @@ def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):
 
 def test_texts_without_trees_are_refused(trained, tmp_path):
     loaded = runs.load(trained.folder.path)
-    with pytest.raises(RegardError, match=r"these have none: give parsed sentences, in a \.conllu"):
+    with pytest.raises(
+        RegardError, match=r"these texts have none; give parsed sentences in a \.conllu"
+    ):
         loaded.predict("w1 w2 w3")
     with pytest.raises(RegardError, match=r"in a \.conllu file"):
         loaded.attention("w1 w2 w3")
@@ -145,7 +147,7 @@ def test_the_commands(trained, parses, tmp_path, capsys):
     assert call("evaluate", folder, "--data", parses, "--json") == 0
     assert json.loads(capsys.readouterr().out)["n"] == 240
     assert call("predict", folder, "w1 w2") == 2
-    assert "give parsed sentences, in a .conllu file" in " ".join(capsys.readouterr().err.split())
+    assert "give parsed sentences in a .conllu file" in " ".join(capsys.readouterr().err.split())
     given = [*TINY, f"data={parses}", "position=tree-depth", "steps=40", "--out", folder]
     assert call("train", "classification", "--model", "transformer", *given) == 0
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Every task by name, and the models that learn it; torch is loaded when one is prepared."""
+"""The table of tasks and their models. Torch is imported when a task is first prepared."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,12 @@ __all__ = ["TASKS", "TaskEntry", "unit_of"]
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A row of the table: a task's name and question, its settings, and who learns it.
+    """A row of the task table: name, description, settings and models.
 
-    ``task``: the class, as "module:Class", loaded when its data are first prepared. ``models``: who
-    can learn it, baselines among them; ``model`` does unless another is named. ``defaults`` are
-    settings of its own, ``training`` those of the training that it is learned by unless others are
-    given. ``inherits``: settings that it takes over from the run that it begins from (``--init``),
-    beside how texts are cut into tokens.
+    ``task``: the class as "module:Class", imported when its data are first prepared. ``models``:
+    the models and baselines that can learn the task; ``model`` is the default. ``defaults``
+    replace defaults of ``settings``, ``training`` those of the training settings. ``inherits``:
+    settings copied from the run given by ``--init``, in addition to the tokenization settings.
     """
 
     name: str
@@ -50,22 +49,22 @@ class TaskEntry:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     inherits: Sequence[str] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
-    #: What an example is called, in the plural.
+    #: The word for several examples in messages.
     examples: str = "texts"
-    #: Texts with labels: parsed sentences with trees can stand in their place, and their model can
-    #: be pretrained on texts without labels first.
+    #: True for texts with labels, which may be parsed sentences with trees, and whose model can be
+    #: pretrained on unlabelled texts first.
     labelled: bool = False
-    #: Judged token by token, so that two models are only alike if they cut texts alike.
+    #: True if scores are per token, so that models are comparable only with the same tokenizer.
     by_token: bool = False
-    #: Whether a model writes "on" behind a text, or "another" text; "" if it writes none.
+    #: "on" if a model continues its input, "another" if it writes a new text, "" if it writes none.
     writes: Literal["", "on", "another"] = ""
-    #: By which what is written is drawn if nothing else is said; 0: it is searched for.
+    #: Default sampling temperature; 0 means greedy or beam search.
     temperature: float = 0.0
-    #: Whether an answer is a tag for each word.
+    #: True if an answer is one tag for each word.
     tags_words: bool = False
-    #: How a text asks for what is missing in it.
+    #: The placeholder for missing words in an input, such as "[MASK]".
     hidden: str = ""
-    #: How its own metrics are written: those that are no shares.
+    #: Units of the task's own metrics that are not fractions.
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,18 +74,18 @@ class TaskEntry:
 
     @property
     def answers_in_texts(self) -> bool:
-        """Whether an answer is a text: one that is written, or one in which words were missing."""
+        """Return whether an answer is a text: a written one, or the input with words filled in."""
         return bool(self.writes or self.hidden)
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
-        """This task's settings: its defaults, then the overrides."""
+        """Build the task's settings from its defaults and the overrides."""
         return build(self.settings, {**self.defaults, **(overrides or {})})
 
     def prepare(self, settings: Settings, *own: Any) -> Any:
-        """The task of these settings, its data unread.
+        """Build the task without reading its data.
 
-        ``own``: the tokenizer of a run, and the facts that it remembers. Without them runs in one
-        process share the task, and with it its data and tokens.
+        ``own``: the tokenizer and the `facts` of a run. Without them, equal settings return the
+        same task object, so that runs in one process share its data and tokens.
         """
         return load_class(self.task)(settings, *own) if own else shared(self.task, settings)
 
@@ -101,7 +100,7 @@ def load_class(name: str) -> Any:
 
 
 def unit_of(metric: str) -> Unit:
-    """The unit of a metric, by its name in tables.
+    """Return the unit of a metric, by the metric's name in tables.
 
     >>> f"91.4{unit_of('accuracy').sign}, 33.1{unit_of('BLEU').sign}"
     '91.4 %, 33.1'
@@ -114,7 +113,7 @@ def unit_of(metric: str) -> Unit:
 
 @lru_cache(maxsize=8)
 def shared(task: str, settings: Settings) -> Any:
-    """A task that runs in one process share."""
+    """Return the task for these settings, shared by all runs of one process."""
     return load_class(task)(settings)
 
 
@@ -134,15 +133,16 @@ def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
     )
 
 
-#: How networks learn: at a constant rate until validation stops improving, judged and kept by a
-#: running mean of the weights. How it was chosen: docs/results/unseen.md.
+#: Default training of networks: a constant learning rate until validation stops improving, with
+#: the running mean of the weights validated and saved. The choice: docs/results/unseen.md.
 UNTIL_IT_STOPS_IMPROVING = {
     "patience": 5,
     "schedule": "constant",
     "warmup": 100,
     "average": 0.99,
 }
-#: The same with a batch counted in texts: short ones would make few steps of many tokens.
+#: The same with batch_size in texts: batches of as many tokens would hold many short texts, and
+#: an epoch few steps.
 TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
 SPAN_WRITERS = {name: WRITERS[name] for name in ("t5", "transformer")}
@@ -150,7 +150,7 @@ SPAN_WRITERS = {name: WRITERS[name] for name in ("t5", "transformer")}
 _ALL = [
     TaskEntry(
         "classification",
-        "which label does a text bear?",
+        "predict the label of a text",
         ClassificationSettings,
         "regard.tasks.classification.task:Classification",
         MODELS,
@@ -160,7 +160,7 @@ _ALL = [
     ),
     TaskEntry(
         "regression",
-        "which number belongs to a text?",
+        "predict a number from a text",
         RegressionSettings,
         "regard.tasks.regression.task:Regression",
         REGRESSORS,
@@ -170,7 +170,7 @@ _ALL = [
     ),
     TaskEntry(
         "tagging",
-        "which tag does each word of a sentence bear?",
+        "predict a tag for each word of a sentence",
         TaggingSettings,
         "regard.tasks.tagging.task:Tagging",
         TAGGERS,
@@ -179,11 +179,11 @@ _ALL = [
         examples="sentences",
         tags_words=True,
     ),
-    _writing("reverse", "a string of letters, written from its end to its beginning", "lab-6"),
-    _writing("dates", "a date as people write it, in ISO 8601", "bahdanau"),
+    _writing("reverse", "reverse a string of letters", "lab-6"),
+    _writing("dates", "convert a written date to ISO 8601", "bahdanau"),
     _writing(
         "translation",
-        "a sentence in another language",
+        "translate a sentence",
         "transformer",
         data="multi30k",
         tokenizer="bpe",
@@ -193,7 +193,7 @@ _ALL = [
     ),
     TaskEntry(
         "language-modeling",
-        "what comes next in a text: what GPT is pretrained by",
+        "predict the next token: the pretraining of GPT",
         PretrainingSettings,
         "regard.tasks.pretraining.language_modeling:LanguageModeling",
         DECODERS,
@@ -206,7 +206,7 @@ _ALL = [
     ),
     TaskEntry(
         "masked-modeling",
-        "which words of a text are hidden: what BERT is pretrained by",
+        "predict masked tokens: the pretraining of BERT",
         MaskedModelingSettings,
         "regard.tasks.pretraining.masked_modeling:MaskedModeling",
         ENCODERS,
@@ -218,7 +218,7 @@ _ALL = [
     ),
     TaskEntry(
         "span-corruption",
-        "the spans that a text lacks, or how it goes on: what T5 is pretrained by",
+        "predict missing spans, or the continuation of a prefix: the pretraining of T5",
         SpanCorruptionSettings,
         "regard.tasks.pretraining.span_corruption:SpanCorruption",
         SPAN_WRITERS,
@@ -231,7 +231,7 @@ _ALL = [
     ),
     TaskEntry(
         "birthplace-pretrain",
-        "a span that a biography lacks, written behind it: assignment 5's pretraining",
+        "predict a missing span of a biography: the pretraining of CS224N assignment 5",
         BirthplacePretrainingSettings,
         "regard.tasks.birthplace.task:BirthplacePretraining",
         DECODERS,
@@ -243,7 +243,7 @@ _ALL = [
     ),
     TaskEntry(
         "birthplace",
-        "where was NAME born? The answer stood in the texts of pretraining, if it stood anywhere",
+        'answer "where was NAME born?" from the texts of pretraining',
         AnswersSettings,
         "regard.tasks.birthplace.task:Answers",
         DECODERS,

@@ -1,4 +1,4 @@
-"""A split of texts with one answer each as token ids, and batches of them."""
+"""Splits of texts with one answer each, as token ids, and their batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from regard.data.batches import pad
 from regard.data.files import Example
 
 T = TypeVar("T")
-Trees = list[NDArray[np.int32]] | None  # None: texts without a tree
+Trees = list[NDArray[np.int32]] | None  # None: texts without trees
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids (int32, truncated), label numbers, and the examples they come from.
+    """A split as truncated token ids (int32), with label numbers and the original examples.
 
-    ``trees``: of parsed sentences the word that each word hangs on, −1 for a root.
+    ``trees``: for parsed sentences, the index of each word's head, −1 for a root.
     """
 
     ids: list[NDArray[np.int32]]
@@ -34,15 +34,15 @@ class Encoded:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
+        """Return the number of tokens of each text."""
         return np.array([len(ids) for ids in self.ids], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded token ids, how many of each row count, and the labels' numbers.
+    """A batch of padded token ids, with the length of each row and the label numbers.
 
-    ``parents``: of parsed sentences the word that each word hangs on; −1 for roots and padding.
+    ``parents``: for parsed sentences, the index of each word's head; −1 for roots and padding.
     """
 
     tokens: Int[Tensor, "batch time"]
@@ -52,17 +52,19 @@ class Batch:
 
 
 def parents_of(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
-    """The trees of some texts as a batch."""
+    """Return the trees of the texts at these indexes as a batch."""
     return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
 
 
 def plain(text: str | Example) -> str:
-    """A text alone."""
+    """Return the text of an example, or a plain text unchanged."""
     return text.text if isinstance(text, Example) else text
 
 
 def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
-    """At most ``length`` tokens: the "head", the "tail", or both "ends" (the head's half larger).
+    """Return at most ``length`` tokens: the "head", the "tail", or both "ends".
+
+    With "ends" and an odd length, the head gets one token more.
 
     >>> truncate([1, 2, 3, 4, 5, 6], 3, "ends")
     [1, 2, 6]

@@ -1,4 +1,4 @@
-"""What comparisons, reports and the command line know of an evaluation, whatever the task."""
+"""The contract of an evaluation, on which comparisons, reports and the command line rely."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,11 +14,11 @@ from regard.shown import shown
 from regard.tasks import unit_of
 
 LOG_LOSS = "log loss"
-LIKELIHOOD = "likelihood"  # exp(−loss) of the tokens asked: what pretraining is validated by
+LIKELIHOOD = "likelihood"  # exp(−loss) of the predicted tokens, the metric of pretraining
 
 
 def validated(metric: str, value: float) -> str:
-    """A score on the validation split in words, under the name of its metric.
+    """Format a validation score for messages, with the name of its metric.
 
     >>> validated("accuracy", 0.914), validated("BLEU", 0.331)
     ('validation accuracy 91.4%', 'validation BLEU 33.1')
@@ -37,7 +37,7 @@ def validated(metric: str, value: float) -> str:
 
 
 def written(metric: str, value: float, digits: int) -> str:
-    """A score as people write it: a share in per cent, log loss in nats.
+    """Format a score: log loss in nats, other metrics in per cent.
 
     >>> written("accuracy", 0.914, 1), written("log loss", 0.25, 1)
     ('91.4%', '0.250 nats')
@@ -48,7 +48,9 @@ def written(metric: str, value: float, digits: int) -> str:
 
 
 def half_width(per_example: NDArray[np.float64], least: int) -> float:
-    """Return half of a 95 % interval about a mean, 1.96 s/√n; infinity of fewer than ``least``.
+    """Return half the width of a mean's 95 % interval, 1.96 s/√n.
+
+    Return infinity for fewer than ``least`` examples.
 
     >>> round(half_width(np.array([0.0, 1.0, 0.0, 1.0]), 2), 3)
     0.566
@@ -60,101 +62,101 @@ def half_width(per_example: NDArray[np.float64], least: int) -> float:
 
 
 class Evaluation(ABC):
-    """Answers beside what was wanted, example by example, and what they are worth together.
+    """A model's answers with the references, example by example, and their score.
 
-    `value` is the `metric`, `low` and `high` its 95 % interval over examples: it says what other
-    examples would give, not another seed.
+    `value` is the `metric`, `low` and `high` its 95 % interval over examples; the interval does
+    not cover other seeds.
     """
 
-    #: What `value` measures, by its name in tables.
+    #: Name of the metric in tables.
     metric: str
 
     @property
     def compared(self) -> str:
-        """What two runs are compared by, example by example: mostly the metric."""
+        """Return the name of the score by which runs are compared; the metric by default."""
         return self.metric
 
     @property
     @abstractmethod
     def n(self) -> int:
-        """How many examples, or tokens: `unit`."""
+        """Return the number of examples or tokens, as `unit` says."""
 
     @property
     def unit(self) -> str:
-        """What `n` counts: "texts", "tokens"."""
+        """Return the noun for `n`, such as "texts" or "tokens"."""
         return "texts"
 
     @property
     @abstractmethod
     def examples(self) -> Sequence[Example]:
-        """What was asked and what was wanted."""
+        """Return the inputs with their reference answers."""
 
     @property
     def said(self) -> Sequence[str]:
-        """What was answered to each example; nothing of what is judged token by token."""
+        """Return the answer to each example; empty for tasks evaluated token by token."""
         return []
 
     @property
     @abstractmethod
     def correct(self) -> NDArray[Any]:
-        """Whether each example, or token, was answered rightly."""
+        """Return for each example or token whether the answer is correct."""
 
     @property
     def per_example(self) -> NDArray[np.float64]:
-        """A number for each example, the larger the better, whose mean is what is compared.
+        """Return one number per example, larger is better, whose mean is the compared score.
 
-        Right or wrong; minus a loss, whose mean is then minus the metric; or the jackknife's
-        pseudo-values of a score that is no mean over examples.
+        This is 1 or 0 for correct or wrong; minus a loss, with a mean of minus the metric; or a
+        jackknife pseudo-value, for a score that is not a mean over examples.
         """
         return np.asarray(self.correct, dtype=np.float64)
 
     @property
     def says_one_thing(self) -> bool:
-        """Whether every example got one answer where several were wanted: nothing was learned."""
+        """Return whether all answers are equal and the references are not: nothing was learned."""
         return False
 
     @property
     def corpus(self) -> Any:
-        """The statistic of all answers together that is no mean over examples; None if none."""
+        """Return the corpus-level statistic, such as BLEU; None if the metric is a plain mean."""
         return None
 
     @property
     def also(self) -> Mapping[str, float]:
-        """What else a comparison tells of a run: numbers by name."""
+        """Return further scores that a comparison shows, by name."""
         return {}
 
     @property
     def trivial(self) -> Mapping[str, float]:
-        """What the metric would be without reading a text, by the name of the guess."""
+        """Return the metric of guesses that ignore the input, by the name of the guess."""
         return {}
 
     @abstractmethod
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
 
     @abstractmethod
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
 
     @abstractmethod
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
 
     def tables(self) -> list[list[list[str]]]:
-        """Tables for people, each with its heading as the first row."""
+        """Return tables for the terminal, each with column titles as its first row."""
         return []
 
     @property
     def note(self) -> str:
-        """Where to find what `tables` leave out; "" if they hold all."""
+        """Return where to find the rows that `tables` omits; "" if it omits none."""
         return ""
 
     @abstractmethod
     def rows(self) -> bytes:
-        """The answers as JSON lines, one an example."""
+        """Return the answers as JSON lines, one per example."""
 
     def plain(self) -> bytes:
-        """The answers alone, as a file of theirs has them; nothing where there is no such file."""
+        """Return the answers in the task's own file format; empty if it has none."""
         return b""
 
     def __repr__(self) -> str:

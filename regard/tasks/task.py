@@ -1,7 +1,7 @@
-"""The contract of a task: what is read, what is learned, and what a trained model is asked.
+"""The contract of a task: its data, its loss, its metric, and predictions of trained models.
 
-The training loop asks for batches, a loss and a judgement; runs, comparisons, reports and the
-server ask for answers and their evaluation. None of them knows anything else of a task.
+The training loop uses only batches, the loss and `judge`; runs, comparisons, reports and the
+server use predictions and their evaluation.
 """
 
 from abc import ABC, abstractmethod
@@ -34,9 +34,9 @@ SPLITS: Final = ("train", "validation", "test")
 
 
 class Columns(NamedTuple):
-    """Names of a file's columns where they are not found by themselves; new names for its labels.
+    """Names of a file's columns, and new names for its labels.
 
-    ``labels`` is written "old:new,…". Empty strings: what the training was told holds.
+    ``labels`` has the form "old:new,…". An empty string means the setting of the training.
     """
 
     text: str = ""
@@ -44,37 +44,37 @@ class Columns(NamedTuple):
     labels: str = ""
 
 
-NAMED = Columns()  # as the training found them
+NAMED = Columns()  # the settings of the training
 
 
 class Answer(Protocol):
     """A model's answer to one input."""
 
     def line(self) -> str:
-        """The answer on one line."""
+        """Return the answer in one line."""
 
     def told(self) -> str:
-        """The answer in words."""
+        """Return the answer as a phrase for people."""
 
     def json(self) -> dict[str, Any]:
-        """The answer as plain values."""
+        """Return the answer as JSON-serialisable values."""
 
 
 class Learnable(ABC, Generic[B]):
-    """What the training loop asks for: batches, a loss, a judgement. ``B`` is what one batch is.
+    """The part of a task that the training loop uses: batches, a loss, a validation score.
 
-    The order of data is a function of (seed, epoch, rank) and of nothing in the state of a random
-    generator.
+    ``B`` is the type of a batch. The order of the data depends only on (seed, epoch, rank), not on
+    the state of a random generator.
     """
 
     metric: str
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
-        """Tokens of each example of a split, as this epoch has them."""
+        """Return the number of tokens of each example of a split in this epoch."""
 
     def most_tokens(self, split: Split) -> int:
-        """Tokens of the longest example of a split, in any epoch."""
+        """Return the number of tokens of the longest example of a split, over all epochs."""
         return int(self.lengths(split, 0, 0).max(initial=1))
 
     def batches(
@@ -89,8 +89,11 @@ class Learnable(ABC, Generic[B]):
         world: int = 1,
         examples: int = 0,
     ) -> Sequence[NDArray[np.integer]]:
-        """Indexes of each batch of an epoch, of like length, at most ``tokens`` with padding, and
-        at most so many ``examples`` (0: any number)."""
+        """Return the indexes of each batch of an epoch, examples of similar length together.
+
+        A batch has at most ``tokens`` tokens, padding included, and at most ``examples`` examples
+        (0: no limit).
+        """
         plan = plan_batches(
             self.lengths(split, seed, epoch),
             tokens=tokens,
@@ -104,38 +107,38 @@ class Learnable(ABC, Generic[B]):
         return [self.named(indexes, seed, epoch) for indexes in plan]
 
     def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> NDArray[np.integer]:
-        """What `batch` is given of the examples of a batch: their indexes, if that is enough."""
+        """Return the keys of examples that `batch` expects; the indexes themselves by default."""
         return indexes
 
     @abstractmethod
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> B:
-        """The examples of these indexes as tensors."""
+        """Return the examples at these indexes as tensors."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: B) -> Tensor:
-        """A scalar to make small, a mean over the batch's examples."""
+        """Return the scalar to minimise, a mean over the batch."""
 
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric (the larger the better) and the loss of a split, in evaluation mode."""
+        """Return the metric (larger is better) and the loss of a split, in evaluation mode."""
 
 
 class Task(Learnable[B]):
-    """A question with data to learn and to judge it by, and what a trained model is asked.
+    """A learning problem: its data, its loss, its metric and the predictions of its models.
 
-    Everything here is a pure function of the task's settings and of the arguments. Data are read
-    when they are first asked for.
+    All methods are pure functions of the task's settings and their arguments. Data are read on
+    first use.
 
-    ``tokenizer`` and ``facts`` are those of a run (`facts` returned them): with them a trained
-    model is asked without any data. A ``model`` is a network, which is put into evaluation mode
-    while it is asked, or a fitted baseline.
+    ``tokenizer`` and ``facts`` are those of a run (returned by `facts`); with them, a trained
+    model predicts without the training data. A ``model`` is a network, which methods put into
+    evaluation mode while they use it, or a fitted baseline.
     """
 
-    #: The data as they were found: their name, fingerprint and notes.
+    #: The data as loaded: their name, fingerprint and notes.
     corpus: Any
-    #: Which tokens of a longer text are read.
+    #: The part of a longer text that is read.
     keeps: Literal["head", "tail", "ends"] = "head"
-    #: Whether an answer ranks all labels by their probability: `Answer` has ``top`` then.
+    #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
 
     def __init__(
@@ -147,7 +150,7 @@ class Task(Learnable[B]):
             self.tokenizer = tokenizer
 
     def __repr__(self) -> str:
-        """The task, its data, and how many examples these have once they were read."""
+        """Return the task, its data, and the sizes of the splits if they are loaded."""
         said = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
         corpus = vars(self).get("corpus")
         parts = {name: getattr(corpus, name, None) for name in SPLITS}
@@ -156,144 +159,142 @@ class Task(Learnable[B]):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the data that a user should know before training."""
+        """Return remarks about the data that a user should read before training."""
         return list(self.corpus.notes)
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data."""
+        """Return what a run saves about its data."""
         found = self.corpus
         return {"name": found.name, "fingerprint": found.fingerprint, "notes": self.notes}
 
     @property
     @abstractmethod
     def sizes(self) -> dict[str, Any]:
-        """What a model is built for: its vocabulary, labels, symbols."""
+        """Return the sizes for which a model is built: vocabulary, labels, symbols."""
 
     @property
     def validates(self) -> str:
-        """The name of what `judge` measures: mostly the metric."""
+        """Return the name of the score that `judge` returns; the metric by default."""
         return self.metric
 
     @property
     def held_out(self) -> bool:
-        """Whether the test split was left out of what is learned from."""
+        """Return whether the test split is kept out of training."""
         return True
 
     @abstractmethod
     def predict(self, model: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The model's `Answer` to each input."""
+        """Return the model's `Answer` to each input."""
 
     @abstractmethod
     def answer(self, model: Any) -> Evaluation:
-        """The model's answers to the test split, judged."""
+        """Return the evaluation of the model on the test split."""
 
     @abstractmethod
     def restore(self, rows: bytes, name: str) -> Evaluation:
-        """The evaluation whose `Evaluation.rows` were written to a file of this name.
+        """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
 
-        Errors: lines that are no such rows.
+        Errors: malformed rows.
         """
 
     @abstractmethod
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
-        """The model's answers to a file, judged by what the file says.
+        """Return the evaluation of the model on a file with reference answers.
 
         Errors: a bad row, by file:line; columns that such a file does not have.
         """
 
     @abstractmethod
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
-        """What each attention layer looks at in a text; nothing of a model without such layers.
+        """Return the attention weights of each layer for a text; empty without such layers.
 
         Errors: a text without tokens.
         """
 
     def at_work(self, model: Any, text: str) -> tuple[list[LayerAttention], int | None]:
-        """What every layer looks at while the model answers a text.
+        """Return the attention weights of each layer while the model answers a text.
 
-        The number says how many tokens were read before any was written, where both stand in one
-        text; else None.
+        The second value is the number of prompt tokens if the answer continues the prompt in one
+        text, else None.
         """
         return self.attention(model, text), None
 
     def best(self, model: Any, inputs: Sequence[Any], search: Any) -> list[list[Any]]:
-        """The best answers to each input, best first, of a model that writes texts.
+        """Return the best texts that the model writes for each input, best first.
 
-        ``search`` is how many, by the task's own search, or another `Search`. Errors: it writes
-        none.
+        ``search`` is their number, with the task's own search, or another `Search`. Errors: a task
+        whose models write no texts.
         """
-        raise RegardError("this run writes no texts to choose from")
+        raise RegardError("this run writes no texts, so there are no best ones to list")
 
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-        """How likely the model thinks each target, given its source. Errors: as `unscorable`."""
+        """Return the probability of each target given its source. Errors: as `unscorable`."""
         self.unscorable(pairs)
         return []
 
     def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Of each pair what keeps it from being scored; "" of those that can be.
+        """Return for each pair why it cannot be scored; "" if it can.
 
         Errors: a task that does not write one text for another.
         """
-        raise RegardError("--score is for runs that write one text for another; this is none")
+        raise RegardError("--score needs a run that writes one text for another; this one does not")
 
     def read_file(self, path: Path) -> Iterable[Any] | None:
-        """The inputs that a file of a kind of its own holds; None of a file of lines or columns.
+        """Return the inputs of a file with a format of its own; None for lines or columns.
 
-        Errors: parsed sentences, by this task's choice.
+        Errors: parsed sentences, unless the task accepts them.
         """
         if is_conllu(path):
             raise RegardError(
-                f"{path}: parsed sentences are for runs whose answers are labels, numbers or tags"
+                f"{path}: parsed sentences need a run that predicts labels, numbers or tags"
             )
         return None
 
     def weigh(self, model: Any, text: str, answer: Any) -> Any:
-        """What each word of a text adds to a baseline's answer. Errors: it weighs no words."""
-        raise RegardError("this baseline weighs no single words: there is nothing to draw")
+        """Return each word's contribution to a baseline's answer. Errors: a model without them."""
+        raise RegardError("this baseline has no weights of single words, so there is no picture")
 
     @property
     @abstractmethod
     def room(self) -> int:
-        """Tokens that are read of a text, at most."""
+        """Return the maximum number of tokens read from a text."""
 
     @abstractmethod
     def whole(self, text: str) -> Sequence[Any] | NDArray[np.integer]:
-        """All tokens of a text, whether they are read or not."""
+        """Return all tokens of a text, before truncation."""
 
     @abstractmethod
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model reads, as its writer would recognise them."""
+        """Return the tokens that the model reads, as readable pieces of the text."""
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each text are beyond those that the model reads."""
+        """Return the number of tokens of each text that are cut off."""
         return [max(0, len(self.whole(text)) - self.room) for text in texts]
 
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
-        """Operations of a forward pass for the text of median length; None if not counted."""
+        """Return the operations of a forward pass for the median length; None if not counted."""
         return None
 
     def about(self) -> dict[str, Any]:
-        """What else a list of answers tells, as plain values."""
+        """Return further JSON-serialisable values for a list of answers."""
         return {}
 
     def sample(self, every: int) -> list[int]:
-        """The number of every so many examples of the train split."""
+        """Return the index of every ``every``-th example of the train split."""
         return list(range(0, len(self.lengths("train", 0, 0)), every))
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to the examples of these numbers."""
+        """Fit a baseline to the train split, or to its examples at the indexes ``chosen``."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")
 
 
 def no_labels(columns: Columns) -> None:
-    """Errors: labels are renamed where there are none."""
+    """Raise an error if labels are to be renamed."""
     if columns.labels:
-        raise RegardError(
-            "--labels renames labels, and what is learned here has none: leave it out"
-        )
+        raise RegardError("--labels renames labels, but this task has none; leave it out")
 
 
 def must_be_split(name: str) -> None:
-    """Errors: there is no split of this name."""
+    """Raise an error if there is no split of this name."""
     if name not in SPLITS:
-        raise RegardError(f"splits are train, validation and test, not {name!r:.40}")
+        raise RegardError(f"unknown split {name!r:.40}; choose train, validation or test")

@@ -1,4 +1,4 @@
-"""Texts with one answer each, a label or a number: how they are read, split and put to a model."""
+"""Tasks on texts with one answer each, a label or a number: reading, splits and network outputs."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,21 +30,23 @@ from regard.tasks.settings import TextSettings
 from regard.tasks.task import Split, Task, must_be_split
 
 NO_TREES = (
-    "{} reads the tree of each text, and these have none: give parsed sentences, in a .conllu file"
+    "{} needs the parse tree of each text, and these texts have none; give parsed sentences in a "
+    ".conllu file"
 )
-OTHER = "take weights= of a model that was pretrained on texts like these"
+OTHER = "set weights= to a model that was pretrained on similar texts"
 
 
 class TextTask(Task[Batch]):
-    """Texts with one answer each, tokenised once, with a part of train or a file for validation.
+    """A task on texts with one answer each; validation is a part of train or a file.
 
-    Data is read when a split is first asked for. With the tokenizer and the facts of a run texts
-    can be judged without any data, and the splits use that tokenizer.
+    Texts are tokenized once. Data are read on first use of a split. With the tokenizer and the
+    facts of a run, texts can be evaluated without the training data, and the splits use that
+    tokenizer.
     """
 
     settings: TextSettings
 
-    #: Whether the answers are numbers, and no labels.
+    #: True if the answers are numbers instead of labels.
     numbers: ClassVar[bool] = False
 
     def __init__(
@@ -55,11 +57,11 @@ class TextTask(Task[Batch]):
 
     @abstractmethod
     def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
-        """The answer of each example as a number. Errors: one that has none, by file:line."""
+        """Return each example's answer as a number. Errors: an invalid answer, by file:line."""
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The data as it was found, split into train and test."""
+        """Load the data, split into train and test."""
         asked = self.settings
         return load_corpus(
             asked.data,
@@ -77,7 +79,7 @@ class TextTask(Task[Batch]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:
-        """Learned from the texts that are trained on, none of validation or test."""
+        """Train the tokenizer on the training texts, without those of validation and test."""
         asked, examples = self.settings, self._split_examples[0]
         limits = {"vocabulary": asked.vocabulary, "minimum": asked.minimum}
         if asked.tokenizer == "words" and all(x.parents is not None for x in examples):
@@ -86,7 +88,7 @@ class TextTask(Task[Batch]):
 
     @cached_property
     def train(self) -> Encoded:
-        """What is learned from. Errors: hardly a token of it is known."""
+        """Return the training split. Errors: most of its tokens are unknown."""
         found = self._encoded(self._split_examples[0])
         if self.tokenizer.unknown is not None:
             remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
@@ -95,22 +97,22 @@ class TextTask(Task[Batch]):
 
     @cached_property
     def validation(self) -> Encoded:
-        """What decides when to stop: a part of the data's train split, or a file of its own."""
+        """Return the validation split: a part of the data's train split, or a file."""
         return self._encoded(self._split_examples[1])
 
     @cached_property
     def test(self) -> Encoded:
-        """What is judged once, at the end."""
+        """Return the test split."""
         return self._encoded(self.corpus.test)
 
     def split(self, name: str) -> Encoded:
-        """train, validation or test."""
+        """Return a split by name: train, validation or test."""
         must_be_split(name)
         found: Encoded = getattr(self, name)
         return found
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Token ids of each text, truncated as the settings say."""
+        """Return the token ids of each text, truncated according to the settings."""
         most, keep = self.settings.length, self.settings.truncate
         return [
             np.array(truncate(ids, most, keep), np.int32)
@@ -119,9 +121,9 @@ class TextTask(Task[Batch]):
         ]
 
     def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
-        """Token ids of each text, truncated, and the trees of what is kept, if all have one.
+        """Return truncated token ids of each text, and their trees if all texts have one.
 
-        Of a parsed sentence each word is one token. Errors: see `regard.data.conllu.word_ids`.
+        In a parsed sentence each word is one token. Errors: see `regard.data.conllu.word_ids`.
         """
         parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
         known = self.tokenizer
@@ -136,15 +138,15 @@ class TextTask(Task[Batch]):
         return ids, trees
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
-        """The sentences of a CoNLL-U file; None of another file."""
+        """Return the sentences of a CoNLL-U file; None for any other file."""
         return parsed_sentences(path) if is_conllu(path) else None
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens of each text: the same in every epoch."""
+        """Return the number of tokens of each text, equal in every epoch."""
         return self.split(split).lengths
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> Batch:
-        """These examples of a split as tensors."""
+        """Return the examples at these indexes as tensors."""
         encoded = self.split(split)
         tokens, lengths = pad([encoded.ids[index] for index in indexes])
         parents = parents_of(encoded.trees, indexes)
@@ -154,9 +156,9 @@ class TextTask(Task[Batch]):
     def outputs(
         self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
     ) -> NDArray[np.float32]:
-        """(examples, outputs) of a network, in the order of the split, or of a list of texts.
+        """Return a network's outputs (examples, outputs) in the order of a split or of texts.
 
-        Errors: texts without trees for a model that reads them.
+        Errors: a model of trees and texts without trees.
         """
         if isinstance(what, str):
             ids, trees = self.split(what).ids, self.split(what).trees
@@ -175,15 +177,15 @@ class TextTask(Task[Batch]):
         return found
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
-        """What each attention layer looks at in a text; nothing of a model without such layers.
+        """Return the attention weights of each layer for a text; empty without such layers.
 
-        Errors: a model of trees, which a text does not have; a text without words.
+        Errors: a model of trees, which a plain text lacks; a text without words.
         """
         if getattr(model, "reads_trees", False):
             raise RegardError(NO_TREES.format("this model"))
         tokens = self.tokens(text)
         if not tokens:
-            raise RegardError("there is no word to look at in this text")
+            raise RegardError("this text has no words, so there are no attention weights to show")
         padded, lengths = pad(self.encode([text]))
         with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             model(padded, lengths)
@@ -199,32 +201,32 @@ class TextTask(Task[Batch]):
 
     @property
     def room(self) -> int:
-        """Tokens that are read of a text, at most."""
+        """Return the maximum number of tokens read from a text."""
         return self.settings.length
 
     def whole(self, text: str) -> list[int]:
-        """All tokens of a text."""
+        """Return all tokens of a text, before truncation."""
         return self.tokenizer.encode([text])[0]
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model sees, as its writer would recognise them."""
+        """Return the tokens that the model reads, as readable pieces of the text."""
         pieces = self.tokenizer.split(text)
         kept = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
         return [pieces[place] for place in kept]
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each text the model does not read."""
+        """Return the number of tokens of each text that are cut off."""
         return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
 
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
-        """Operations of a forward pass for the text of median length."""
+        """Return the operations of a forward pass for the text of median length."""
         sample = texts[:: max(1, len(texts) // 1000)]
         length = max(1, round(median(len(ids) for ids in self.encode(sample))))
         # torch's counter cannot follow a parameter that is itself an input, as a learned query is
         return flops_per_example(model.requires_grad_(False), length)
 
     def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
-        """Texts and answers of the train split, all or those of these numbers."""
+        """Return texts and answers of the train split, all or those at the given indexes."""
         examples, answers = self.train.examples, self.train.labels
         picked = range(len(examples)) if numbers is None else numbers
         return [examples[i].text for i in picked], answers[list(picked)]
@@ -236,12 +238,12 @@ class TextTask(Task[Batch]):
 
     @property
     def notes(self) -> list[str]:
-        """The corpus's notes, and near copies in validation."""
+        """Return the notes of the data, and a note about near copies in validation."""
         return [*super().notes, *self._leak]
 
     @cached_property
     def _leak(self) -> list[str]:
-        """What is to be told of near copies, where validation was split off a user's own file."""
+        """Return a note about near copies, if validation is split off a user's own file."""
         if self.corpus.validation is not None or self.settings.data in (*LABELLED, *BUILT_IN):
             return []
         return leak(*self._split_examples, "validation", "validation=FILE")
@@ -254,8 +256,8 @@ class TextTask(Task[Batch]):
         train, validation = hold_out(train, share, self.settings.split_seed)
         if not train or not validation:
             raise RegardError(
-                f"{len(self.corpus.train)} texts cannot be split with validation="
-                f"{self.settings.validation}: one side is empty; give more texts"
+                f"validation={self.settings.validation} leaves one side of {len(self.corpus.train)}"
+                " texts empty; give more texts or another fraction"
             )
         return train, validation
 
@@ -267,7 +269,7 @@ class TextTask(Task[Batch]):
 
 
 def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
-    """A network's outputs, along the trees if it reads them. Errors: there are none to read."""
+    """Return a network's outputs. Errors: a network of trees and no trees."""
     outputs: Tensor
     if not getattr(model, "reads_trees", False):
         outputs = model(tokens, lengths)

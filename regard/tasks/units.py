@@ -1,4 +1,4 @@
-"""How the numbers of a metric are written. No torch here."""
+"""Units of metrics and the format of their values. Does not import torch."""
 
 import math
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Unit:
-    """How a metric's numbers are written, and whether the smaller is the better.
+    """The unit of a metric: format, range, and whether lower values are better.
 
-    `sign` stands behind a number, `points` behind a difference; shares are written `times` 100. A
-    value is between
-    `least` and `most`.
+    `sign` follows a value, `points` a difference. Values are multiplied by `times`, which is 100
+    for fractions. A value lies between `least` and `most`; `lower` means lower is better.
     """
 
     sign: str = " %"
@@ -22,7 +21,9 @@ class Unit:
     most: float = 1.0
 
     def write(self, value: float, sign: str = "") -> str:
-        """The number without its unit, a dash for none; ``sign="+"`` shows the sign of a gain.
+        """Format a value without its unit; a dash if it is not finite.
+
+        ``sign="+"`` also marks positive numbers with a sign.
 
         >>> Unit().write(0.9138), UNITS["log loss"].write(-0.25, "+")
         ('91.4', '−0.250')
@@ -33,7 +34,7 @@ class Unit:
         return f"{rounded:{sign}.{self.digits}f}".replace("-", "−")
 
     def heading(self, metric: str) -> str:
-        """The metric and its unit, over a column or beside an axis.
+        """Return the metric and its unit, as the title of a column or an axis.
 
         >>> Unit().heading("accuracy"), UNITS["BLEU"].heading("BLEU")
         ('accuracy, %', 'BLEU')
@@ -41,7 +42,7 @@ class Unit:
         return f"{metric},{self.sign}" if self.sign else metric
 
     def better(self, value: float) -> float:
-        """The value, or minus it, so that of two the larger is the better."""
+        """Return the value, negated if lower is better, so that larger is always better."""
         return -value if self.lower else value
 
 

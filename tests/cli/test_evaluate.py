@@ -37,7 +37,7 @@ def test_of_many_labels_the_largest_and_the_most_confused_are_printed(
     assert by_class[21:] == [["… and 130 more", "", "", "", ""]]
     assert by_class[1][-1] == "152"
     assert pairs[1:] == [
-        ["2 × said class 1 where class 0 was true"], ["1 × said class 2 where class 3 was true"]
+        ["2 × predicted class 1, true class 0"], ["1 × predicted class 2, true class 3"]
     ]  # fmt: skip
     show(found, "a file")
     lines = capsys.readouterr().out.splitlines()
@@ -56,7 +56,7 @@ def test_a_confusion_is_printed_where_it_has_room() -> None:
     wide = ["a label of many words", "another of as many words", "a third that is not short"]
     assert judged(["no", "yes", "so"], [(0, 1), (1, 1)]).tables()[1][1] == ["no", "0", "1", "0"]
     (_, pairs) = judged(wide, [(0, 1), (1, 1), (2, 2)]).tables()
-    assert pairs[1:] == [[f"1 × said {wide[1]} where {wide[0]} was true"]]
+    assert pairs[1:] == [[f"1 × predicted {wide[1]}, true {wide[0]}"]]
     assert len(judged(wide, [(0, 0)]).tables()) == 1  # nothing was confused
     several = [(k, (k + 1) % 14) for k in range(14)]
     assert judged([f"label {k}" for k in range(14)], several).tables()[1][-1] == [
@@ -90,7 +90,14 @@ def test_a_strange_label_is_told_beside_a_few_that_are_known() -> None:
 def test_figures_of_the_test_split(regard: Command, trained: Path) -> None:
     said = regard("evaluate", trained)
     assert said.status == 0
-    for word in ("1,000 texts", "accuracy", "95 % interval", "log loss", "calibration", "in truth"):
+    for word in (
+        "1,000 texts",
+        "accuracy",
+        "95 % interval",
+        "log loss",
+        "calibration",
+        "predicted",
+    ):
         assert word in said.out
     found = json.loads(regard("evaluate", trained, "--json").out)
     assert found["n"] == 1_000

@@ -96,7 +96,7 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     assert said.err == "--longest 200: this run generates at most 15 tokens\n"
     said = regard("predict", run, "--score", "a\tb")
     assert (said.status, said.out) == (2, "")
-    assert "--score is for runs that write one text for another" in said.err
+    assert "--score needs a run that writes one text for another" in said.err
 
 
 def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(

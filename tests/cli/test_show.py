@@ -58,7 +58,7 @@ def test_mistakes(regard: Command, trained: Path) -> None:
         assert hint in said.err
         assert said.err.count("\n") == 1
         assert said.out == ""
-    assert "no word to look at" in regard("show", trained, "  ").err
+    assert "this text has no words" in regard("show", trained, "  ").err
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_train_and_validation_share_the_questions_of_train():
     assert not parts["train"] & parts["validation"]
     assert parts["test"] == {pair.source for pair in task.corpus.dev}
     assert task.commonest in {pair.target for pair in task.corpus.train}
-    with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
+    with pytest.raises(RegardError, match="unknown split 'dev'; choose train"):
         task.split("dev")
 
 
@@ -169,7 +169,7 @@ def test_tokens_that_change_answers_are_refused_and_others_are_not():
     for name in ("characters", "bpe", "unigram"):
         task = Answers(AnswersSettings(tokenizer=name, vocabulary=300))
         assert len(task.split("train"))
-    with pytest.raises(RegardError, match=r"back as '[a-z]+', so that none could be right: take"):
+    with pytest.raises(RegardError, match=r"into '[a-z]+', so no answer could match exactly; set"):
         Answers(AnswersSettings(tokenizer="words")).split("train")
 
 
@@ -197,7 +197,9 @@ def test_what_does_not_fit_is_left_out_of_training_and_judged_all_the_same(tmp_p
     assert exact == 0
     assert 0 < loss < 10
     (tmp_path / "q.tsv").write_text("".join(x for x in lines.splitlines(True) if "Rome R" in x))
-    with pytest.raises(RegardError, match="no question and answer have at most 20 tokens; raise"):
+    with pytest.raises(
+        RegardError, match="all questions with their answers exceed 20 tokens; raise"
+    ):
         Answers(AnswersSettings(length=20, longest=8, **asked)).split("train")
 
 

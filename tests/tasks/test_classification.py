@@ -129,7 +129,7 @@ def test_predictions_are_in_order_and_in_evaluation_mode(task: Classification) -
 def test_predict_takes_empty_texts_and_none(task: Classification) -> None:
     assert task.probabilities(Counter(3), ["", "bad"]).shape == (2, 3)
     assert task.probabilities(Counter(3), []).shape == (0, 3)
-    with pytest.raises(RegardError, match="splits are train, validation and test, not 'a film'"):
+    with pytest.raises(RegardError, match="unknown split 'a film'; choose train"):
         task.probabilities(Counter(3), "a film")
 
 
@@ -146,7 +146,9 @@ def test_texts_are_judged_without_data(task: Classification, tmp_path: Path) -> 
 
 def test_a_label_the_model_never_learned_is_named(task: Classification, tmp_path: Path) -> None:
     other = Classification(task.settings, task.tokenizer, {"labels": LABELS[:2]})
-    with pytest.raises(RegardError, match=r"test\.jsonl:\d+: the label 'odd' was not among"):
+    with pytest.raises(
+        RegardError, match=r"test\.jsonl:\d+: unknown label 'odd'; the model learned"
+    ):
         _ = other.test
 
 
@@ -161,7 +163,7 @@ def test_fewer_examples(tmp_path: Path, task: Classification) -> None:
 
 
 def test_too_few_to_split_is_said(tmp_path: Path, task: Classification) -> None:
-    with pytest.raises(RegardError, match="one side is empty"):
+    with pytest.raises(RegardError, match="leaves one side of 3 texts empty"):
         _ = make(tmp_path, examples=1).train
 
 
@@ -210,7 +212,7 @@ def test_the_loss_weighs_texts_by_their_label(task: Classification, tmp_path: Pa
 @pytest.mark.parametrize(
     ("weights", "says"),
     [("heavy", "give none, balanced or LABEL:WEIGHT"), ("fine:2", "no label is called 'fine'"),
-     ("odd:0", "must be above 0: '0'"), ("odd:much", "must be above 0: 'much'")],
+     ("odd:0", "number above 0, not '0'"), ("odd:much", "number above 0, not 'much'")],
 )  # fmt: skip
 def test_bad_weights_are_refused(
     tmp_path: Path, task: Classification, weights: str, says: str

@@ -70,7 +70,7 @@ def test_most_confident_mistakes_come_surest_first() -> None:
 
 
 def test_unequal_numbers_are_refused() -> None:
-    with pytest.raises(RegardError, match="4 predictions cannot be judged by 3 labels"):
+    with pytest.raises(RegardError, match="4 predictions for 3 labels"):
         metrics.accuracy(PROBABILITIES, LABELS[:3])
 
 
@@ -151,7 +151,7 @@ def test_pseudo_values_spread_as_other_examples_would(shares: list[float], metri
 
 
 def test_pseudo_values_of_another_metric_are_refused() -> None:
-    with pytest.raises(RegardError, match="not 'log-loss'"):
+    with pytest.raises(RegardError, match="'log-loss' has no pseudo-values"):
         metrics.pseudo_values(LABELS, LABELS, 3, "log-loss")
 
 

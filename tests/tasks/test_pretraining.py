@@ -329,7 +329,7 @@ def test_what_is_printed_of_a_row():
 
 
 def test_splits_and_texts_of_others():
-    with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
+    with pytest.raises(RegardError, match="unknown split 'dev'; choose train"):
         language().split("dev")
     task = language().with_texts(["Ada was born .", ""])
     assert len(task.split("test")) == 1

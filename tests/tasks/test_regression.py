@@ -121,7 +121,7 @@ def test_a_file_of_numbers_is_learned_judged_and_asked(tmp_path: Path) -> None:
     path.write_text(told)
     good, bad = loaded.predict(["A joy. What a wonderful film!", "A mess. What a dull film!"])
     assert good.value > bad.value
-    with pytest.raises(RegardError, match="--labels renames labels, and what is learned here"):
+    with pytest.raises(RegardError, match="--labels renames labels, but this task has none"):
         loaded.evaluate(tmp_path / "other.csv", labels="a:b")
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("review,stars\nfine,4\nbad,two\n")

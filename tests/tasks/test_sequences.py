@@ -176,5 +176,5 @@ def test_tasks_by_name():
     assert TASKS["translation"].configure().metric == "bleu"
     assert TASKS["reverse"].configure({"letters": "3"}).letters == 3
     assert TASKS["dates"].prepare(SMALL) is TASKS["reverse"].prepare(SMALL)
-    with pytest.raises(RegardError, match="splits are train, validation and test, not 'dev'"):
+    with pytest.raises(RegardError, match="unknown split 'dev'; choose train"):
         Sequences(SMALL).split("dev")

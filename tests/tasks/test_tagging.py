@@ -228,7 +228,7 @@ def test_a_file_is_learned_judged_and_asked(tmp_path: Path) -> None:
     assert answer.tags[2] == "B-place"
     with pytest.raises(RegardError, match="--labels renames labels"):
         loaded.evaluate(tmp_path / "other.conll", labels="a:b")
-    with pytest.raises(RegardError, match="this baseline weighs no single words"):
+    with pytest.raises(RegardError, match="this baseline has no weights of single words"):
         loaded.task.weigh(loaded.model, "Ada", answer)
     (tmp_path / "wrong.conll").write_text("a O\nb\n")
     with pytest.raises(RegardError, match=r"wrong.conll:2: 1 columns"):
@@ -264,5 +264,7 @@ def test_trees_reach_a_tagger(tmp_path: Path) -> None:
     assert list(run.train())[-1].validation is not None
     with pytest.raises(RegardError, match="tokenizer=bpe splits words"):
         runs.start(tmp_path / "bpe", "tagging", "transformer", [*given[:2], "tokenizer=bpe"])
-    with pytest.raises(RegardError, match="reads the tree of each text, and these have none"):
+    with pytest.raises(
+        RegardError, match="needs the parse tree of each text, and these texts have none"
+    ):
         run.predict("She sleeps")

@@ -1,4 +1,4 @@
-"""Answers to questions, beside those that were wanted."""
+"""Evaluate written answers to questions."""
 
 import json
 import math
@@ -20,11 +20,11 @@ from regard.tasks.writing.evaluation import Text
 
 @dataclass(frozen=True, repr=False)
 class Answered(Evaluation):
-    """Answers beside those that were wanted; `value` is the share that is right to the letter.
+    """Written answers with the references; `value` is the fraction of exact matches.
 
-    `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the answer that the
-    training questions have most often, `baseline` the share that saying it every time would get
-    right. Of questions without answers nothing is judged: `value` is None.
+    `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the most frequent
+    answer in training, `baseline` the exact match of giving it to every question. For questions
+    without reference answers, `value` is None.
     """
 
     pairs: tuple[Pair, ...] = field(repr=False)
@@ -40,17 +40,19 @@ class Answered(Evaluation):
 
     @property
     def said(self) -> list[str]:
-        """What was written for each text."""
+        """Return the answer to each question."""
         return [text.text for text in self.written]
 
     @classmethod
     def judge(cls, pairs: Sequence[Pair], written: Sequence[Text], commonest: str) -> "Answered":
-        """Judge answers. Errors: no questions; some with an answer and some without."""
+        """Evaluate answers. Errors: no questions; only some of them with a reference answer."""
         if not pairs:
-            raise RegardError("there is nothing to evaluate: no questions")
+            raise RegardError("there are no questions to evaluate; give at least one")
         bare = [pair for pair in pairs if not pair.target]
         if bare and len(bare) < len(pairs):
-            raise RegardError(f"{bare[0].place}: has no answer, and other questions have one")
+            raise RegardError(
+                f"{bare[0].place}: this question has no answer, but others do; give all or none"
+            )
         found = (tuple(pairs), tuple(written), commonest)
         if bare:
             return cls(*found, None, None, None, None)
@@ -61,63 +63,63 @@ class Answered(Evaluation):
 
     @property
     def n(self) -> int:
-        """How many questions."""
+        """Return the number of questions."""
         return len(self.pairs)
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether each answer is the one that was wanted, letter by letter."""
+        """Return for each answer whether it equals the reference exactly."""
         pairs = zip(self.written, self.pairs, strict=True)
         return np.array([text.text == pair.target for text, pair in pairs])
 
     @property
     def confidence(self) -> NDArray[np.float64]:
-        """The probability that the model itself gave each of its answers, its end included."""
+        """Return the model's probability of each of its answers, including the end symbol."""
         return np.exp(np.minimum([text.log_probability for text in self.written], 0.0))
 
     @property
     def examples(self) -> list[Example]:
-        """The questions and the wanted answers."""
+        """Return the questions with their reference answers."""
         return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
 
     @property
     def trivial(self) -> dict[str, float]:
-        """What the metric would be without reading a text: by the most frequent answer."""
+        """Return the metric of always giving the most frequent answer."""
         return {} if self.baseline is None else {"most frequent answer": self.baseline}
 
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
         keys = "metric", "value", "low", "high", "n", "commonest", "baseline"
         return {key: getattr(self, key) for key in keys}
 
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
         if self.value is None:
-            return f"{self.n:,} questions without answers: nothing to judge"
+            return f"{self.n:,} questions without reference answers, so there is no score"
         interval = f"95 % interval {self.low:.1%} to {self.high:.1%}"
         return (
             f"exact match {self.value:.1%} ({interval}, {self.n:,} questions); "
-            f"{self.commonest!r} to all of them: {self.baseline:.1%}"
+            f"always answering {self.commonest!r}: {self.baseline:.1%}"
         )
 
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         if self.value is None:
-            return [("exact match", "not known: the questions came without answers")]
+            return [("exact match", "unknown: the questions have no reference answers")]
         right = round(self.value * self.n)
         same = round((self.baseline or 0.0) * self.n)
         interval = f"95 % interval {self.low:.2%} to {self.high:.2%}"
         return [
             ("exact match", f"{self.value:.2%}  ({right} of {self.n}; {interval})"),
-            (f"{self.commonest} to all", f"{self.baseline:.2%}  ({same} of {self.n})"),
+            (f"always {self.commonest!r}", f"{self.baseline:.2%}  ({same} of {self.n})"),
             (
-                "own confidence",
+                "confidence",
                 f"{float(self.confidence.mean()):.2%}  (mean; see `regard lab birthplace`)",
             ),
         ]
 
     def rows(self) -> bytes:
-        """The answers as JSON lines: source, text, label (the truth), predicted, confidence."""
+        """Return JSON lines: source, text, label (the reference), predicted, confidence, …"""
         lines = (
             json.dumps(
                 {
@@ -136,12 +138,12 @@ class Answered(Evaluation):
         return "".join(f"{line}\n" for line in lines).encode()
 
     def plain(self) -> bytes:
-        """The answers alone, one a line, as assignment 5 has them."""
+        """Return the answers alone, one per line, in the format of assignment 5."""
         return "".join(f"{text.line()}\n" for text in self.written).encode()
 
     @classmethod
     def parse(cls, rows: bytes, commonest: str, name: str) -> "Answered":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         found = list(parse_rows(rows, name))
         try:
             pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]

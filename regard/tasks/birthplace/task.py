@@ -1,8 +1,8 @@
-"""Who was born where: pretraining on texts that hold the answers, and questions that ask for them.
+"""Birthplaces: pretraining on texts that contain the answers, and questions about them.
 
 Assignment 5 of Stanford's CS224N 2022, sections 2d to 2g: a decoder reads "Where was NAME born?⁇"
-and writes "PLACE⁇". ⁇ is the mask symbol, which pretraining has taught it: what follows the
-second ⁇ is what the first stands for.
+and writes "PLACE⁇". ⁇ is the mask symbol of pretraining, where the text after the second ⁇
+replaces the first.
 """
 
 from collections import Counter
@@ -45,17 +45,17 @@ from regard.tasks.writing.searching import Writes, score
 
 
 class BirthplacePretraining(NextToken):
-    """Assignment 5's span corruption: each document is cut short, a span of it goes to its end.
+    """Span corruption of assignment 5: a document is shortened, and one span is moved to its end.
 
-    See `corruption.draw_spans` and `single_span`. Every token of the outcome is said
-    from those before it. Examples of like length stand in one batch, so that hardly anything is
-    padding (the assignment's own batches, padded to the block, are text to 46 %).
+    See `corruption.draw_spans` and `single_span`. Every token of the result is predicted from the
+    tokens before it. A batch has examples of similar length and so little padding (the
+    assignment's own batches, padded to the block size, are 54 % padding).
     """
 
     settings: BirthplacePretrainingSettings
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens that are read of each example: what is kept, and the symbols but the last."""
+        """Return the input tokens of each example: the kept ones, and all symbols but the last."""
         return self.drawn(split, seed, epoch).kept + (2 if self.settings.closed else 1)
 
     def most_tokens(self, split: Split) -> int:
@@ -63,25 +63,25 @@ class BirthplacePretraining(NextToken):
         return min(whole, self.settings.length * 7 // 8) + (2 if self.settings.closed else 1)
 
     def batch(self, split: Split, indexes: Rows) -> NextTokens:
-        """Corrupted documents, and the same one token later."""
+        """Return corrupted documents, with the same shifted by one token as targets."""
         texts = [self.corrupted(split, *row) for row in indexes.tolist()]
         tokens, lengths = pad([text[:-1] for text in texts])
         wanted, _ = pad([text[1:] for text in texts])
         return NextTokens(tokens, wanted, lengths)
 
     def corrupted(self, split: Split, seed: int, epoch: int, index: int) -> NDArray[np.int32]:
-        """One document as an epoch has it."""
+        """Return a document as corrupted in an epoch."""
         kept, start, stop = (int(part[index]) for part in self.drawn(split, seed, epoch))
         ids = self.split(split).ids[index][:kept]
         return single_span(ids, start, stop, self.marks.mask, closed=self.settings.closed)
 
     @property
     def end(self) -> int:
-        """The symbol that ends a span."""
+        """Return the id of the symbol that ends a span."""
         return self.marks.mask
 
     def whole(self, text: str) -> NDArray[np.int32]:
-        """A text's tokens; what "[MASK]" (or ⁇) in it stands for is asked for at its end."""
+        """Return the tokens of a text; after "[MASK]" or ⁇, append the symbol of its span."""
         parts = self.encode(text.replace("[MASK]", MASK_CHARACTER).split(MASK_CHARACTER))
         if len(parts) == 1:
             return parts[0]
@@ -89,7 +89,7 @@ class BirthplacePretraining(NextToken):
         return np.concatenate([x for part in parts for x in (part, symbol)])
 
     def drawn(self, split: Split, seed: int, epoch: int) -> Spans:
-        """Lengths and spans of all documents in an epoch; the last few epochs are remembered."""
+        """Return lengths and spans of all documents in an epoch, with a cache of recent epochs."""
         key = (split, seed, epoch)
         if key not in self._drawn:
             if len(self._drawn) > 4:
@@ -105,7 +105,7 @@ class BirthplacePretraining(NextToken):
 
 
 class Asked(NamedTuple):
-    """A question, where it stands, its tokens with the symbol behind it; the answer's, and that."""
+    """A question and its answer, also as token ids, each followed by the mask symbol."""
 
     pair: Pair
     prompt: NDArray[np.int32]
@@ -114,7 +114,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Questions:
-    """A split of questions as token ids."""
+    """A split of questions and answers as token ids."""
 
     asked: Sequence[Asked]
 
@@ -123,29 +123,33 @@ class Questions:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens that are read of each: question, symbol, answer."""
+        """Return the input tokens of each example: question, symbol and answer."""
         return np.array([len(x.prompt) + len(x.answer) - 1 for x in self.asked], dtype=np.int64)
 
     @property
     def pairs(self) -> list[Pair]:
-        """Questions and answers as texts."""
+        """Return questions and answers as texts."""
         return [x.pair for x in self.asked]
 
 
 @dataclass(frozen=True)
 class QuestionBatch(NextTokens):
-    """Questions and answers in a row; only the answer counts, and the two symbols about it."""
+    """A batch of questions, each followed by its answer.
+
+    ``answers`` marks the target positions of the answer and the symbol on either side of it, which
+    alone enter the loss.
+    """
 
     answers: Bool[Tensor, "batch time"]
 
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
-        """Where a token of the answer, or the symbol before or behind it, comes next."""
+        """Return the positions whose target enters the loss."""
         return self.answers
 
 
 class Answers(Writes[QuestionBatch]):
-    """Questions answered by a decoder: exact match of what it writes, letter by letter."""
+    """Questions answered by a decoder; the metric is the exact match of the written answers."""
 
     metric = "exact match"
     keeps = "tail"
@@ -163,7 +167,7 @@ class Answers(Writes[QuestionBatch]):
 
     @cached_property
     def corpus(self) -> Birthplaces:
-        """Texts and questions as they were found."""
+        """Load the texts and the questions."""
         asked = self.settings
         return load_birthplaces(
             asked.data, texts=asked.texts, test=asked.test, data_dir=asked.data_dir or None
@@ -171,7 +175,7 @@ class Answers(Writes[QuestionBatch]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Learned from the texts, as that of pretraining."""
+        """Train the tokenizer on the texts, as in pretraining."""
         asked = self.settings
         return train_tokenizer(
             asked.tokenizer, self.corpus.texts, vocabulary=asked.vocabulary, minimum=asked.minimum
@@ -179,43 +183,43 @@ class Answers(Writes[QuestionBatch]):
 
     @property
     def longest(self) -> int:
-        """Tokens of an answer at most: half of what a model can count is the question's."""
+        """Return the maximum tokens of an answer; at least half of `length` is for the question."""
         return min(self.settings.longest, self.settings.length // 2)
 
     @property
     def room(self) -> int:
-        """Tokens that are read of a question: its last."""
+        """Return the maximum number of tokens read from a question, its last ones."""
         return max(self.settings.length - self.longest - 1, 1)
 
     @property
     def end(self) -> int:
-        """The symbol behind an answer, which stands before it too."""
+        """Return the id of the symbol before and after an answer."""
         return marks.Marks.behind(len(self.tokenizer)).mask
 
     @property
     def limits(self) -> Limits:
-        """The same for every question."""
+        """Return the limit of an answer's length, equal for all questions."""
         return Limits(ratio=0.0, more=self.longest, longest=self.longest)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What a network is built for."""
+        """Return the sizes for which a network is built."""
         return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data, and the answer that train has most often."""
+        """Return what a run saves about its data, with the most frequent answer of train."""
         return {**super().facts(), "commonest": self.commonest}
 
     @cached_property
     def commonest(self) -> str:
-        """The answer that train has most often: what is said without reading the question."""
-        if self.known:  # of a run: its data are not read for this
+        """Return the most frequent answer of train, a guess that ignores the question."""
+        if self.known:  # a run saved it, so the data need not be read
             return str(self.known.get("commonest", ""))
         (found,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
         return found[0]
 
     def split(self, name: str) -> Questions:
-        """train and validation (both of the data's train), test (the data's dev)."""
+        """Return train or validation (both from the data's train), or test (the data's dev)."""
         must_be_split(name)
         if name not in self.splits:
             pairs, asked = self.corpus.dev, self.settings
@@ -228,21 +232,21 @@ class Answers(Writes[QuestionBatch]):
                     == (name == "validation")
                 ]
             if not pairs:
-                raise RegardError(f"there are no questions for {name}: give more")
+                raise RegardError(f"the {name} split has no questions; give more questions")
             self.splits[name] = self.questions(pairs, cut=name == "train")
         return self.splits[name]
 
     def questions(self, pairs: Sequence[Pair], *, cut: bool = False) -> Questions:
-        """Questions as token ids; those that do not fit are left out of training (`cut`).
+        """Return questions and answers as token ids; with ``cut``, drop those that do not fit.
 
-        Elsewhere the loss asks for as much of an answer as fits. Errors, in training: none fits;
-        tokens that do not give an answer back to the letter, as those of words.
+        Without ``cut``, which training uses, an answer that is too long is truncated. Errors, with
+        ``cut``: none fits; a tokenizer that does not reproduce an answer exactly, such as words.
         """
         if cut and (said := self.decode(self.whole(self.commonest))) != self.commonest:
             raise RegardError(
-                f"these tokens give the answer {self.commonest!r} back as {said!r}, so that none "
-                "could be right: take tokenizer=characters, bpe or unigram, and "
-                "with init= a run that has read such names"
+                f"the tokenizer turns the answer {self.commonest!r} into {said!r}, so no answer "
+                "could match exactly; set tokenizer=characters, bpe or unigram, and with init= "
+                "a run whose texts have such names"
             )
         prompts, most = self.prompts([pair.source for pair in pairs]), self.settings.length
         answers = self.tokenizer.encode([pair.target for pair in pairs])
@@ -253,63 +257,65 @@ class Answers(Writes[QuestionBatch]):
                 ids = np.array([*answer, self.end][: room + 1], np.int32)
                 found.append(Asked(pair, prompt, ids))
         if not found:
-            raise RegardError(f"no question and answer have at most {most} tokens; raise length=")
+            raise RegardError(
+                f"all questions with their answers exceed {most} tokens; raise length="
+            )
         return Questions(found)
 
     def whole(self, text: str) -> list[int]:
-        """All tokens of a question."""
+        """Return all tokens of a question, before truncation."""
         return self.tokenizer.encode([text])[0]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens that are read of each question and answer: the same in every epoch."""
+        """Return the input tokens of each question with its answer, equal in every epoch."""
         return self.split(split).lengths
 
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
-        """Return x and y of the first ``count`` questions, as assignment 5 prints them.
+        """Return x and y of the first ``count`` questions, in the format of assignment 5.
 
-        In the order of the file, those that are held out for validation included; □ where nothing
-        counts. Nothing is drawn, so that ``seed`` changes nothing.
+        They are in the order of the file, with those held out for validation; □ marks positions
+        outside the loss. ``seed`` has no effect, since nothing is random.
         """
         asked = self.questions(self.corpus.train[:count], cut=True).asked
         return [question_rows(one.pair, self.settings.length) for one in asked]
 
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Token ids of each question and the symbol behind it; the end of one that is too long."""
+        """Return the token ids of each question with the mask symbol; keep the end of long ones."""
         return [
             np.array([*ids[-self.room :], self.end], np.int32)
             for ids in self.tokenizer.encode(list(questions))
         ]
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """The readable token of each id; ⁇ for the symbol about an answer."""
+        """Return the readable token of each id; ⁇ for the mask symbol."""
         words = self.tokenizer
         return [words.tokens([i])[0] if i < len(words) else MASK_CHARACTER for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """A text again; symbols that no text holds are left out."""
+        """Decode ids to a text, without symbols."""
         return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
-        """These questions with their answers."""
+        """Return the questions at these indexes with their answers as tensors."""
         chosen = [self.split(split).asked[i] for i in indexes]
         rows = [np.concatenate([x.prompt, x.answer]) for x in chosen]
         tokens, lengths = pad([row[:-1] for row in rows])
         wanted, _ = pad([row[1:] for row in rows])
         places = torch.arange(tokens.shape[1])
-        # The place before the symbol counts too: as in the assignment, its symbol is said.
+        # As in the assignment, the loss begins with the symbol before the answer.
         first = torch.tensor([len(x.prompt) - 2 for x in chosen])[:, None]
         return QuestionBatch(
             tokens, wanted, lengths, (places >= first) & (places < lengths[:, None])
         )
 
     def loss(self, model: nn.Module, batch: QuestionBatch) -> Float[Tensor, ""]:
-        """Mean cross entropy of the answers and the symbols about them, in nats."""
+        """Compute the mean cross entropy of the answers and the symbols around them, in nats."""
         states = model(batch.tokens, batch.lengths)
         return word_loss(model, states[batch.real], batch.wanted[batch.real])
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The share of answers that are written as they should be, and the loss."""
+        """Return the exact match of greedily written answers, and the loss."""
         with evaluation_mode(model):
             total = count = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
@@ -324,41 +330,44 @@ class Answers(Writes[QuestionBatch]):
         return float(np.mean(right)), total / max(count, 1)
 
     def answer(self, model: nn.Module) -> Answered:
-        """What the model answers to the test questions, judged."""
+        """Return the evaluation of the model on the test questions."""
         pairs = self.split("test").pairs
         said = self.predict(model, [pair.source for pair in pairs])
         return Answered.judge(pairs, said, self.commonest)
 
     def restore(self, rows: bytes, name: str) -> Answered:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         return Answered.parse(rows, self.commonest, name)
 
     def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Answered:
-        """What the model answers to the questions of a file, judged where it has answers.
+        """Return the evaluation of the model on the questions of a file.
 
-        A line is a question and, behind a tab, its answer; of bare questions the answers are
-        written and not judged. Errors: a bad line; a column's name, which these files do not have.
+        A line is a question, a tab and its answer. Without reference answers, the model's answers
+        are written and not scored. Errors: a bad line; a column name, since these files have none.
         """
         no_labels(columns)
         if columns.text or columns.label:
-            raise RegardError("a file of questions has no columns; a line is QUESTION, tab, ANSWER")
+            raise RegardError(
+                "a file of questions has no column names; leave them out and write each line as "
+                "QUESTION, tab, ANSWER"
+            )
         pairs = read_answers(data, answered=False)
         said = self.predict(model, [pair.source for pair in pairs])
         return Answered.judge(pairs, said, self.commonest)
 
     def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
-        """What each layer looks at: rows are question and answer, each token asking in its turn."""
+        """Return the attention weights of each layer over the question and the written answer."""
         return self.at_work(model, text)[0]
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a question that the model reads, and the symbol behind it."""
+        """Return the tokens of a question that the model reads, and the mask symbol."""
         return self.names(self.prompts([text])[0].tolist())
 
     @torch.no_grad()
     def chances(
         self, model: nn.Module, question: str, answers: Sequence[str]
     ) -> Float[np.ndarray, " answers"]:
-        """The probability that the model gives each of some answers to one question."""
+        """Return the model's probability of each given answer to a question."""
         targets = list(self.tokenizer.arrays(answers))
         asked = self.prompts([question] * len(targets))
         texts = score(model, asked, targets, end=self.end)
@@ -369,7 +378,9 @@ class Answers(Writes[QuestionBatch]):
 def question_rows(
     pair: Pair, block: int, mask: str = MASK_CHARACTER, pad: str = PAD_CHARACTER
 ) -> tuple[str, str]:
-    """x and y of ``namedata``: question ⁇ answer ⁇, and the same one later where the answer counts.
+    """Return x and y of ``namedata``: question ⁇ answer ⁇, and the same shifted by one.
+
+    In y, □ replaces the positions outside the loss.
 
     >>> question_rows(Pair("Where?", "Here", ""), 14)
     ('Where?⁇Here⁇□', '□□□□□⁇Here⁇□□')

@@ -1,1 +1,1 @@
-"""A text in, one of a few labels out."""
+"""Text classification."""

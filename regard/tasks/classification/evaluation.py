@@ -1,4 +1,4 @@
-"""What a run answers: predictions of single texts, and what they are worth together."""
+"""Predictions of labels and their evaluation."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from regard.tasks.evaluation import Evaluation, written
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable label of a text, and the probability of each."""
+    """The most probable label of a text, with the probability of each label."""
 
     label: str
     probabilities: Mapping[str, float]
@@ -34,46 +34,49 @@ class Prediction:
     _repr_html_ = shown
 
     def line(self, top: int = 1) -> str:
-        """The likeliest labels on one line, whatever they hold: label, tab, its probability, …"""
+        """Return the ``top`` labels in one line: label, tab, probability, tab, …
+
+        Whitespace in a label becomes one space.
+        """
         cells = ((" ".join(label.split()), f"{chance:.3f}") for label, chance in self.top(top))
         return "\t".join(cell for pair in cells for cell in pair)
 
     def top(self, count: int | None = None) -> list[tuple[str, float]]:
-        """The labels with their probabilities, the likeliest first; `count` at most, or all."""
+        """Return labels with probabilities, most probable first; at most ``count``, or all."""
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
         return ranked[:count]
 
     def told(self) -> str:
-        """The answer in words."""
+        """Return the answer as a phrase for people."""
         return f"{self.label}, {self.probabilities[self.label]:.1%} sure"
 
     def json(self) -> dict[str, Any]:
-        """The answer as plain values."""
+        """Return the answer as JSON-serialisable values."""
         return {"label": self.label, "probabilities": dict(self.probabilities)}
 
 
-TOLD = 4  # labels that a prediction's repr tells
-MATRIX = 12  # labels; of more the terminal has no room for the confusion
-WIDTH = 80  # columns of a terminal
-SHOWN = 20  # labels in a table of the terminal
-PAIRS = 10  # confused pairs there
+TOLD = 4  # labels in the repr of a prediction
+MATRIX = 12  # maximum labels for which the terminal shows the whole confusion matrix
+WIDTH = 80  # characters per line of the terminal
+SHOWN = 20  # labels in a table in the terminal
+PAIRS = 10  # confused pairs in a table in the terminal
 FURTHER = "all labels and pairs: --json, or regard report RUN"
 
 
 class Confused(NamedTuple):
-    """How often one label was said where another was true."""
+    """The number of texts with true label ``true`` and predicted label ``said``."""
 
     texts: int
     said: str
     true: str
 
     def told(self) -> str:
-        """The mistake in words."""
-        return f"{self.texts:,} × said {self.said} where {self.true} was true"
+        """Return the mistake as a phrase for people."""
+        return f"{self.texts:,} × predicted {self.said}, true {self.true}"
 
 
 def confused(labels: Sequence[str], counts: ArrayLike) -> list[Confused]:
-    """Return the mistakes of a confusion counts[true][said], the most frequent first.
+    """Return the mistakes in a confusion matrix counts[true][predicted], most frequent first.
 
     >>> confused(["a", "b"], [[5, 2], [3, 9]])
     [Confused(texts=3, said='a', true='b'), Confused(texts=2, said='b', true='a')]
@@ -89,7 +92,7 @@ def confused(labels: Sequence[str], counts: ArrayLike) -> list[Confused]:
 
 
 class Judging(TypedDict):
-    """What an evaluation is told: the setting ``metric=``, training texts of each label."""
+    """Arguments of `LabelEvaluation.judge`: ``metric`` and training texts of each label."""
 
     metric: str
     trained: Sequence[int]
@@ -97,13 +100,12 @@ class Judging(TypedDict):
 
 @dataclass(frozen=True, repr=False)
 class LabelEvaluation(Evaluation):
-    """Predictions beside the truth, example by example, and their summary.
+    """Predicted probabilities with the true labels, and their scores.
 
-    `value` is the `metric`, `low` and `high` its 95 % interval over examples (it says what other
-    texts would give, not another seed); `scores` are all metrics by name, log loss in nats, and
-    `guesses` what the metric would be without reading a text (`metrics.trivial`; empty where the
-    training labels are not known). `calibration_error` is the mean distance of stated confidence
-    from accuracy; `confusion` counts[true][predicted].
+    `value` is the `metric`, `low` and `high` its 95 % interval over examples, which does not cover
+    other seeds. `scores` has all metrics by name, log loss in nats, and `guesses` the metric of
+    guesses that ignore the text (`metrics.trivial`; empty if the training labels are unknown).
+    `calibration_error` is the expected calibration error; `confusion` is counts[true][predicted].
     """
 
     metric: str
@@ -129,19 +131,19 @@ class LabelEvaluation(Evaluation):
         metric: str = "accuracy",
         trained: Sequence[int] = (),
     ) -> "LabelEvaluation":
-        """Judge probabilities (examples, labels) by the examples' own labels.
+        """Evaluate probabilities (examples, labels) against the labels of the examples.
 
-        `metric` is a name in `metrics.METRICS`, `trained` counts the training texts
-        of each label. Errors: no examples; a label that is none of `labels`, by file:line.
+        `metric` is a name in `metrics.METRICS`, `trained` the number of training texts of each
+        label. Errors: no examples; a label that is not in `labels`, by file:line.
         """
         if not examples:
-            raise RegardError("there is nothing to evaluate: no examples")
+            raise RegardError("there are no examples to evaluate; give at least one")
         numbers = {label: number for number, label in enumerate(labels)}
         for example in examples:
             if example.label not in numbers:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r:.80} is none of those that the "
-                    f"model learned: {listed(labels, 10)}{meant(example.label, labels)}"
+                    f"{example.source}: unknown label {example.label!r:.80}; the model learned "
+                    f"{listed(labels, 10)}{meant(example.label, labels)}"
                 )
         truth = np.array([numbers[example.label] for example in examples], dtype=np.int64)
         low, high = metrics.interval(metric, probabilities, truth)
@@ -163,68 +165,68 @@ class LabelEvaluation(Evaluation):
 
     @property
     def n(self) -> int:
-        """How many examples."""
+        """Return the number of examples."""
         return len(self.truth)
 
     @property
     def examples(self) -> Sequence[Example]:
-        """The texts and their labels."""
+        """Return the texts with their labels."""
         return self.asked
 
     @property
     def trivial(self) -> Mapping[str, float]:
-        """What the metric would be without reading a text."""
+        """Return the metric of guesses that ignore the text."""
         return self.guesses
 
     @property
     def note(self) -> str:
-        """Where to find what `tables` leave out."""
+        """Return where to find the rows that `tables` omits."""
         return FURTHER if len(self.labels) > SHOWN else ""
 
     @property
     def said(self) -> list[str]:
-        """The label that was said to each text."""
+        """Return the predicted label of each text."""
         return [self.labels[int(i)] for i in self.predicted]
 
     @property
     def per_example(self) -> NDArray[np.float64]:
-        """What each text adds to the metric."""
+        """Return each text's contribution to the metric: `metrics.per_example`."""
         nats = metrics.losses(self.probabilities, self.truth)
         setting = next(name for name, title in metrics.METRICS.items() if title == self.metric)
         return metrics.per_example(setting, self.predicted, self.truth, len(self.labels), nats)
 
     @property
     def says_one_thing(self) -> bool:
-        """Whether all texts got one label and have several."""
+        """Return whether all texts have the same predicted label but different true ones."""
         return len(np.unique(self.predicted)) == 1 < len(np.unique(self.truth))
 
     @property
     def compared(self) -> str:
-        """What two runs are compared by."""
+        """Return the name of the score by which runs are compared."""
         return self.metric
 
     @property
     def also(self) -> dict[str, float]:
-        """What else a comparison tells of a run: the other metrics."""
+        """Return the other metrics."""
         return {name: value for name, value in self.scores.items() if name != self.metric}
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        """The number of each example's most probable label."""
+        """Return the index of each example's most probable label."""
         return np.asarray(self.probabilities.argmax(1))
 
     @cached_property
     def by_class(self) -> metrics.ByClass:
-        """Precision, recall and F1 of each label."""
+        """Return precision, recall and F1 of each label."""
         return metrics.by_class(self.predicted, self.truth, len(self.labels))
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether each example's most probable label is the true one."""
+        """Return for each example whether its most probable label is the true one."""
         return metrics.correct(self.probabilities, self.truth)
 
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
         return {
             "metric": self.metric,
             "value": self.value,
@@ -252,42 +254,42 @@ class LabelEvaluation(Evaluation):
         return list(zip(self.labels, *(column.tolist() for column in columns), strict=True))
 
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
         value, low, high = (written(self.metric, x, 1) for x in (self.value, self.low, self.high))
         parts = [f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"]
         parts += [f"{name} {written(name, x, 1)}" for name, x in self.also.items()]
         says = ", ".join(parts)
         if self.trivial:
             told = (f"{name} {written(self.metric, x, 1)}" for name, x in self.trivial.items())
-            says += f"; without reading: {', '.join(told)}"
+            says += f"; without reading the text: {', '.join(told)}"
         return says
 
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         value, low, high = (written(self.metric, x, 2) for x in (self.value, self.low, self.high))
         return [
             (
                 self.metric,
-                f"{value}  (95 % interval {low} to {high}, of texts, not seeds)",
+                f"{value}  (95 % interval {low} to {high}, over texts, not seeds)",
             ),
             *((name, written(self.metric, x, 2)) for name, x in self.trivial.items()),
             *((name, written(name, x, 2)) for name, x in self.also.items()),
-            ("calibration error", f"{self.calibration_error:.2%}  (stated against true accuracy)"),
+            ("calibration error", f"{self.calibration_error:.2%}  (confidence against accuracy)"),
         ]
 
     def tables(self) -> list[list[list[str]]]:
-        """Precision, recall and F1 by label, then what was confused: as much as a terminal holds.
+        """Return scores by label and the confused labels, shortened to fit a terminal.
 
-        Labels stand by the number of their texts, `SHOWN` at most. Of few labels with short names
-        there is the whole confusion, the truth in rows; else its largest numbers. A table's first
-        row names its columns.
+        Labels are sorted by the number of their texts, at most `SHOWN`. Few labels with short names
+        get the whole confusion matrix, true labels in rows; otherwise its largest counts are
+        listed. The first row of a table has the column titles.
         """
         by_class = self.by_label()
         if (left := len(self.labels) - SHOWN) > 0:
             by_class = [*by_class[: 1 + SHOWN], [f"… and {left:,} more", "", "", "", ""]]
         rows = zip(self.labels, self.confusion.tolist(), strict=True)
         confusion = [
-            ["in truth", *(f"said {label}" for label in self.labels)],
+            ["true", *(f"predicted {label}" for label in self.labels)],
             *([label, *(f"{count:,}" for count in counts)] for label, counts in rows),
         ]
         widths = (2 + max(map(len, column)) for column in zip(*confusion, strict=True))
@@ -299,7 +301,7 @@ class LabelEvaluation(Evaluation):
         return [by_class, pairs] if self.confused else [by_class]
 
     def by_label(self) -> list[list[str]]:
-        """Precision, recall, F1 and texts of every label, the largest first, under a heading."""
+        """Return precision, recall, F1 and number of texts of each label, most texts first."""
         rows = sorted(self._rows_by_class(), key=lambda row: -row[-1])
         return [
             ["label", "precision", "recall", "F1", "texts"],
@@ -311,14 +313,11 @@ class LabelEvaluation(Evaluation):
 
     @cached_property
     def confused(self) -> list[Confused]:
-        """The pairs of labels of which one was said for the other, the most frequent first."""
+        """Return the confused pairs of labels, most frequent first."""
         return confused(self.labels, self.confusion)
 
     def rows(self) -> bytes:
-        """The predictions as JSON lines: source, text, label, predicted, probabilities.
-
-        A text with a group has that too.
-        """
+        """Return JSON lines: source, text, label, group if any, predicted, probabilities."""
         lines = (
             json.dumps(
                 {
@@ -348,7 +347,7 @@ class LabelEvaluation(Evaluation):
         metric: str = "accuracy",
         trained: Sequence[int] = (),
     ) -> "LabelEvaluation":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         found = list(parse_rows(rows, name))
         try:
             said = np.array(
@@ -374,7 +373,7 @@ class LabelEvaluation(Evaluation):
 def predictions(
     labels: Sequence[str], probabilities: Iterable[NDArray[np.floating]]
 ) -> list[Prediction]:
-    """Rows of probabilities as predictions.
+    """Convert rows of probabilities to predictions.
 
     >>> predictions(["no", "yes"], np.array([[0.25, 0.75]]))[0].label
     'yes'

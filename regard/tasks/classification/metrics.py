@@ -1,8 +1,8 @@
 """Scores of predicted labels: accuracy, macro-F1, balanced accuracy, log loss, calibration.
 
-Probabilities are (examples, labels) with rows that sum to 1; labels are numbers from 0. Divisions
-by zero follow scikit-learn: a class that is never predicted has F1 0, and a class that occurs
-neither in the truth nor in the predictions is left out of an average.
+Probabilities have shape (examples, labels) and rows that sum to 1; labels are indexes from 0. As in
+scikit-learn, a class that is never predicted has F1 0, and an average omits classes that occur
+neither in the true labels nor in the predictions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ from regard.errors import RegardError
 Probabilities = NDArray[np.floating]
 Labels = NDArray[np.integer]
 
-#: The metrics by the name of the setting ``metric=``, and as tables and reports write them.
+#: Values of the setting ``metric=`` and the names of the metrics in tables and reports.
 METRICS: Final = {
     "accuracy": "accuracy",
     "macro-f1": "macro-F1",
     "balanced-accuracy": "balanced accuracy",
     "log-loss": "log loss",
 }
-MOST_NATS: Final = 12 * float(np.log(10))  # log loss of a probability of 1e-12, the least counted
+MOST_NATS: Final = 12 * float(np.log(10))  # log loss of the clipped probability 1e-12
 
 
 def correct(probabilities: Probabilities, labels: Labels) -> NDArray[np.bool_]:
-    """For each example, whether the most probable label is the true one.
+    """Return for each example whether its most probable label is the true one.
 
     >>> correct(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 0])).tolist()
     [True, False]
@@ -39,15 +39,15 @@ def correct(probabilities: Probabilities, labels: Labels) -> NDArray[np.bool_]:
 
 
 def accuracy(probabilities: Probabilities, labels: Labels) -> float:
-    """The fraction of examples whose most probable label is the true one."""
+    """Compute the fraction of examples whose most probable label is the true one."""
     return float(correct(probabilities, labels).mean())
 
 
 def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a proportion from ``hits`` of ``trials``. Wilson 1927.
+    """Compute the confidence interval of a proportion, ``hits`` of ``trials``. Wilson 1927.
 
-    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n); it says what other examples would give,
-    not what another seed would. Of no trials nothing is known: (0, 1).
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). It covers other examples, not other seeds.
+    Without trials it is (0, 1).
 
     >>> low, high = wilson(8, 10)
     >>> f"{low:.3f} {high:.3f}"
@@ -63,14 +63,14 @@ def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def losses(probabilities: Probabilities, labels: Labels) -> NDArray[np.float64]:
-    """−ln p(true label) of each example, in nats; a probability counts as at least 1e-12."""
+    """Compute −ln p(true label) of each example, in nats, with p clipped to at least 1e-12."""
     _same_examples(len(probabilities), len(labels))
     chosen = np.asarray(probabilities, dtype=np.float64)[np.arange(len(labels)), labels]
     return np.asarray(-np.log(np.clip(chosen, 1e-12, 1.0)) + 0.0)
 
 
 def log_loss(probabilities: Probabilities, labels: Labels) -> float:
-    """Mean of −ln p(true label), in nats; a probability counts as at least 1e-12.
+    """Compute the mean of −ln p(true label), in nats, with p clipped to at least 1e-12.
 
     >>> round(log_loss(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])), 4)
     0.4904
@@ -79,7 +79,7 @@ def log_loss(probabilities: Probabilities, labels: Labels) -> float:
 
 
 def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:
-    """counts[true, predicted].
+    """Compute the confusion matrix counts[true, predicted].
 
     >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
     [[1, 1], [0, 1]]
@@ -91,10 +91,10 @@ def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int
 
 @dataclass(frozen=True)
 class ByClass:
-    """Precision, recall and F1 of each class, and how many examples bear and are given its label.
+    """Precision, recall and F1 of each class, with its numbers of examples and predictions.
 
-    With tp right answers among ``support`` examples of a class, of which ``said`` got its label:
-    precision = tp/said, recall = tp/support, F1 = 2 tp/(support + said); 0/0 counts as 0.
+    ``support`` examples have the class as true label, ``said`` as predicted label, tp as both:
+    precision = tp/said, recall = tp/support, F1 = 2 tp/(support + said), with 0/0 = 0.
     """
 
     precision: NDArray[np.float64]
@@ -105,7 +105,7 @@ class ByClass:
 
 
 def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
-    """The scores of each class.
+    """Compute precision, recall and F1 of each class.
 
     >>> found = by_class(np.array([0, 1, 1]), np.array([0, 0, 1]), 2)
     >>> found.precision.tolist(), found.recall.tolist(), found.support.tolist()
@@ -118,7 +118,7 @@ def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
 
 
 def macro_f1(predicted: Labels, labels: Labels, classes: int) -> float:
-    """Mean F1 over the classes that occur in the truth or in the predictions.
+    """Compute the mean F1 over the classes that occur in the true or the predicted labels.
 
     Equal to scikit-learn's ``f1_score(labels, predicted, average="macro", zero_division=0)``.
 
@@ -130,7 +130,9 @@ def macro_f1(predicted: Labels, labels: Labels, classes: int) -> float:
 
 
 def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
-    """Mean recall over the classes that occur in the truth. Brodersen et al. 2010.
+    """Compute the mean recall over the classes that occur in the true labels.
+
+    Brodersen et al. 2010.
 
     Equal to scikit-learn's ``balanced_accuracy_score(labels, predicted)``.
 
@@ -144,14 +146,14 @@ def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
 def pseudo_values(
     predicted: Labels, labels: Labels, classes: int, metric: str
 ) -> NDArray[np.float64]:
-    """Jackknife pseudo-values of a metric that is no mean over examples, one for each example.
+    """Compute jackknife pseudo-values of a metric that is not a mean over examples.
 
         x_i = n θ − (n − 1) θ₋ᵢ
 
-    for the metric θ of all n examples and θ₋ᵢ of all but example i (Miller 1974). Their mean is θ
-    but for the jackknife's correction of bias, and their variance / n is that of θ over other
-    examples. `metric` is a name in `METRICS` other than log-loss. θ₋ᵢ follows from the counts of
-    the classes, so the cost is O(n + classes); it depends only on the pair (label, prediction).
+    with θ the metric of all n examples and θ₋ᵢ that without example i (Miller 1974). Their mean is
+    θ up to the jackknife's bias correction; their variance / n estimates the variance of θ over
+    samples of examples. `metric` is a name in `METRICS` other than log-loss. θ₋ᵢ follows from
+    class counts and the pair (label, prediction), so the cost is O(n + classes).
 
     >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "accuracy").tolist()
     [1.0, 0.0, 1.0]
@@ -175,7 +177,7 @@ def pseudo_values(
         either = support + said
         f1 = _share(2 * hits, either)
         whole, parts = float(f1.sum()), int((either > 0).sum())
-        # A right answer leaves one class, twice; a wrong one leaves two classes, once each.
+        # A correct example counts twice in one class; a wrong one counts once in two classes.
         less = _share(2 * hits, either - 1) - f1
         hit = _share(2 * (hits - 1), either - 2) - f1
         total = whole + np.where(right, hit[labels], less[labels] + less[predicted])
@@ -185,7 +187,8 @@ def pseudo_values(
         left = parts - gone
     else:
         raise RegardError(
-            f"pseudo-values are of accuracy, macro-f1 or balanced-accuracy, not {metric!r}"
+            f"metric={metric!r} has no pseudo-values; choose accuracy, macro-f1 or "
+            "balanced-accuracy"
         )
     return np.asarray(count * whole / parts - (count - 1) * total / left)
 
@@ -197,10 +200,11 @@ def per_example(
     classes: int,
     nats: NDArray[np.floating] | None = None,
 ) -> NDArray[np.float64]:
-    """A number for each example, the larger the better, whose mean is the metric.
+    """Return one number per example, larger is better, whose mean is the metric.
 
-    Of log loss, which needs the `nats` of each example, it is minus the metric. A score that is no
-    mean over examples enters by its `pseudo_values`, moved so that their mean is the score.
+    For log loss these are minus the `nats` of each example, and their mean is minus the metric. For
+    scores that are not a mean over examples they are `pseudo_values`, shifted to have the score as
+    their mean.
     """
     if metric == "log-loss":
         return -np.asarray(nats, dtype=np.float64)
@@ -212,7 +216,7 @@ def per_example(
 
 
 def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
-    """All metrics, by the names that tables write.
+    """Compute all metrics, by their names in tables.
 
     >>> found = scores(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1]))
     >>> {name: round(value, 3) for name, value in found.items()}
@@ -224,7 +228,7 @@ def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
 
 
 def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, float]:
-    """The metrics that need no probabilities, by the names that tables write."""
+    """Compute the metrics that need no probabilities, by their names in tables."""
     _same_examples(len(predicted), len(labels))
     return {
         "accuracy": float((predicted == labels).mean()),
@@ -234,10 +238,10 @@ def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, f
 
 
 def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple[float, float]:
-    """The 95 % interval of a metric (a name in `METRICS`) over other examples, not other seeds.
+    """Compute the 95 % interval of a metric (a name in `METRICS`) over examples, not seeds.
 
     Accuracy: `wilson`. Log loss: mean ± 1.96 standard errors. Macro-F1 and balanced accuracy: the
-    same with the variance of the `pseudo_values`. Of one example nothing is known.
+    same with the variance of `pseudo_values`. For a single example, return the whole range.
     """
     predicted, count = np.asarray(probabilities).argmax(1), len(labels)
     if metric == "accuracy":
@@ -255,13 +259,13 @@ def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple
 
 
 def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, float]:
-    """What a metric (a name in `METRICS`) is worth without reading a text.
+    """Compute a metric (a name in `METRICS`) for guesses that ignore the text.
 
-    "majority class" always answers the most frequent of the `trained` labels (counts, by label);
-    for log loss it gives every label its share of them. "chance" answers all labels equally often:
-    1/C for accuracy and balanced accuracy, ln C for log loss, and for macro-F1 that of the expected
-    counts, the mean of 2 p/(C p + 1) over the shares p of the labels in the truth. This is
-    scikit-learn's ``DummyClassifier`` with the strategies prior and uniform.
+    "majority class" always predicts the most frequent of the `trained` labels (counts by label);
+    for log loss it predicts their relative frequencies. "chance" predicts all C labels equally
+    often: 1/C for accuracy and balanced accuracy, ln C for log loss, and for macro-F1 the F1 of the
+    expected counts, the mean of 2 p/(C p + 1) over the relative frequencies p of the true labels.
+    These are scikit-learn's ``DummyClassifier`` with the strategies prior and uniform.
 
     >>> trivial("accuracy", [30, 10], np.array([0, 0, 1]))
     {'majority class': 0.6666666666666666, 'chance': 0.5}
@@ -287,7 +291,7 @@ def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, fl
 def _margins(
     predicted: Labels, labels: Labels, classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Right answers, true labels and predicted labels of each class."""
+    """Count correct predictions, true labels and predicted labels of each class."""
     _same_examples(len(predicted), len(labels))
     predicted, labels = np.asarray(predicted), np.asarray(labels)
     hits = np.bincount(labels[predicted == labels], minlength=classes)
@@ -295,15 +299,15 @@ def _margins(
 
 
 def _share(part: NDArray[np.integer], whole: NDArray[np.integer]) -> NDArray[np.float64]:
-    """part / whole, 0 where the whole is not above 0."""
+    """Return part / whole, and 0 where the whole is not above 0."""
     return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), 0.0))
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Confidence against accuracy in bins of confidence; empty bins are left out.
+    """Confidence and accuracy in bins of confidence, without empty bins.
 
-    ``error`` is the expected calibration error, Σ |accuracy − confidence| · share of examples.
+    ``error`` is the expected calibration error, Σ |accuracy − confidence| · fraction of examples.
     """
 
     error: float
@@ -313,7 +317,7 @@ class Calibration:
 
 
 def calibration(probabilities: Probabilities, labels: Labels, bins: int = 15) -> Calibration:
-    """How far stated confidence is from accuracy, in bins of equal width. Guo et al. 2017.
+    """Compute the calibration in bins of equal width. Guo et al. 2017.
 
     >>> calibration(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1])).error
     0.3...
@@ -333,7 +337,7 @@ def calibration(probabilities: Probabilities, labels: Labels, bins: int = 15) ->
 def most_confident_mistakes(
     probabilities: Probabilities, labels: Labels, count: int = 10
 ) -> Sequence[int]:
-    """Indexes of wrong examples, the surest first.
+    """Return the indexes of wrong predictions, most confident first.
 
     >>> most_confident_mistakes(np.array([[0.6, 0.4], [0.9, 0.1], [1, 0]]), np.array([1, 1, 0]))
     [1, 0]
@@ -345,4 +349,4 @@ def most_confident_mistakes(
 
 def _same_examples(predictions: int, labels: int) -> None:
     if predictions != labels:
-        raise RegardError(f"{predictions} predictions cannot be judged by {labels} labels")
+        raise RegardError(f"{predictions} predictions for {labels} labels; give one for each")

@@ -1,4 +1,4 @@
-"""A text in, one of a few labels out: film reviews, or the user's own file."""
+"""The task of text classification: film reviews, or the user's own file."""
 
 import math
 from collections import Counter
@@ -36,7 +36,7 @@ from regard.tasks.texts import TextTask, outputs_of
 
 
 class Classification(TextTask):
-    """Texts with labels; a model says how probable each is."""
+    """Text classification; a model predicts the probability of each label."""
 
     settings: ClassificationSettings
     ranks = True
@@ -51,23 +51,23 @@ class Classification(TextTask):
         self.metric = METRICS[settings.metric]
         if facts is not None:
             if not facts.get("labels"):
-                raise RegardError("the run's env.json names no labels; train the run anew")
+                raise RegardError("the run's env.json has no labels; train the run again")
             self.labels = tuple(facts["labels"])
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels; their numbers are their places here."""
+        """Return the labels; a label's number is its index here."""
         return self.corpus.labels
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What a network is built for; ``marks`` where the tokenizer has symbols of its own."""
+        """Return the sizes for which a network is built; ``marks`` are a tokenizer's symbols."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
         return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Texts of each label to learn from, in the order of `labels`."""
+        """Return the number of training texts of each label, in the order of `labels`."""
         if "counts" in self.known:
             return dict(zip(self.labels, self.known["counts"], strict=False))
         found = Counter(example.label for example in self._split_examples[0])
@@ -75,7 +75,7 @@ class Classification(TextTask):
 
     @property
     def notes(self) -> list[str]:
-        """Those of the texts, and how uneven the labels are."""
+        """Return the notes of the data, and a note about imbalanced labels."""
         test = Counter(example.label for example in self.corpus.test)
         uneven = imbalance(self.counts, test)
         if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
@@ -83,19 +83,19 @@ class Classification(TextTask):
         return [*super().notes, *uneven]
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data, its labels and the training texts of each."""
+        """Return what a run saves about its data, with its labels and their training texts."""
         counts = list(self.counts.values())
         return {**super().facts(), "labels": list(self.labels), "counts": counts}
 
     @cached_property
     def weights(self) -> NDArray[np.float32] | None:
-        """The weight of each label in the training loss; None where all count alike."""
+        """Return the weight of each label in the training loss; None for equal weights."""
         return class_weights(self.settings.class_weights, self.counts)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Cross entropy in nats: the mean over the texts, by the weights of their labels.
+        """Compute the mean cross entropy in nats, weighted by label.
 
-        Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w = 1 unless ``class_weights`` says otherwise.
+        Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w from the setting ``class_weights``, 1 by default.
         """
         logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
         weights = None
@@ -106,9 +106,9 @@ class Classification(TextTask):
     def probabilities(
         self, model: Any, what: Split | Sequence[str | Example], *, tokens: int = 16_384
     ) -> NDArray[np.floating]:
-        """(examples, labels) probabilities in the order of the split, or of a list of texts.
+        """Return probabilities (examples, labels) in the order of a split or of texts.
 
-        Errors: texts without trees for a model that reads them.
+        Errors: a model of trees and texts without trees.
         """
         if isinstance(model, nn.Module):
             logits = torch.from_numpy(self.outputs(model, what, tokens=tokens))
@@ -118,50 +118,51 @@ class Classification(TextTask):
         return found
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric and the log loss of a split; for log loss the metric is exp(−log loss).
+        """Return the metric (larger is better) and the log loss of a split.
 
-        That is the geometric mean of the probabilities of the true labels: the larger the better.
+        With metric=log-loss the metric is exp(−log loss), the geometric mean of the probabilities
+        of the true labels.
         """
         said, answers = self.probabilities(model, split, tokens=tokens), self.answers(split)
         return self.measure(said, answers), log_loss(said, answers)
 
     def measure(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
-        """The metric of some answers, as `judge` has it."""
+        """Return the metric of probabilities in the form that `judge` returns."""
         found = scores(probabilities, labels)
         if self.metric == METRICS["log-loss"]:
             return float(np.exp(-found[self.metric]))
         return found[self.metric]
 
     def answers(self, split: Split) -> NDArray[np.int64]:
-        """The true label numbers of a split."""
+        """Return the true label numbers of a split."""
         return self.split(split).labels
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the texts of the train split, or to those of these numbers."""
+        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
         baseline.fit(*self.chosen(chosen), self.weights)
 
     def sample(self, every: int) -> list[int]:
-        """The number of every so many texts, and of the first of each label, however rare."""
+        """Return the index of every ``every``-th text, and of the first text of each label."""
         first = np.unique(self.answers("train"), return_index=True)[1]
         return sorted({*super().sample(every), *first.tolist()})
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
-        """The labels of texts. Errors: texts without trees for a model that reads them."""
+        """Predict labels of texts. Errors: a model of trees and texts without trees."""
         return predictions(self.labels, self.probabilities(model, inputs))
 
     def answer(self, model: Any) -> LabelEvaluation:
-        """What the model says to the test split, judged."""
+        """Return the evaluation of the model on the test split."""
         return self._judged(self.test.examples, self.probabilities(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> LabelEvaluation:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         return LabelEvaluation.parse(rows, self.labels, name, **self._judging)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> LabelEvaluation:
-        """How right the model is about a labelled file.
+        """Return the evaluation of the model on a labelled file.
 
-        Columns that are not named are those of the training. Errors: a bad row or an unknown label,
-        by file:line.
+        Columns default to those of the training. Errors: a bad row or an unknown label, by
+        file:line.
         """
         text, label, labels = columns
         if not is_classes(data):
@@ -172,13 +173,13 @@ class Classification(TextTask):
         return self._judged(examples, self.probabilities(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Prediction) -> Any:
-        """What each word of a text adds to the score of the label that a baseline says."""
+        """Return each word's contribution to the score of the label that a baseline predicts."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
         return model.weigh(text, self.labels.index(answer.label), answer.label)
 
     def about(self) -> dict[str, Any]:
-        """The labels."""
+        """Return the labels."""
         return {"labels": list(self.labels)}
 
     def _judged(
@@ -188,33 +189,33 @@ class Classification(TextTask):
 
     @property
     def _judging(self) -> Judging:
-        """What an evaluation is told beside the answers."""
+        """Return the keyword arguments of `LabelEvaluation.judge`."""
         return {"metric": self.settings.metric, "trained": list(self.counts.values())}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.int64]:
-        """The number of each label. Errors: one that the model did not learn, by file:line."""
+        """Return each example's label number. Errors: an unknown label, by file:line."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         for example in examples:
             if example.label not in numbers:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r:.80} was not among those that "
-                    f"the model learned: {listed(self.labels)}{meant(example.label, self.labels)}"
+                    f"{example.source}: unknown label {example.label!r:.80}; the model learned "
+                    f"{listed(self.labels)}{meant(example.label, self.labels)}"
                 )
         return np.array([numbers[example.label] for example in examples], dtype=np.int64)
 
 
 def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
-    """Weights of labels in a loss, from the setting ``class_weights``; None for equal ones.
+    """Parse the setting ``class_weights`` to label weights of a loss; None for equal weights.
 
     "balanced": n / (C · nᵢ) for a label with nᵢ of the n training texts, where C labels have any
-    (scikit-learn's rule; King & Zeng 2001); "LABEL:WEIGHT,…": those, and 1 for all others.
+    (scikit-learn's rule; King & Zeng 2001). "LABEL:WEIGHT,…": these weights, and 1 for all others.
 
     >>> class_weights("balanced", {"no": 6, "yes": 2}).tolist()
     [0.6666666865348816, 2.0]
     >>> class_weights("yes:5", {"no": 6, "yes": 2}).tolist()
     [1.0, 5.0]
 
-    Errors: something else; a label that does not exist; a weight that is not above 0.
+    Errors: another form; an unknown label; a weight that is not above 0.
     """
     if asked == "none":
         return None
@@ -227,7 +228,7 @@ def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] 
         label, colon, weight = pair.rpartition(":")
         if not colon:
             raise RegardError(
-                f"class_weights={asked!r:.80}: give none, balanced or LABEL:WEIGHT,LABEL:WEIGHT"
+                f"invalid class_weights={asked!r:.80}; give none, balanced or LABEL:WEIGHT,…"
             )
         look_up(given, label.strip(), "label")
         try:
@@ -235,5 +236,7 @@ def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] 
         except ValueError:
             given[label.strip()] = math.nan
         if not 0 < given[label.strip()] < math.inf:
-            raise RegardError(f"class_weights: the weight of {label!r} must be above 0: {weight!r}")
+            raise RegardError(
+                f"class_weights: the weight of {label!r} must be a number above 0, not {weight!r}"
+            )
     return np.array(list(given.values()), dtype=np.float32)
