@@ -135,7 +135,7 @@ def test_texts_without_trees_are_refused(trained, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\nw1 w2,deep\nw3 w4,flat\n")
     with pytest.raises(RegardError, match=r"in a \.conllu file"):
         loaded.evaluate(tmp_path / "rows.csv")
-    assert "What it looks at" not in write_run_report(loaded).read_text()
+    assert ">Attention</h2>" not in write_run_report(loaded).read_text()
 
 
 def test_the_commands(trained, parses, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What arms that write look at in their sources while they write: alignments, drawn."""
+"""Alignment heat maps: the source tokens that sequence-to-sequence arms attend to."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from regard.analysis.layer_attention import LayerAttention
 
 TEXTS = 3
-LONGEST = 120  # signs of a source that is drawn
-SIDE = 40  # tokens of a side whose names can be read
-HEADS = 16  # drawn of one arm and text
-CELL, BESIDE = 20, 116  # the breadth of a token, and of what stands beside cells and their names
+LONGEST = 120  # characters of a source that is drawn
+SIDE = 40  # tokens of a side up to which they are labelled
+HEADS = 16  # drawn for each arm and text
+CELL, BESIDE = 20, 116  # the width of a token, and of everything except cells and labels
 
 
 def section(arms: Sequence[Arm]) -> list[Html]:
-    """For a few test texts the alignment of every arm that attends and can be loaded."""
+    """Return the alignments of all attention arms that can be loaded, for a few test texts."""
     chosen = choose([arm for arm in arms if arm.answers])
-    seen = {
-        arm.name: looked
+    alignments = {
+        arm.name: by_text
         for arm in arms
-        if arm.family == "attention" and (looked := _look(arm, chosen))
+        if arm.family == "attention" and (by_text := _alignments(arm, chosen))
     }
-    if not seen:
+    if not alignments:
         return []
-    parts = [tag("h2", "Where they look while they write"), tag("p", HOW, class_="note")]
-    return parts + [_text(answer, i, arms, seen) for i, answer in enumerate(chosen)]
+    parts = [tag("h2", "Alignment of output and source"), tag("p", HOW, class_="note")]
+    return parts + [_text(answer, i, arms, alignments) for i, answer in enumerate(chosen)]
 
 
 HOW = (
-    "A row is a token that was written, a column a token of the source; a row's weights add up to "
-    "1. The mean over all heads and layers comes first, then every layer and head alone. Each arm "
-    "wrote its own text."
+    "Each row is an output token, each column a source token; the weights of a row sum to 1. The "
+    "first map is the mean over all heads and layers; the others show single heads. Each arm "
+    "generated its own output."
 )
 
 
 def choose(arms: Sequence[Arm]) -> list[Answer]:
-    """Test texts to draw: those that divide the arms most first, of middle length among the short.
+    """Choose short test texts of medium length, those on which the arms disagree most first.
 
-    The same for all arms.
+    All arms show the same texts.
     """
     if not arms:
         return []
@@ -63,39 +63,39 @@ def choose(arms: Sequence[Arm]) -> list[Answer]:
     return [answers[i] for i in ranked[:TEXTS]]
 
 
-def maps(looked: "Sequence[LayerAttention]", name: str) -> list[Html]:
-    """The mean over all heads of all layers, then every head of every layer, as heat maps.
+def maps(layers: "Sequence[LayerAttention]", name: str) -> list[Html]:
+    """Draw the mean over all heads of all layers, then each head, as heat maps.
 
-    One head alone is its own mean.
+    With a single head only that head is drawn.
     """
-    if not looked:
+    if not layers:
         return []
-    first = looked[0]
-    alike = [layer for layer in looked if layer.weights.shape[1:] == first.weights.shape[1:]]
-    mean = np.mean([layer.weights.mean(0) for layer in alike], 0)
+    first = layers[0]
+    same_shape = [layer for layer in layers if layer.weights.shape[1:] == first.weights.shape[1:]]
+    mean = np.mean([layer.weights.mean(0) for layer in same_shape], 0)
     heads = [
         (f"{plain_layer(layer.layer)}, head {number}" if len(layer.weights) > 1
          else plain_layer(layer.layer), weights)
-        for layer in looked
+        for layer in layers
         for number, weights in enumerate(layer.weights, 1)
     ]  # fmt: skip
-    among = sum(len(layer.weights) for layer in alike)
-    whole = f"{name}: mean of {among} heads" if len(heads) > 1 else name
-    found = [_map(first, whole, mean)]
+    count = sum(len(layer.weights) for layer in same_shape)
+    title = f"{name}: mean of {count} heads" if len(heads) > 1 else name
+    charts = [_map(first, title, mean)]
     if len(heads) > 1:
-        found += [_map(first, f"{name}, {says}", weights) for says, weights in heads[:HEADS]]
-    return found
+        charts += [_map(first, f"{name}, {head}", weights) for head, weights in heads[:HEADS]]
+    return charts
 
 
 def drawing(chart: Html) -> str:
-    """A map as a file of its own: an SVG with its colours inside, for light and dark."""
+    """Return a chart as a standalone SVG file with the styles of the light and dark themes."""
     begin, end = chart.split(">", 1)
     style = tag("style", Html(static("report.css")))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{begin}>{style}{end}\n'
 
 
 def plain_layer(path: str) -> str:
-    """Where a layer sits in its model, for people.
+    """Return a readable name for the module path of an attention layer.
 
     >>> plain_layer("decoder.2.memory_attention.attention"), plain_layer("attention")
     ('layer 3', 'attention')
@@ -106,39 +106,39 @@ def plain_layer(path: str) -> str:
     return f"layer {int(block[1]) + 1}" if block else re.sub(r"(\.attention)+$", "", path)
 
 
-def _map(looked: "LayerAttention", title: str, weights: NDArray[np.floating]) -> Html:
-    asking, tokens = looked.asking, [_visible(piece) for piece in looked.tokens]
-    if asking is None:  # self-attention, or a pool that asks once
-        asking = tokens if len(weights) == len(tokens) else ["the text"] * len(weights)
-    named = len(asking) <= SIDE and len(tokens) <= SIDE
-    beside = max(text_width(shorten(piece, NAMED), LETTERS) for piece in asking) if named else 0.0
-    needed = max(CELL * len(tokens) + beside + BESIDE, len(title) * LETTERS * 0.63)
+def _map(layer: "LayerAttention", title: str, weights: NDArray[np.floating]) -> Html:
+    queries, keys = layer.asking, [_visible(token) for token in layer.tokens]
+    if queries is None:  # self-attention, or pooling with a single query
+        queries = keys if len(weights) == len(keys) else ["the text"] * len(weights)
+    named = len(queries) <= SIDE and len(keys) <= SIDE
+    labels = max(text_width(shorten(token, NAMED), LETTERS) for token in queries) if named else 0.0
+    needed = max(CELL * len(keys) + labels + BESIDE, len(title) * LETTERS * 0.63)
     return heat_map(
         title,
         weights,
-        rows=[_visible(piece) for piece in asking] if named else None,
-        columns=tokens if named else None,
-        x_label="read" if looked.asking else "is looked at",
-        y_label="written" if looked.asking else "looks",
+        rows=[_visible(token) for token in queries] if named else None,
+        columns=keys if named else None,
+        x_label="source" if layer.asking else "key",
+        y_label="output" if layer.asking else "query",
         width=round(max(320, min(needed, 760))),
     )
 
 
-def _visible(piece: str) -> str:
-    return "␣" if piece == " " else piece
+def _visible(word: str) -> str:
+    return "␣" if word == " " else word
 
 
-def _look(arm: Arm, answers: Sequence[Answer]) -> "list[list[LayerAttention]]":
-    """The alignments of an arm's first run that can be loaded; none of one that never looks."""
+def _alignments(arm: Arm, answers: Sequence[Answer]) -> "list[list[LayerAttention]]":
+    """Return the alignments of the arm's first loadable run; empty without attention."""
     import regard
 
     for folder in arm.folders:
         try:
             run = regard.load(folder)
-            found = [run.attention(answer.text) for answer in answers]
+            by_text = [run.attention(answer.text) for answer in answers]
         except (RegardError, OSError):
             continue
-        return found if any(found) else []
+        return by_text if any(by_text) else []
     return []
 
 
@@ -146,26 +146,26 @@ def _text(
     answer: Answer,
     index: int,
     arms: Sequence[Arm],
-    seen: "Mapping[str, list[list[LayerAttention]]]",
+    alignments: "Mapping[str, list[list[LayerAttention]]]",
 ) -> Html:
-    said = {arm.name: arm.answers[answer.index].said for arm in arms
+    outputs = {arm.name: arm.answers[answer.index].predicted for arm in arms
             if len(arm.answers) > answer.index}  # fmt: skip
-    rows = [("read", answer.text, ""), ("wanted", answer.truth, "")]
+    rows = [("source", answer.text, ""), ("reference", answer.truth, "")]
     rows += [(name, text, "right" if text == answer.truth else "wrong")
-             for name, text in said.items()]  # fmt: skip
+             for name, text in outputs.items()]  # fmt: skip
     table = tag(
         "table",
         tag("tbody", *(tag("tr", tag("td", shorten(name, 40)),
             tag("td", shorten(text, 400), class_=f"words {look}".strip(), dir="auto"))
             for name, text, look in rows)),
     )  # fmt: skip
-    drawn = {name: maps(texts[index], name) for name, texts in seen.items() if texts[index]}
-    means = [tag("figure", tag("div", found[0], class_="scroll")) for found in drawn.values()]
+    drawn = {name: maps(texts[index], name) for name, texts in alignments.items() if texts[index]}
+    means = [tag("figure", tag("div", charts[0], class_="scroll")) for charts in drawn.values()]
     heads = [tag("figure", tag("div", chart, class_="scroll"))
-             for found in drawn.values() for chart in found[1:]]  # fmt: skip
+             for charts in drawn.values() for chart in charts[1:]]  # fmt: skip
     parts = [tag("h3", f"Text {index + 1}"), tag("div", table, class_="scroll")]
     parts.append(tag("div", *means, class_="maps"))
     if heads:
         grid = tag("div", *heads, class_="maps")
-        parts.append(tag("details", tag("summary", "Every layer and head"), grid))
+        parts.append(tag("details", tag("summary", "All layers and heads"), grid))
     return tag("section", *parts)

@@ -1,4 +1,4 @@
-"""What the arms look at: a few test texts rung by rung, how spread attention is, pe·pe."""
+"""Attention of the arms on a few test texts, its entropy, and position similarity."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from regard.reports.figures import histogram
 from regard.reports.maps import attention_strip, heat_map, strip_scale
 from regard.reports.markup import Html, shorten, tag
 
-TEXTS = 3  # shown word by word
-SAMPLED = 24  # whose entropies are counted
-LONGEST = 2_000  # signs of a text that is looked at
-SMALL = 26  # words up to which every weight is drawn
+TEXTS = 3  # texts shown word by word
+SAMPLED = 24  # texts in the entropy histograms
+LONGEST = 2_000  # characters of a text
+SMALL = 26  # words up to which all weights are drawn
 BINS = 20
 CLS = "[CLS]"
 POSITIONS = 128
@@ -24,7 +24,7 @@ POSITIONS = 128
 
 @dataclass(frozen=True)
 class Layer:
-    """One attention layer on one text: weights (heads, queries, keys) over its tokens."""
+    """The weights of one attention layer on one text, (heads, queries, keys)."""
 
     name: str
     tokens: Sequence[str]
@@ -32,35 +32,41 @@ class Layer:
 
     @property
     def received(self) -> NDArray[np.float64]:
-        """(keys,): what each word receives, the mean over heads and queries; CLS asks alone."""
-        asking = self.weights[:, :1] if self.tokens[:1] == [CLS] else self.weights
-        return np.asarray(asking.mean((0, 1)), dtype=np.float64)
+        """Return the weight of each key, (keys,), as a mean over heads and queries.
+
+        With a [CLS] token only its query counts.
+        """
+        queries = self.weights[:, :1] if self.tokens[:1] == [CLS] else self.weights
+        return np.asarray(queries.mean((0, 1)), dtype=np.float64)
 
     @property
-    def spread(self) -> NDArray[np.float64]:
-        """(heads · queries,): entropy over that of equal weights: 0 one word, 1 all alike."""
+    def entropy(self) -> NDArray[np.float64]:
+        """Return the entropy of each query's weights over that of uniform weights.
+
+        Shape (heads · queries,); 0 is a single key, 1 uniform attention.
+        """
         logs = np.log(self.weights, where=self.weights > 0, out=np.zeros_like(self.weights))
         entropy = -(self.weights * logs).sum(-1).ravel()
         return np.asarray(entropy / np.log(max(self.weights.shape[-1], 2)), dtype=np.float64)
 
 
 def section(arms: Sequence[Arm]) -> list[Html]:
-    """All of it for the arms that attend and whose first run can be loaded."""
+    """Return the attention section for the attention arms whose runs can be loaded."""
     chosen = choose([arm for arm in arms if arm.answers])
-    seen = {arm.name: looked for arm in arms if arm.family == "attention"
-            if (looked := _look(arm, chosen))}  # fmt: skip
+    attention = {arm.name: by_text for arm in arms if arm.family == "attention"
+                 if (by_text := _attention(arm, chosen))}  # fmt: skip
     parts = []
-    if seen:
-        parts += [tag("h2", "What they look at"), strip_scale()]
-        parts += [_text(answer, i, arms, seen) for i, answer in enumerate(chosen[:TEXTS])]
-        parts += _entropies(seen)
+    if attention:
+        parts += [tag("h2", "Attention on test texts"), strip_scale()]
+        parts += [_text(answer, i, arms, attention) for i, answer in enumerate(chosen[:TEXTS])]
+        parts += _entropies(attention)
     return parts + _positions(arms)
 
 
 def choose(arms: Sequence[Arm]) -> list[Answer]:
-    """Test texts to look at: those that divide the arms most first, of readable length.
+    """Choose test texts of readable length, those on which the arms disagree most first.
 
-    The same for all arms, so that rungs are compared on the same words.
+    All arms show the same texts, so that their attention can be compared.
     """
     if not arms or not arms[0].answers:
         return []
@@ -74,14 +80,14 @@ def choose(arms: Sequence[Arm]) -> list[Answer]:
     return [answers[i] for i in ranked[:SAMPLED]]
 
 
-def _look(arm: Arm, answers: Sequence[Answer]) -> list[list[Layer]]:
-    """The attention of an arm's first run on each text; nothing where it cannot be loaded."""
+def _attention(arm: Arm, answers: Sequence[Answer]) -> list[list[Layer]]:
+    """Return the attention of the arm's first loadable run on each text; empty without one."""
     import regard
 
     for folder in arm.folders:
         try:
             run = regard.load(folder)
-            return [[_layer(*found[:3]) for found in run.attention(a.text)] for a in answers]
+            return [[_layer(*layer[:3]) for layer in run.attention(a.text)] for a in answers]
         except (RegardError, OSError):
             continue
     return []
@@ -93,7 +99,7 @@ def _layer(name: str, tokens: Sequence[str], weights: object) -> Layer:
 
 
 def plain_name(path: str) -> str:
-    """Where a layer sits in its model, for people.
+    """Return a readable name for the module path of an attention layer.
 
     >>> plain_name("blocks.2.attention.attention"), plain_name("pool.attention")
     ('layer 3', 'pool')
@@ -101,33 +107,34 @@ def plain_name(path: str) -> str:
     'decoder 1, source'
     """
     short = re.sub(r"(\.(attention|work))+$", "", path)
-    found = re.fullmatch(r"(blocks|layers|encoder|decoder)\.(\d+)(\.memory_attention)?", short)
-    if not found:
+    match = re.fullmatch(r"(blocks|layers|encoder|decoder)\.(\d+)(\.memory_attention)?", short)
+    if not match:
         return short
-    side = "layer" if found[1] in ("blocks", "layers") else found[1]
-    return f"{side} {int(found[2]) + 1}" + (", source" if found[3] else "")
+    side = "layer" if match[1] in ("blocks", "layers") else match[1]
+    return f"{side} {int(match[2]) + 1}" + (", source" if match[3] else "")
 
 
 def _text(
-    answer: Answer, index: int, arms: Sequence[Arm], seen: Mapping[str, list[list[Layer]]]
+    answer: Answer, index: int, arms: Sequence[Arm], attention: Mapping[str, list[list[Layer]]]
 ) -> Html:
-    said = {arm.name: arm.answers[answer.index] for arm in arms
-            if len(arm.answers) > answer.index}  # fmt: skip
-    head = tag("h3", f"Text {index + 1}, in truth {answer.told(answer.truth)}")
+    predictions = {arm.name: arm.answers[answer.index] for arm in arms
+                   if len(arm.answers) > answer.index}  # fmt: skip
+    head = tag("h3", f"Text {index + 1}, true answer: {answer.in_words(answer.truth)}")
     rungs, small = [], []
-    for name, looked in seen.items():
-        layers = looked[index]
+    for name, texts in attention.items():
+        layers = texts[index]
         if not layers:
             continue
         last = layers[-1]
-        verdict = said.get(name)
+        prediction = predictions.get(name)
         words = [tag("b", name)]
-        if verdict:
-            look = "right" if verdict.right else "wrong"
+        if prediction:
+            look = "right" if prediction.right else "wrong"
             words.append(
                 tag(
                     "span",
-                    f"{'✓' if verdict.right else '✗'} {verdict.told(verdict.said)}",
+                    f"{'✓' if prediction.right else '✗'} "
+                    f"{prediction.in_words(prediction.predicted)}",
                     class_=look,
                 )
             )
@@ -137,48 +144,48 @@ def _text(
         if last.weights.shape[1] > 1 and len(last.tokens) <= SMALL:
             small.append(_matrix(name, last))
     if small:
-        more = tag("details", tag("summary", "Every weight, word by word"), *small)
+        more = tag("details", tag("summary", "All weights, word by word"), *small)
         return tag("section", head, *rungs, more)
     return tag("section", head, *rungs)
 
 
 def _matrix(name: str, layer: Layer) -> Html:
     chart = heat_map(
-        f"{name}, {layer.name}: who looks at whom", layer.weights.mean(0), rows=layer.tokens,
-        columns=layer.tokens, x_label="is looked at", y_label="looks",
+        f"{name}, {layer.name}: attention weights", layer.weights.mean(0), rows=layer.tokens,
+        columns=layer.tokens, x_label="key", y_label="query",
     )  # fmt: skip
     return tag("figure", tag("div", chart, class_="scroll"))
 
 
-def _entropies(seen: Mapping[str, list[list[Layer]]]) -> list[Html]:
+def _entropies(attention: Mapping[str, list[list[Layer]]]) -> list[Html]:
     edges = np.linspace(0, 1, BINS + 1)
     shares = {}
-    for name, texts in seen.items():
-        spread = [layer.spread for layers in texts for layer in layers]
-        if spread and sum(map(len, spread)):
-            counts, _ = np.histogram(np.clip(np.concatenate(spread), 0, 1), edges)
+    for name, texts in attention.items():
+        entropies = [layer.entropy for layers in texts for layer in layers]
+        if entropies and sum(map(len, entropies)):
+            counts, _ = np.histogram(np.clip(np.concatenate(entropies), 0, 1), edges)
             shares[name] = counts / counts.sum()
     if not shares:
         return []
     highest = max(float(share.max()) for share in shares.values())
-    many = max(map(len, seen.values()))
+    count = max(map(len, attention.values()))
     charts = [
         tag("figure", histogram(shorten(name, 30), share.tolist(), edges.tolist(), highest=highest,
             x_label="entropy / log(words)"))
         for name, share in shares.items()
     ]  # fmt: skip
     how = (
-        f"How spread the weights of a query are, over all layers and heads and {many} test "
-        "texts: 0 looks at one word, 1 at all words alike."
+        f"Normalised entropy of the attention weights of each query, over all layers and heads "
+        f"and {count} test texts: 0 attends to one word, 1 to all words equally."
     )
     return [
-        tag("h3", "How spread attention is"), tag("p", how, class_="note"),
+        tag("h3", "Attention entropy"), tag("p", how, class_="note"),
         tag("div", *charts, class_="grid"),
     ]  # fmt: skip
 
 
 def _positions(arms: Sequence[Arm]) -> list[Html]:
-    """pe·pe of the sine positions, where an arm uses them."""
+    """Draw the dot products of the sinusoidal positions, if an arm uses them."""
     arm = next((a for a in arms if a.config.get("position") == "sinusoidal"), None)
     if arm is None:
         return []
@@ -189,12 +196,13 @@ def _positions(arms: Sequence[Arm]) -> list[Html]:
     width = int(arm.config.get("width", 128))
     table = sinusoidal(torch.arange(POSITIONS), width, torch.float64).numpy()
     chart = heat_map(
-        f"pe·pe: sine positions of width {width}", table @ table.T, x_label="position j",
+        f"Dot products of sinusoidal positions, width {width}", table @ table.T,
+        x_label="position j",
         y_label="position i",
     )  # fmt: skip
     how = (
-        "The product of two positions depends on their distance alone: a constant band beside the "
-        "diagonal, largest where i = j, with ripples further off."
+        "The dot product of two positions depends only on their distance: it is largest at i = j "
+        "and oscillates with growing distance."
     )
     caption = tag("figcaption", how)
     return [tag("h2", "Positions"), tag("figure", tag("div", chart, class_="scroll"), caption)]

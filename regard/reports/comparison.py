@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML file beside its runs, the answer on top."""
+"""The report of a comparison: one HTML file in its folder, with the answer at the top."""
 
 import math
 import shlex
@@ -24,13 +24,13 @@ from regard.tasks.classification.metrics import METRICS
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.units import Unit
 
-BY_TOKENS = Likelihoods.compared  # the metric of runs that are judged token by token
+BY_TOKENS = Likelihoods.compared  # the metric of runs that are scored token by token
 BY_LOSS = (BY_TOKENS, METRICS["log-loss"])
 
 
 @dataclass(frozen=True)
 class Story:
-    """What a report is made of: the comparison, its folder, its arms; what a lab adds."""
+    """The content of a report: the comparison, its folder and arms, and a lab's additions."""
 
     comparison: Mapping[str, Any]
     folder: Path
@@ -40,33 +40,33 @@ class Story:
 
     @property
     def metric(self) -> str:
-        """What the arms are compared by."""
+        """Return the metric by which the arms are compared."""
         return str(self.comparison.get("metric", "accuracy"))
 
     @property
     def unit(self) -> Unit:
-        """How the metric's numbers are written."""
+        """Return the unit of the metric."""
         return unit_of(self.metric)
 
     @property
     def heading(self) -> str:
-        """The metric and its unit, over a column or beside an axis."""
+        """Return the metric and its unit, as a column heading or axis label."""
         return self.unit.heading(self.metric)
 
     @property
     def trivial(self) -> dict[str, float]:
-        """What the metric would be without reading a text, by the name of the rule."""
-        found = self.comparison.get("trivial")
-        return {str(k): float(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+        """Return the metric of each rule that predicts without reading a text."""
+        rules = self.comparison.get("trivial")
+        return {str(k): float(v) for k, v in rules.items()} if isinstance(rules, Mapping) else {}
 
     @property
     def writes(self) -> bool:
-        """Whether the arms write texts."""
+        """Return whether the arms generate texts."""
         return any(arm.writes for arm in self.arms)
 
     @property
-    def judged(self) -> list[Arm]:
-        """The arms that have a result."""
+    def scored(self) -> list[Arm]:
+        """Return the arms that have a result."""
         return [arm for arm in self.arms if math.isfinite(arm.mean)]
 
 
@@ -76,37 +76,37 @@ def write_report(
     sections: Sequence[Section] = (),
     says: Sequence[str] = (),
 ) -> Path:
-    """Write ``report.html`` of a comparison into its folder and name it.
+    """Write ``report.html`` into the folder of a comparison and return its path.
 
-    `comparison` has the keys of ``regard compare --json``; these are used too where they are
-    there: question, reference, command, data, notes, fingerprint, word_order. The runs' folders
-    give curves, answers and attention; what they lack is left out. A lab adds `sections` and
-    `says` the result in its own sentences. At most 5 MB.
+    `comparison` has the keys of ``regard compare --json`` and optionally question, reference,
+    command, data, notes, fingerprint and word_order. Learning curves, answers and attention come
+    from the run folders; missing ones are left out. A lab adds `sections` and replaces the
+    summary by the sentences of `says`. The file has at most 5 MB.
 
-    Errors: no room on the disk.
+    Errors: the disk is full.
     """
     story = Story(comparison, folder, arms_of(comparison, folder), sections, says)
     drawn: list[list[Html]] = [section(story) for section in SECTIONS]
     heading = question(comparison)
     parts = [part for section in drawn for part in section]
     text = page(heading, parts)
-    looks = stored_looks(story.judged, LIMIT - FRAME - len(text.encode()))
+    looks = stored_looks(story.scored, LIMIT - FRAME - len(text.encode()))
     if looks:
         after = SECTIONS.index(_attention) + 1
-        several = (*drawn[:after], looks_place(), *drawn[after:])
-        text = page(heading, [part for section in several for part in section], stored=looks)
-    if len(text.encode()) > LIMIT:  # the texts' attention is what grows
+        blocks = (*drawn[:after], looks_place(), *drawn[after:])
+        text = page(heading, [part for section in blocks for part in section], stored=looks)
+    if len(text.encode()) > LIMIT:  # the attention of the texts takes most of the room
         small = [
             part for section in SECTIONS if section is not _attention for part in section(story)
         ]
-        text = page(heading, [*small, tag("p", "Attention is left out: over 5 MB.", class_="note")])
+        text = page(heading, [*small, tag("p", "Attention omitted: over 5 MB.", class_="note")])
     path = folder / "report.html"
     write_bytes(path, text.encode("utf-8", errors="replace"))
     return path
 
 
 def question(comparison: Mapping[str, Any]) -> str:
-    """What the comparison asks."""
+    """Return the question of the comparison, or a default one."""
     names = [str(row["name"]) for row in comparison.get("arms", [])]
     default = f"Which of {', '.join(names)} is best at {comparison.get('task', 'this task')}?"
     return shorten(str(comparison.get("question") or default), 300)
@@ -116,8 +116,8 @@ def _top(story: Story) -> list[Html]:
     comparison = story.comparison
     data = comparison.get("data")
     over = f"regard · {comparison.get('task', 'comparison')}" + (f" on {data}" if data else "")
-    says = story.answer or answer(comparison, story.arms)
-    first, *rest = (said.replace(" %", "\u00a0%") for said in says)
+    sentences = story.answer or answer(comparison, story.arms)
+    first, *rest = (sentence.replace(" %", "\u00a0%") for sentence in sentences)
     parts = [
         tag("p", over, class_="over"),
         tag("h1", question(comparison)),
@@ -140,7 +140,7 @@ def _value(value: object) -> str:
 
 
 class Cost(NamedTuple):
-    """A column of costs: the key in an arm's row, the heading, how its numbers are written."""
+    """A column of costs: the key in an arm's row, the heading and the number format."""
 
     key: str
     title: str
@@ -161,10 +161,10 @@ COSTS = (
 
 def _table(story: Story) -> list[Html]:
     comparison = story.comparison
-    best, unit = max(story.judged, key=lambda arm: arm.rank, default=None), story.unit
+    best, unit = max(story.scored, key=lambda arm: arm.rank, default=None), story.unit
     reference = str(comparison.get("reference") or "")
-    also = list(dict.fromkeys(name for arm in story.judged for name in _also(arm)))
-    told = {arm.name: [_also(arm).get(name, math.nan) for name in also] for arm in story.arms}
+    also = list(dict.fromkeys(name for arm in story.scored for name in _also(arm)))
+    others = {arm.name: [_also(arm).get(name, math.nan) for name in also] for arm in story.arms}
     heads = ["arm", story.heading, "95 % interval"]
     over = "better than" if unit.lower else "against"
     heads += [f"{over} {shorten(reference, 24)}, {unit.points}"] if reference else []
@@ -182,7 +182,7 @@ def _table(story: Story) -> list[Html]:
             *(_against(story, arm.name, reference) if reference else ()),
             *(
                 _cell(unit_of(name).write(value), value)
-                for name, value in zip(also, told[arm.name], strict=True)
+                for name, value in zip(also, others[arm.name], strict=True)
             ),
             _cell(_value(arm.row.get("seeds", "–")), arm.number("seeds")),
             *(_training(arm) if trained else ()),
@@ -196,7 +196,7 @@ def _table(story: Story) -> list[Html]:
     top = tag("tr", *(tag("th", head) for head in heads))
     table = tag("table", tag("thead", top), tag("tbody", *rows), class_="sortable")
     return [
-        tag("h2", "The numbers"),
+        tag("h2", "Results"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="results"),
         *(tag("p", GUESSES[name], class_="note") for name in story.trivial if name in GUESSES),
         _forest(story, reference),
@@ -205,60 +205,61 @@ def _table(story: Story) -> list[Html]:
 
 
 def _training(arm: Arm) -> list[Html]:
-    """How the arm's trainings ended, marked where not all came to their end."""
+    """Return the cell that says how the arm's trainings ended, marked if not all converged."""
     return [tag("td", arm.training or "–", class_=None if arm.trained else "wrong")]
 
 
 def _forest(story: Story, reference: str) -> Html:
-    """Every arm with its interval, and how to read that."""
+    """Draw every arm with its interval, and explain the chart."""
     times = story.unit.times
     rows = [
         Row(a.name, times * a.mean, times * a.low, times * a.high, a.family,
             [times * v for v in a.by_seed] if len(a.by_seed) > 1 else [], a.trained)
-        for a in story.judged
+        for a in story.scored
     ]  # fmt: skip
     title = f"{story.metric[:1].upper()}{story.metric[1:]}, 95 % intervals"
     lines = {name: times * value for name, value in story.trivial.items()}
     chart = interval_chart(title, rows, x_label=story.heading, reference=reference, lines=lines,
                            digits=story.unit.digits)  # fmt: skip
     trained = any(arm.models.get(arm.model) for arm in story.arms)
-    how = f"{OF_RUNS} {HOW_TO_READ}" if trained else HOW_TO_READ
+    how = f"{LEGEND} {HOW_TO_READ}" if trained else HOW_TO_READ
     return _figure(chart, how if rows else "No arm has a result.")
 
 
-OF_RUNS = (
-    "Blue circles attend, green diamonds are networks without attention, orange squares are no "
-    "networks; a hollow mark was not trained to its end. Time is of training one seed, without "
-    "that of the run it began from by init; MFLOP of one forward pass over a text of median length."
+LEGEND = (
+    "Blue circles: models with attention; green diamonds: networks without attention; orange "
+    "squares: baselines without a network. A hollow mark means that training did not converge. "
+    "Time: training of one seed, excluding the run that init= continues. MFLOP: one forward pass "
+    "over a text of median length."
 )
 HOW_TO_READ = (
-    "Small dots are single seeds. A verdict rests on the differences of paired seeds (the variance "
-    "of the test examples, or of their groups, added), Holm's correction over all of them: "
-    "intervals that overlap can still differ, and one seed speaks of two models, not of two "
-    "methods."
+    "Small dots are single seeds. Verdicts test the paired differences of seeds, including the "
+    "variance of the test examples (or of their groups), with Holm's correction over all "
+    "comparisons. Arms with overlapping intervals can still differ significantly. A single seed "
+    "compares two models, not two methods."
 )
 
 
-#: What is answered without reading a text.
+#: Rules that predict without reading a text.
 GUESSES = {
-    "majority class": "Majority class: every text gets the label that is most frequent in training "
-    "(of log loss: all labels their shares in training).",
-    "chance": "Chance: every label equally often.",
-    "training mean": "Training mean: every text gets the mean of the training's numbers.",
+    "majority class": "Majority class: every text gets the most frequent training label (for log "
+    "loss: the label shares of the training set).",
+    "chance": "Chance: every label is equally likely.",
+    "training mean": "Training mean: every text gets the mean of the training values.",
 }
 
 
 IN_STEPS = (
-    "A budget in minutes gives other steps on another machine. In the steps that it gave here, a "
-    "mean over an arm's seeds, it is:"
+    "A budget in minutes gives a different number of steps on another machine. The same comparison "
+    "with the steps taken here (mean over the seeds of an arm):"
 )
 
 
 def _verdicts(comparison: Mapping[str, Any]) -> list[Html]:
-    says = [tag("li", str(verdict["says"])) for verdict in comparison.get("verdicts", [])]
-    return (
-        [tag("details", tag("summary", "Each verdict in words"), tag("ul", *says))] if says else []
-    )
+    items = [tag("li", str(verdict["says"])) for verdict in comparison.get("verdicts", [])]
+    if not items:
+        return []
+    return [tag("details", tag("summary", "All verdicts in words"), tag("ul", *items))]
 
 
 def _cell(text: str, worth: float) -> Html:
@@ -266,16 +267,16 @@ def _cell(text: str, worth: float) -> Html:
 
 
 def _against(story: Story, name: str, reference: str) -> list[Html]:
-    """How much better an arm is than the reference, with the interval and p."""
+    """Return the cells with an arm's gain over the reference, its interval and p."""
     for verdict in story.comparison.get("verdicts", []):
         if (verdict.get("a"), verdict.get("b")) == (name, reference):
             gain, low, high = (float(verdict[key]) for key in ("difference", "low", "high"))
             p, write = float(verdict["p"]), story.unit.write
             worse = reference if gain > 0 else name
             claimed = p < 0.05 and worse not in verdict.get("untrained", [])
-            found = ("right" if gain > 0 else "wrong") if claimed else "soft"
+            look = ("right" if gain > 0 else "wrong") if claimed else "soft"
             text = f"{write(gain, '+')} ({write(low)} to {write(high)})"
-            cells = [tag("span", text, class_=found), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
+            cells = [tag("span", text, class_=look), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
             return [
                 tag("td", cell, data_worth=f"{worth:.6g}")
                 for cell, worth in zip(cells, (gain, p), strict=True)
@@ -284,13 +285,13 @@ def _against(story: Story, name: str, reference: str) -> list[Html]:
 
 
 def _also(arm: Arm) -> dict[str, float]:
-    """What else an arm's runs tell, by name."""
-    found = arm.row.get("also")
-    return {str(k): float(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+    """Return an arm's further metrics by name."""
+    metrics = arm.row.get("also")
+    return {str(k): float(v) for k, v in metrics.items()} if isinstance(metrics, Mapping) else {}
 
 
 def _sections(story: Story) -> list[Html]:
-    """The sections that a lab adds."""
+    """Return the sections that a lab adds."""
     return [part for section in story.sections for part in section_html(section)]
 
 
@@ -299,39 +300,38 @@ def _formulas(story: Story) -> list[Html]:
     if not any(arm.models.get(arm.model) for arm in story.arms):
         return []
     for arm in story.arms:
-        says = arm.formula or "–"
         own = ", ".join(f"{key}={value}" for key, value in arm.own_settings.items())
         extra = [tag("span", f" with {own}", class_="soft")] if own else []
         rows += [
             tag("dt", shorten(arm.name, 40)),
-            tag("dd", tag("span", says, class_="math"), *extra),
+            tag("dd", tag("span", arm.formula or "–", class_="math"), *extra),
         ]
     formula = "f(q) = Σᵢ softmax(score(q, kᵢ)) vᵢ"
-    intro = tag("p", "All attention here is ", tag("span", formula, class_="math"),
-                " over the words that are there.")  # fmt: skip
-    return [tag("h2", "What was compared"), intro, tag("dl", *rows, class_="formulas")]
+    intro = tag("p", "All attention is ", tag("span", formula, class_="math"),
+                " over the tokens of the text, without padding.")  # fmt: skip
+    return [tag("h2", "Compared models"), intro, tag("dl", *rows, class_="formulas")]
 
 
 def _word_order(story: Story) -> list[Html]:
-    found = story.comparison.get("word_order")
-    if not isinstance(found, Mapping):
+    order = story.comparison.get("word_order")
+    if not isinstance(order, Mapping):
         return []
-    shares = found.get("arms", {})
-    head = tag("tr", tag("th", "arm"), tag("th", "both right"), tag("th", "the same for both"))
+    shares = order.get("arms", {})
+    head = tag("tr", tag("th", "arm"), tag("th", "both right"), tag("th", "same answer to both"))
     rows = [
         tag("tr", tag("td", shorten(name, 40)), _cell(f"{percent(s['both'])} %", float(s["both"])),
             _cell(f"{percent(s['same'])} %", float(s["same"])))
         for name, s in shares.items()
     ]  # fmt: skip
-    pairs = [_pair(pair) for pair in found.get("shown", [])]
+    pairs = [_pair(pair) for pair in order.get("shown", [])]
     intro = (
-        f"{found.get('pairs')} pairs of sentences, each pair of exactly the same words with "
-        "opposite labels. Who ignores the order of words says the same of both, and is right about "
-        "one of the two: both right is out of reach."
+        f"{order.get('pairs')} pairs of sentences; both sentences of a pair have the same words "
+        "and opposite labels. A model that ignores word order gives the same answer to both and is "
+        "right about exactly one, so it can never be right about both."
     )
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="sortable")
     return [
-        tag("h2", "Word order decides"), tag("p", intro),
+        tag("h2", "Dependence on word order"), tag("p", intro),
         tag("div", table, class_="scroll"), *pairs,
     ]  # fmt: skip
 
@@ -342,59 +342,59 @@ def _pair(pair: Mapping[str, Any]) -> Html:
     heads = tag(
         "tr", tag("th", "arm"), tag("th", first, class_="words"), tag("th", second, class_="words")
     )
-    truth = tag("tr", tag("td", "the truth"), *(tag("td", t, class_="words") for t in truths))
+    truth = tag("tr", tag("td", "true label"), *(tag("td", t, class_="words") for t in truths))
     rows = [
         tag("tr", tag("td", shorten(name, 40)), *(
             tag("td", f"{'✓' if word == t else '✗'} {word}",
                 class_="words " + ("right" if word == t else "wrong"))
-            for word, t in zip(said, truths, strict=True)
+            for word, t in zip(answers, truths, strict=True)
         ))
-        for name, said in pair["said"].items()
+        for name, answers in pair["said"].items()
     ]  # fmt: skip
     table = tag("table", tag("thead", heads), tag("tbody", truth, *rows))
     return tag("figure", tag("div", table, class_="scroll"))
 
 
 def _curves(story: Story) -> list[Html]:
-    """A small chart per arm: each seed's validation, the other arms' first seeds faint behind."""
-    # Of what the loss decides validation holds exp(−loss); people read the loss.
+    """Draw a small chart for each arm: its seeds, and the other arms' first seeds in grey."""
+    # For a loss the column "validation" has exp(−loss), which is hard to read.
     by_loss = story.metric in BY_LOSS
-    gain = story.unit.lower and not by_loss  # what is gained on saying one number, as a share
+    gain = story.unit.lower and not by_loss  # the gain over a constant prediction, as a share
     key, times = ("validation_loss", 1.0) if by_loss else ("validation", story.unit.times)
     times = 100.0 if gain else times
     curves = {
-        arm.name: found
+        arm.name: seeds
         for arm in story.arms
         if arm.family != "baseline"
-        and (found := [c for f in arm.folders if (c := arm.curve(f, key)) and c.x])
+        and (seeds := [c for f in arm.folders if (c := arm.curve(f, key)) and c.x])
     }
     if not curves:
         return []
     firsts = [Series("", c[0].x, [times * v for v in c[0].y], faint=True) for c in curves.values()]
-    every = [Series("", c.x, [times * v for v in c.y]) for found in curves.values() for c in found]
+    every = [Series("", c.x, [times * v for v in c.y]) for seeds in curves.values() for c in seeds]
     metric = f"gain in {story.metric}, %" if gain else story.heading
     metric = "loss in nats" if by_loss else metric
     charts = []
-    for name, found in curves.items():
-        seeds = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(found)]
+    for name, seeds in curves.items():
+        own = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(seeds)]
         charts.append(
-            line_chart(name, [*firsts, *seeds], x_label="passes through the data", width=320,
+            line_chart(name, [*firsts, *own], x_label="epochs", width=320,
                        height=230, y_label=f"validation, {metric}", like=every)
         )  # fmt: skip
     how = (
-        "Each coloured line is a seed, grey lines are the other arms' first seeds; all panels have "
-        "the same scales. Validation texts are held out of the training set; the test set is read "
-        "once, at the end."
+        "Each coloured line is a seed; grey lines are the first seeds of the other arms. All "
+        "panels share one scale. Validation texts are held out of the training set; the test set "
+        "is read once, after training."
     )
-    how += " A validation writes greedily, for some of its texts." if story.writes else ""
+    how += " Validation decodes some of its texts greedily." if story.writes else ""
     grid = tag("div", *(tag("figure", chart) for chart in charts), class_="grid")
-    return [tag("h2", "Learning"), tag("p", how, class_="note"), grid]
+    return [tag("h2", "Learning curves"), tag("p", how, class_="note"), grid]
 
 
 def _search(story: Story) -> list[Html]:
-    """The search of settings that the seeds stand on, where there was one."""
-    found = story.comparison.get("tuning")
-    return search.section(found) if isinstance(found, Mapping) else []
+    """Return the section on the hyperparameter search, if there was one."""
+    tuning = story.comparison.get("tuning")
+    return search.section(tuning) if isinstance(tuning, Mapping) else []
 
 
 def _cost(story: Story) -> list[Html]:
@@ -402,17 +402,17 @@ def _cost(story: Story) -> list[Html]:
     points = [
         Point(a.name, a.number("seconds"), times * a.mean, times * a.low, times * a.high, a.family,
               a.trained)
-        for a in story.judged
+        for a in story.scored
     ]  # fmt: skip
     if not any(p.x > 0 for p in points):
         return []
     chart = scatter(
-        f"Cost against {story.metric}", points, x_label="time of one seed (logarithmic)",
+        f"Cost against {story.metric}", points, x_label="training time of one seed (log scale)",
         y_label=story.heading, seconds=True, digits=story.unit.digits,
     )  # fmt: skip
-    way = "down" if story.unit.lower else "up"
-    how = f"Further left is cheaper, further {way} is better. Bars are 95 % intervals."
-    return [tag("h2", "What it costs"), _figure(chart, how)]
+    better = "lower" if story.unit.lower else "higher"
+    how = f"Further left is cheaper, {better} is better. Bars are 95 % intervals."
+    return [tag("h2", "Cost"), _figure(chart, how)]
 
 
 def _attention(story: Story) -> list[Html]:
@@ -420,19 +420,19 @@ def _attention(story: Story) -> list[Html]:
 
 
 def _mistakes(story: Story) -> list[Html]:
-    return written.section(story.judged) if story.writes else mistakes.section(story.judged)
+    return written.section(story.scored) if story.writes else mistakes.section(story.scored)
 
 
 def _data(story: Story) -> list[Html]:
     comparison = story.comparison
-    asked = max((arm.right.shape[-1] for arm in story.arms), default=0)
+    examples = max((arm.right.shape[-1] for arm in story.arms), default=0)
     unit = "tokens" if story.metric == BY_TOKENS else "texts"
-    notes = [f"{asked:,} test {unit}, the same for every arm and seed"] if asked else []
+    notes = [f"{examples:,} test {unit}, the same for every arm and seed"] if examples else []
     notes += [str(note) for note in comparison.get("notes", [])]
     if comparison.get("signature"):
-        notes.append(f"BLEU by sacreBLEU, {comparison['signature']}")
+        notes.append(f"BLEU computed by sacreBLEU, {comparison['signature']}")
     if comparison.get("fingerprint"):
-        notes.append(f"fingerprint of the data: {comparison['fingerprint']}")
+        notes.append(f"data fingerprint: {comparison['fingerprint']}")
     trained = training_table([(arm.name, arm.folders) for arm in story.arms])
     parts = [tag("h2", "Data")] if notes or trained else []
     parts += [tag("ul", *(tag("li", note) for note in notes))] if notes else []
@@ -440,7 +440,7 @@ def _data(story: Story) -> list[Html]:
     command = comparison.get("command")
     if command:
         line = command if isinstance(command, str) else shlex.join(map(str, command))
-        parts += [tag("h2", "To see it again"), tag("pre", line)]
+        parts += [tag("h2", "Reproduce"), tag("pre", line)]
     if repeat := comparison.get("repeat"):
         parts += [tag("p", IN_STEPS), tag("pre", shlex.join(map(str, repeat)))]
     return parts + _machine(story)
@@ -448,8 +448,8 @@ def _data(story: Story) -> list[Html]:
 
 def _machine(story: Story) -> list[Html]:
     folders = [folder for arm in story.arms for folder in arm.folders]
-    found = next((env for folder in folders if (env := read_json(folder / "env.json"))), {})
-    return machine(found)
+    environments = (read_json(folder / "env.json") for folder in folders)
+    return machine(next(filter(None, environments), {}))
 
 
 def _figure(chart: Html, caption: str) -> Html:

@@ -1,7 +1,7 @@
-"""Charts with axes, as SVG: learning curves, intervals, cost against accuracy, histograms.
+"""SVG charts with axes: learning curves, intervals, cost against accuracy, histograms.
 
-Pure functions from numbers to markup. Colours are classes that the page's style sheet fills in
-for light and dark; families of arms differ by shape too, so that nothing hangs on colour alone.
+Pure functions from numbers to markup. Colours are classes that the style sheet defines for the
+light and the dark theme; families of arms also differ in shape, not only in colour.
 """
 
 import math
@@ -19,16 +19,16 @@ from regard.reports.scales import (
     text_width,
 )
 
-SIZE = 15  # of letters, in the units of the picture: 640 wide, so that half of it is still read
+SIZE = 15  # font size in units of a chart 640 wide: still legible at half the width
 SHAPES = {"attention": "circle", "network": "diamond", "baseline": "square"}
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart: y over x. A faint series is there to compare with and has no label.
+    """One line of a chart, y over x. A faint series is background and has no label.
 
-    `dots` draws points instead of a line; `low` and `high`, where given, are the ends of an upright
-    bar through each point.
+    `dots` draws points instead of a line; `low` and `high` are the ends of a vertical bar through
+    each point.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of an interval chart: a mean, its 95 % interval and the single values behind it.
+    """One row of an interval chart: a mean, its 95 % interval and the single values.
 
-    The mark is hollow where it is of runs that were not trained to their end.
+    The mark is hollow if training did not converge.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a scatter, its interval upright through it."""
+    """One point of a scatter plot, with a vertical interval."""
 
     name: str
     x: float
@@ -82,10 +82,10 @@ def line_chart(
     log_x: bool = False,
     log_y: bool = False,
 ) -> Html:
-    """Lines and points over a common pair of axes, each named at its end.
+    """Draw lines and points over common axes, with a name at the end of each line.
 
-    `like`: further series that only widen the axes, so that several charts share one scale. An axis
-    may be logarithmic; what is not above zero is then left out.
+    The series in `like` only widen the axes, so that several charts share one scale. A logarithmic
+    axis leaves out values that are not positive.
     """
     drawn = [_finite(s, log_x, log_y) for s in series]
     scaled = drawn + [_finite(s, log_x, log_y) for s in like]
@@ -107,11 +107,11 @@ def line_chart(
         )
         for s, place in zip(named, ends, strict=True)
     ]  # fmt: skip
-    says = "; ".join(
+    text = "; ".join(
         f"{s.name or 'line'} from {number(s.y[0])} to {number(s.y[-1])}" for s in named
     )
     body = [*_axes(x, y, x_label, y_label), *lines, *labels]
-    return picture(title, f"{y_label} over {x_label}. {says}", width, height, body)
+    return picture(title, f"{y_label} over {x_label}. {text}", width, height, body)
 
 
 def interval_chart(
@@ -124,10 +124,10 @@ def interval_chart(
     digits: int = 1,
     width: int = 640,
 ) -> Html:
-    """A forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
+    """Draw a forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
 
-    A dashed line stands at the mean of the reference arm, and at each of the `lines`, named below,
-    that lies between the ends of the axis. Units are those of `x_label`.
+    Dashed lines mark the mean of the reference arm and those `lines` that lie within the axis.
+    Values have the unit of `x_label`.
     """
     shown = [row for row in rows if math.isfinite(row.mean)]
     left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
@@ -135,7 +135,7 @@ def interval_chart(
     bottom = 56 + 30 * len(shown)
     values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
     x = spanning(values, left, width - right)
-    parts = [_upright(x, tick, 50, bottom) for tick in x.ticks(5)]
+    parts = [_x_tick(x, tick, 50, bottom) for tick in x.ticks(5)]
     parts += [tag("text", x_label, x=(left + width - right) / 2, y=bottom + 42, class_="mid")]
     for row in shown:
         if row.name == reference:
@@ -145,19 +145,19 @@ def interval_chart(
     inside = {k: v for k, v in (lines or {}).items() if x.low <= v <= x.high and shown}
     for place, (name, value) in enumerate(inside.items()):
         foot = bottom + 62 + 20 * place
-        half = text_width(name, SIZE) / 2 + 4  # so that no name is cut off
+        half = text_width(name, SIZE) / 2 + 4  # keeps the name inside the chart
         middle = min(max(x(value), half), width - half)
         parts.append(tag("path", d=f"M{x(value):.1f} 46V{bottom}", class_="reference"))
         parts.append(tag("text", name, x=middle, y=foot, class_="mid soft"))
     parts += [
         _interval(row, 72.0 + 30 * i, x, left, width - right, digits) for i, row in enumerate(shown)
     ]
-    says = "; ".join(f"{row.name} {_told(row, digits)}" for row in shown)
-    says += "".join(f"; {name} {value:.{digits}f}" for name, value in (lines or {}).items())
-    return picture(title, f"{x_label}. {says}", width, bottom + 56 + 20 * len(inside), parts)
+    text = "; ".join(f"{row.name} {_with_interval(row, digits)}" for row in shown)
+    text += "".join(f"; {name} {value:.{digits}f}" for name, value in (lines or {}).items())
+    return picture(title, f"{x_label}. {text}", width, bottom + 56 + 20 * len(inside), parts)
 
 
-def _told(row: Row, digits: int) -> str:
+def _with_interval(row: Row, digits: int) -> str:
     return f"{row.mean:.{digits}f} [{row.low:.{digits}f}, {row.high:.{digits}f}]"
 
 
@@ -172,26 +172,26 @@ def scatter(
     width: int = 640,
     height: int = 400,
 ) -> Html:
-    """Points with their names beside them, x by logarithm; `seconds`: x is a duration."""
+    """Draw named points over a logarithmic x axis; with `seconds` x is a duration."""
     shown = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y) and p.x > 0]
-    x_says, costs = duration if seconds else number, [p.x for p in shown]
+    x_format, costs = duration if seconds else number, [p.x for p in shown]
     x = spanning(costs, 60, width - 34, log=True)
     marks = None
     if seconds:
         x, marks = spanning_time(costs, 60, width - 34)
     y = spanning([v for p in shown for v in (p.y, p.low, p.high)], height - 52, 50)
-    parts = _axes(x, y, x_label, y_label, x_says, marks=marks)
+    parts = _axes(x, y, x_label, y_label, x_format, marks=marks)
     for p in shown:
         if math.isfinite(p.low) and math.isfinite(p.high):
             bar = f"M{x(p.x):.1f} {y(p.low):.1f}V{y(p.high):.1f}"
             parts.append(tag("path", d=bar, class_=f"bar thin {p.family}"))
     parts += [
-        mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_says(p.x)}, {p.y:.{digits}f}", p.trained)
+        mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_format(p.x)}, {p.y:.{digits}f}", p.trained)
         for p in shown
     ]
     parts += _names([(x(p.x), y(p.y), shorten(p.name, 24)) for p in shown], width, height - 52)
-    says = "; ".join(f"{p.name} {x_says(p.x)}, {p.y:.{digits}f}" for p in shown)
-    return picture(title, f"{y_label} against {x_label}. {says}", width, height, parts)
+    text = "; ".join(f"{p.name} {x_format(p.x)}, {p.y:.{digits}f}" for p in shown)
+    return picture(title, f"{y_label} against {x_label}. {text}", width, height, parts)
 
 
 def histogram(
@@ -205,7 +205,7 @@ def histogram(
     width: int = 320,
     height: int = 220,
 ) -> Html:
-    """Bars from edge to edge, as high as their shares; `highest` puts several on one scale."""
+    """Draw bars from edge to edge with heights `shares`; `highest` sets a common scale."""
     top = max(highest or 0.0, *shares, 1e-9)
     x = Scale(edges[0], edges[-1], 52, width - 14)
     y = spanning([0.0, top], height - 50, 54)
@@ -215,29 +215,29 @@ def histogram(
         for a, b, share in zip(edges, edges[1:], shares, strict=False) if share > 0
     ]  # fmt: skip
     parts = [*_axes(x, y, x_label, y_label, most=4), *bars]
-    says = ", ".join(f"{share:.0%}" for share in shares)
-    return picture(title, f"{y_label} of {x_label}: {says}", width, height, parts)
+    text = ", ".join(f"{share:.0%}" for share in shares)
+    return picture(title, f"{y_label} of {x_label}: {text}", width, height, parts)
 
 
-def picture(title: str, says: str, width: float, height: float, body: Sequence[Html]) -> Html:
-    """An SVG with its title on top, and title and description for those who do not see it."""
+def picture(title: str, text: str, width: float, height: float, body: Sequence[Html]) -> Html:
+    """Return an SVG with a visible title, and title and description for screen readers."""
     room = int(width / (SIZE * 0.62))
     head = tag("text", shorten(title, room), x=8, y=20, class_="title")
     return tag(
-        "svg", tag("title", title), tag("desc", shorten(says, 2_000)), head, *body,
+        "svg", tag("title", title), tag("desc", shorten(text, 2_000)), head, *body,
         xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:.0f} {height:.0f}", role="img",
-        class_=_breadth(width), aria_label=title, font_size=SIZE,
+        class_=_size_class(width), aria_label=title, font_size=SIZE,
     )  # fmt: skip
 
 
-def _breadth(width: float) -> str:
+def _size_class(width: float) -> str:
     return "wide" if width > 500 else "middle" if width > 400 else "small"
 
 
-def mark(family: str, x: float, y: float, says: str, filled: bool = True) -> Html:
-    """The mark of a family of arms: a circle, a diamond or a square, with a word on hover."""
+def mark(family: str, x: float, y: float, text: str, filled: bool = True) -> Html:
+    """Return the mark of a family of arms (circle, diamond or square) with a hover text."""
     name = family if family in SHAPES else "attention"
-    shape, title = SHAPES[name], tag("title", says)
+    shape, title = SHAPES[name], tag("title", text)
     look = f"mark {name}" if filled else f"mark hollow {name}"
     if shape == "circle":
         return tag("circle", title, cx=x, cy=y, r=6, class_=look)
@@ -253,32 +253,32 @@ def _axes(
     y: Scale,
     x_label: str,
     y_label: str,
-    x_says: Callable[[float], str] = number,
+    x_format: Callable[[float], str] = number,
     most: int = 6,
     marks: list[float] | None = None,
 ) -> list[Html]:
-    """Grid, ticks and labels of a pair of axes; the upright one is named above its top."""
+    """Draw grid, ticks and labels of a pair of axes; the y label stands above its axis."""
     bottom, parts = y.begin, []
     for tick in y.ticks(most):
         parts.append(tag("path", d=f"M{x.begin:.1f} {y(tick):.1f}H{x.end:.1f}", class_="grid"))
         parts.append(tag("text", number(tick), x=x.begin - 8, y=y(tick) + 5, class_="end soft"))
     marks = x.ticks(most) if marks is None else marks
-    wide = max((text_width(x_says(t), SIZE) for t in marks), default=10) + 14
-    room = max(2, int((x.end - x.begin) / wide) + 1)
+    widest = max((text_width(x_format(t), SIZE) for t in marks), default=10) + 14
+    room = max(2, int((x.end - x.begin) / widest) + 1)
     if len(marks) > room:
         marks = [t for t in marks if math.log10(t) % 1 == 0] if x.log else x.ticks(room)
-    parts += [_upright(x, tick, y.end, bottom, x_says) for tick in marks]
+    parts += [_x_tick(x, tick, y.end, bottom, x_format) for tick in marks]
     parts.append(tag("path", d=f"M{x.begin:.1f} {bottom:.1f}H{x.end:.1f}", class_="axis"))
     parts.append(tag("text", x_label, x=(x.begin + x.end) / 2, y=bottom + 42, class_="mid"))
     parts.append(tag("text", y_label, x=8, y=y.end - 10, class_="soft"))
     return parts
 
 
-def _upright(
-    x: Scale, tick: float, top: float, bottom: float, says: Callable[[float], str] = number
+def _x_tick(
+    x: Scale, tick: float, top: float, bottom: float, write: Callable[[float], str] = number
 ) -> Html:
     line = tag("path", d=f"M{x(tick):.1f} {top:.1f}V{bottom:.1f}", class_="grid")
-    return join([line, tag("text", says(tick), x=x(tick), y=bottom + 20, class_="mid soft")])
+    return join([line, tag("text", write(tick), x=x(tick), y=bottom + 20, class_="mid soft")])
 
 
 def _line(series: Series, x: Scale, y: Scale) -> Html:
@@ -292,7 +292,7 @@ def _line(series: Series, x: Scale, y: Scale) -> Html:
 
 
 def _dots(series: Series, x: Scale, y: Scale) -> Html:
-    """Points with their bars where they have some, and a line through them unless they are dots."""
+    """Draw points with their bars, if any, and a line through them unless `dots` is set."""
     look = f"look{series.look % 6}"
     parts = []
     if not series.dots:
@@ -313,7 +313,7 @@ def _dots(series: Series, x: Scale, y: Scale) -> Html:
 
 
 def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int = 400) -> Series:
-    """The points that can be drawn, thinned evenly where there are more than a chart can show."""
+    """Return the points that can be drawn, thinned evenly to at most `most`."""
     ends = [series.low or series.y, series.high or series.y]
     rows = [
         row for row in zip(series.x, series.y, *ends, strict=True)
@@ -330,7 +330,7 @@ def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int 
 
 def _interval(row: Row, y: float, x: Scale, left: float, right: float, digits: int) -> Html:
     family = row.family if row.family in SHAPES else "attention"
-    says = _told(row, digits)
+    text = _with_interval(row, digits)
     low, high = x(row.low), x(row.high)
     bar = f"M{low:.1f} {y - 5:.1f}V{y + 5:.1f}M{low:.1f} {y:.1f}H{high:.1f}"
     return join(
@@ -338,8 +338,8 @@ def _interval(row: Row, y: float, x: Scale, left: float, right: float, digits: i
             tag("text", shorten(row.name, 26), x=left - 12, y=y + 5, class_="end"),
             tag("path", d=f"{bar}M{high:.1f} {y - 5:.1f}V{y + 5:.1f}", class_=f"bar {family}"),
             *(tag("circle", cx=x(v), cy=y + 10, r=2, class_="value") for v in row.values),
-            mark(family, x(row.mean), y, f"{row.name}: {says}", row.trained),
-            tag("text", says, x=right + 10, y=y + 5, class_="soft"),
+            mark(family, x(row.mean), y, f"{row.name}: {text}", row.trained),
+            tag("text", text, x=right + 10, y=y + 5, class_="soft"),
         ]
     )
 
@@ -348,13 +348,12 @@ Box = tuple[float, float, float, float]
 
 
 def _names(marks: Sequence[tuple[float, float, str]], width: float, bottom: float) -> list[Html]:
-    """A name beside each mark, where it covers neither a mark nor another name if it can."""
+    """Draw a name beside each mark, avoiding overlap with marks and other names."""
     taken: list[Box] = [(x - 8, y - 8, x + 8, y + 8) for x, y, _ in marks]
     parts = []
     for x, y, name in sorted(marks):
-        long = text_width(name, SIZE)
-        best = min(_places(x, y, long), key=lambda p: (_overlap(p[1], taken, width, bottom), p[0]))
-        _, box = best
+        places = _places(x, y, text_width(name, SIZE))
+        _, box = min(places, key=lambda p: (_overlap(p[1], taken, width, bottom), p[0]))
         taken.append(box)
         middle = (box[1] + box[3]) / 2
         far = abs(middle - y) > 22 or box[0] - x > 14 or x - box[2] > 14
@@ -368,19 +367,19 @@ def _names(marks: Sequence[tuple[float, float, str]], width: float, bottom: floa
     return parts
 
 
-def _places(x: float, y: float, long: float) -> list[tuple[int, Box]]:
-    """Where a name might stand, the best first: right, left, above, below, then further off."""
+def _places(x: float, y: float, width: float) -> list[tuple[int, Box]]:
+    """Return candidate boxes for a name, the best first: right, left, above, below, then away."""
     high, places = SIZE + 3.0, []
     for ring in range(5):
         up = ring * 16.0
-        for left in (x + 10, x - 10 - long):
+        for left in (x + 10, x - 10 - width):
             places += [(left, y - high / 2 - up), (left, y - high / 2 + up)]
-        places += [(x - long / 2, y - 11 - high - up), (x - long / 2, y + 11 + up)]
-    return [(i, (a, b, a + long, b + high)) for i, (a, b) in enumerate(places)]
+        places += [(x - width / 2, y - 11 - high - up), (x - width / 2, y + 11 + up)]
+    return [(i, (a, b, a + width, b + high)) for i, (a, b) in enumerate(places)]
 
 
 def _overlap(box: Box, taken: Sequence[Box], width: float, bottom: float) -> float:
-    """How much of a box lies on others or outside the picture."""
+    """Return the area of a box on other boxes, plus a penalty outside the chart."""
     outside = max(0.0, 62 - box[0]) + max(0.0, box[2] - width + 4)
     outside += max(0.0, 50 - box[1]) + max(0.0, box[3] - bottom)
     return 100 * outside + sum(

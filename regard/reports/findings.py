@@ -1,6 +1,6 @@
-"""The report of a lab that measures: sections of words, figures and tables, the claims on top.
+"""The report of a measuring lab: claims, then sections of text, figures and tables.
 
-One value goes everywhere: a `Table` is drawn in the terminal, in the report and in ``--json``.
+The same `Table` is printed in the terminal, in the report and in ``--json``.
 """
 
 import math
@@ -21,7 +21,7 @@ REGION = {"class_": "scroll", "tabindex": "0", "role": "region"}
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers under named columns; NaN is shown as a dash.
+    """A table of words and numbers under named columns; NaN is shown as a dash.
 
     >>> print(Table("Cost", ["arm", "seconds"], [["mean", 0.5], ["transformer", 12.25]]).text())
     arm          seconds
@@ -35,8 +35,8 @@ class Table:
     note: str = ""
 
     def text(self, most: int = SHOWN) -> str:
-        """The table for a terminal: the first column to the left, the others to the right."""
-        rows = [list(self.columns), *([_said(v) for v in row] for row in self.rows[:most])]
+        """Return the table as plain text, the first column left-aligned, the others right."""
+        rows = [list(self.columns), *([_as_text(v) for v in row] for row in self.rows[:most])]
         wide = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
         lines = [
             "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in
@@ -48,7 +48,7 @@ class Table:
         return "\n".join(lines)
 
     def html(self) -> Html:
-        """The table for a page; its columns sort."""
+        """Return the table as HTML with sortable columns."""
         words = {i for row in self.rows for i, value in enumerate(row) if isinstance(value, str)}
         classes = ("words" if i in words else None for i in range(len(self.columns)))
         heads = zip(self.columns, classes, strict=True)
@@ -60,7 +60,7 @@ class Table:
         return tag("section", tag("h3", self.title), region, *note)
 
     def json(self) -> dict[str, Any]:
-        """The table as plain values; what is not finite is None."""
+        """Return the table as plain values; numbers that are not finite are None."""
         rows = [[_plain(value) for value in row] for row in self.rows]
         plain = {"title": self.title, "columns": list(self.columns), "rows": rows}
         return plain | ({"note": self.note} if self.note else {})
@@ -68,7 +68,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, and what to see in it. Small ones stand side by side."""
+    """A chart with a caption. Small ones are placed side by side."""
 
     chart: Html
     caption: str = ""
@@ -77,7 +77,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One question of a lab: its words, then figures, then tables."""
+    """A section of a lab's report: paragraphs, then figures, then tables."""
 
     title: str
     says: Sequence[str] = ()
@@ -86,31 +86,31 @@ class Section:
 
 
 def film(title: str, frames: Sequence[tuple[str, Html]]) -> Html:
-    """Pictures shown one after the other, each with the words beside the slider.
+    """Return charts as an animation with a slider, each with its own label.
 
-    Without a script the last one is seen.
+    Without JavaScript only the last one is shown.
     """
     pictures = [
-        tag("div", chart, class_="frame", data_says=says,
+        tag("div", chart, class_="frame", data_says=label,
             hidden=None if i == len(frames) - 1 else "")
-        for i, (says, chart) in enumerate(frames)
+        for i, (label, chart) in enumerate(frames)
     ]  # fmt: skip
     return tag("div", *pictures, class_="film", data_says=title)
 
 
 def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folder: Path) -> Path:
-    """Write ``report.html`` of a lab into its folder and name it.
+    """Write ``report.html`` into the folder of a lab and return its path.
 
-    `record` has the keys of ``regard lab --json``, question, command, data and machine among them.
-    Figures that would carry the page over 5 MB are left out, and that is said.
+    `record` has the keys of ``regard lab --json``, including question, command, data and machine.
+    If the page exceeds 5 MB, the figures are omitted with a note.
 
-    Errors: no room on the disk.
+    Errors: the disk is full.
     """
     parts = [*_top(record), *(part for section in sections for part in section_html(section))]
     text = page(str(record["question"]), [*parts, *_foot(record)])
     if len(text.encode()) > LIMIT:
         bare = [part for section in sections for part in section_html(section, figures=False)]
-        note = tag("p", "The figures are left out: over 5 MB.", class_="note")
+        note = tag("p", "Figures omitted: over 5 MB.", class_="note")
         text = page(str(record["question"]), [*_top(record), note, *bare, *_foot(record)])
     path = folder / "report.html"
     write_bytes(path, text.encode("utf-8", errors="replace"))
@@ -118,14 +118,14 @@ def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folde
 
 
 def claims_list(claims: Sequence[Mapping[str, Any]]) -> list[Html]:
-    """What to look for, each with whether it was found."""
+    """Return the list of expected findings, each marked as confirmed or not."""
     items = [
         tag("li", str(claim["says"]), class_="holds" if claim.get("holds") else "fails")
         for claim in claims
     ]
     if not items:
         return []
-    return [tag("h3", "What to look for, and whether it is there"), tag("ul", *items)]
+    return [tag("h3", "Expected findings, and whether they were confirmed"), tag("ul", *items)]
 
 
 def _top(record: Mapping[str, Any]) -> list[Html]:
@@ -141,8 +141,8 @@ def _top(record: Mapping[str, Any]) -> list[Html]:
 
 
 def section_html(section: Section, *, figures: bool = True) -> list[Html]:
-    """Return a section of a lab's report: its words, its figures, its tables."""
-    parts = [tag("h2", section.title), *(tag("p", says) for says in section.says)]
+    """Return a section as HTML: its paragraphs, figures and tables."""
+    parts = [tag("h2", section.title), *(tag("p", text) for text in section.says)]
     row: list[Html] = []
     for figure in section.figures if figures else ():
         drawn = _figure(figure)
@@ -162,15 +162,15 @@ def _figure(figure: Figure) -> Html:
 
 
 def _foot(record: Mapping[str, Any]) -> list[Html]:
-    parts = [tag("h2", "To see it again"), tag("pre", str(record["command"]))]
+    parts = [tag("h2", "Reproduce"), tag("pre", str(record["command"]))]
     return [*parts, *machine(record.get("machine", {}))]
 
 
-def machine(found: Mapping[str, Any]) -> list[Html]:
-    """What the numbers were made on, folded away."""
+def machine(environment: Mapping[str, Any]) -> list[Html]:
+    """Return a collapsed table of the machine and the versions that gave the numbers."""
     rows = [
-        tag("tr", tag("td", key), tag("td", shorten(_plainly(value), 300), class_="words"))
-        for key, value in found.items()
+        tag("tr", tag("td", key), tag("td", shorten(_flat(value), 300), class_="words"))
+        for key, value in environment.items()
     ]
     if not rows:
         return []
@@ -178,13 +178,13 @@ def machine(found: Mapping[str, Any]) -> list[Html]:
     return [tag("details", tag("summary", "Machine and versions"), table)]
 
 
-def _plainly(value: object) -> str:
+def _flat(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plainly(entry)}" for key, entry in value.items())
-    return ", ".join(map(_plainly, value)) if isinstance(value, list) else str(value)
+        return ", ".join(f"{key} {_flat(entry)}" for key, entry in value.items())
+    return ", ".join(map(_flat, value)) if isinstance(value, list) else str(value)
 
 
-def _said(value: Cell) -> str:
+def _as_text(value: Cell) -> str:
     return value if isinstance(value, str) else number(value)
 
 

@@ -1,6 +1,6 @@
-"""Matrices and weights as colour: heat maps, confusions, a text whose words are coloured.
+"""Charts that encode values as colour: heat maps, confusion matrices, coloured words.
 
-A colour is one hue laid on more or less thickly, so that the same picture serves light and dark.
+Values change the opacity of a single hue, so that a chart suits the light and the dark theme.
 """
 
 import math
@@ -14,8 +14,8 @@ from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.scales import number, text_width, ticks
 
 LEVELS = 12  # shades of a hue
-NAMED = 14  # signs of a row's or a column's name
-FULL_LIFT = 16.0  # a word of this many times the average weight has the full colour
+NAMED = 14  # characters of a row's or a column's name
+FULL_LIFT = 16.0  # multiple of the average weight that has the full colour
 
 
 def heat_map(
@@ -31,12 +31,12 @@ def heat_map(
     diverging: bool = False,
     width: int = 640,
 ) -> Html:
-    """A matrix (rows, columns) as coloured cells with a bar that says what a colour is worth.
+    """Draw a matrix (rows, columns) as coloured cells with a colour bar.
 
     Sides without names are numbered from 0, or from the first to the last value of a span.
 
-    Sequential from the least value to the largest, or diverging around zero. Cells of one shade
-    are one path, so that 128 × 128 cells take some 60 KB. NaN stays blank.
+    The colours are sequential from the smallest to the largest value, or diverging around zero.
+    Cells of one shade are one path, so that 128 × 128 cells take some 60 KB. NaN stays blank.
     """
     values = np.asarray(matrix, dtype=np.float64)
     height, breadth = values.shape
@@ -68,19 +68,19 @@ def heat_map(
     below = bottom + (24 if columns else 42)
     parts.append(tag("text", x_label, x=(left + right) / 2, y=below, class_="mid"))
     parts.append(tag("text", y_label, x=8, y=top - 12 if columns is None else 42, class_="soft"))
-    says = f"{height} by {breadth} cells from {number(low)} to {number(high)}. {y_label} {x_label}"
-    return picture(title, says, width, max(bottom, top + 90) + 56, parts)
+    text = f"{height} by {breadth} cells from {number(low)} to {number(high)}. {y_label} {x_label}"
+    return picture(title, text, width, max(bottom, top + 90) + 56, parts)
 
 
 def mask_map(
     title: str,
     allowed: ArrayLike,
     *,
-    x_label: str = "is looked at",
-    y_label: str = "looks",
+    x_label: str = "key",
+    y_label: str = "query",
     width: int = 440,
 ) -> Html:
-    """Who sees whom, (queries, keys) of booleans, as cells of two colours and a key to them."""
+    """Draw a boolean mask (queries, keys) as cells of two colours with a legend."""
     table = np.asarray(allowed, dtype=bool)
     height, breadth = table.shape
     left, top = 56.0, 58.0
@@ -101,16 +101,16 @@ def mask_map(
         tag("text", y_label, x=8, y=top - 12, class_="soft"),
     ]
     place, below = left, bottom + 60
-    for look, words in (("heat", "sees"), ("unseen", "does not see")):
+    for look, words in (("heat", "allowed"), ("unseen", "masked")):
         parts.append(tag("rect", x=place, y=below, width=15, height=15, class_=look))
         parts.append(tag("text", words, x=place + 22, y=below + 13))
         place += 22 + text_width(words, SIZE) + 18
-    says = f"{table.sum()} of {height} × {breadth} pairs are seen. {y_label} {x_label}"
-    return picture(title, says, width, below + 26, parts)
+    text = f"{table.sum()} of {height} × {breadth} pairs are allowed. {y_label} {x_label}"
+    return picture(title, text, width, below + 26, parts)
 
 
 def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: int = 480) -> Html:
-    """Rows are what was true, columns what was said: counts, and shares of the row."""
+    """Draw a confusion matrix with counts and row shares: rows are true, columns predicted."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     widest = max(text_width(shorten(label, NAMED), SIZE) for label in labels)
@@ -118,7 +118,7 @@ def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: in
     cell_width = min(max((width - left - 10) / len(labels), widest + 10), 170)
     width = max(width, math.ceil(left + cell_width * len(labels) + 10))
     cell_height = 64.0
-    parts = [tag("text", "true ↓   said →", x=8, y=52, class_="soft")]
+    parts = [tag("text", "true ↓   predicted →", x=8, y=52, class_="soft")]
     for j, label in enumerate(labels):
         middle = left + cell_width * (j + 0.5)
         parts.append(tag("text", shorten(label, NAMED), x=middle, y=76, class_="mid"))
@@ -136,19 +136,19 @@ def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: in
             middle = x + cell_width / 2
             parts.append(tag("text", f"{table[i, j]:,.0f}", x=middle, y=y + 29, class_="mid" + on))
             parts.append(tag("text", f"{shares[i, j]:.1%}", x=middle, y=y + 49, class_="mid" + on))
-    says = "; ".join(
-        f"{labels[i]} taken for {labels[j]}: {table[i, j]:.0f}"
+    text = "; ".join(
+        f"{labels[i]} predicted as {labels[j]}: {table[i, j]:.0f}"
         for i in range(len(labels)) for j in range(len(labels))
     )  # fmt: skip
-    return picture(title, says, width, 96 + cell_height * len(labels), parts)
+    return picture(title, text, width, 96 + cell_height * len(labels), parts)
 
 
 def attention_strip(tokens: Sequence[str], weights: ArrayLike, *, most: int = 150) -> Html:
-    """A text whose words are coloured by their weight (any non-negative numbers, one a token).
+    """Draw a text whose words are coloured by their weights (non-negative, one for each token).
 
-    No colour: the average weight or less. Full colour: sixteen times the average (or all of it
-    where a text is shorter), by logarithm between, so that uniform attention shows no colour.
-    Longer texts are cut after `most` words, with a mark.
+    The average weight or less has no colour, sixteen times the average (or the total weight of a
+    shorter text) the full colour; between them the scale is logarithmic. Uniform attention has
+    therefore no colour. Texts are truncated after `most` words, with a note.
 
     >>> "w12" in attention_strip(["a", "good", "film"], [0, 1, 0])
     True
@@ -163,8 +163,8 @@ def attention_strip(tokens: Sequence[str], weights: ArrayLike, *, most: int = 15
     words = []
     for token, share, times in zip(tokens[:most], mass / total, lift[:most], strict=False):
         level = round(LEVELS * min(1.0, max(0.0, math.log(max(times, 1e-9)) / math.log(full))))
-        says = f"{share:.1%} of the attention, {times:.1f} × the average"
-        words.append(tag("span", shorten(token, 40), class_=f"w{level}", title=says))
+        hover = f"{share:.1%} of the attention, {times:.1f} × the average"
+        words.append(tag("span", shorten(token, 40), class_=f"w{level}", title=hover))
     if len(tokens) > most:
         rest = (
             f"… and {len(tokens) - most} more words, {mass[most:].sum() / total:.0%} of the weight"
@@ -174,11 +174,11 @@ def attention_strip(tokens: Sequence[str], weights: ArrayLike, *, most: int = 15
 
 
 def strip_scale() -> Html:
-    """What the colours of `attention_strip` mean, as a line."""
+    """Return a legend for the colours of `attention_strip`."""
     full = f"{FULL_LIFT:.0f} ×"
     steps = [(0, "average or less"), (3, "2 ×"), (6, "4 ×"), (9, "8 ×"), (LEVELS, full)]
-    words = [tag("span", says, class_=f"w{level}") for level, says in steps]
-    return tag("p", "Weight of a word against the average: ", join(words, " "), class_="strip key")
+    words = [tag("span", label, class_=f"w{level}") for level, label in steps]
+    return tag("p", "Weight of a word over the average: ", join(words, " "), class_="strip key")
 
 
 def _levels(
@@ -189,7 +189,7 @@ def _levels(
 
 
 def _runs(chosen: NDArray[np.bool_]) -> str:
-    """Chosen cells as one path, a cell a unit: each run of neighbours in a row is one rectangle."""
+    """Return the chosen cells as one path: each run of neighbours in a row is one rectangle."""
     path = []
     for row, line in enumerate(chosen):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
@@ -208,7 +208,7 @@ def _sides(
     top: float,
     cell: float,
 ) -> list[Html]:
-    """Names of rows and columns, or round numbers where they have none."""
+    """Draw the names of rows and columns, or round numbers if they have none."""
     bottom, parts = top + height * cell, []
     for i, name in enumerate(rows or []):
         y = top + (i + 0.5) * cell + 5
@@ -229,7 +229,7 @@ def _sides(
 
 
 def _numbered(span: tuple[float, float], count: int) -> list[tuple[float, float]]:
-    """Round values between the first and the last of `count` cells, and where they stand."""
+    """Return round values between the first and the last of `count` cells, with their places."""
     low, high = span
     if high <= low:
         return []

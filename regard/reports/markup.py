@@ -1,4 +1,4 @@
-"""Text into HTML and SVG. What a person or a file wrote is escaped unless it is `Html` already."""
+"""Build HTML and SVG. Any text that is not already `Html` is escaped."""
 
 import math
 import re
@@ -9,8 +9,9 @@ import markupsafe
 
 
 class Html(markupsafe.Markup):
-    """Markup that was built here and may go into a page as it is; every other text is escaped,
-    also where it is added to markup, joined or formatted by it.
+    """Trusted markup that a page inserts verbatim.
+
+    Any other text is escaped, also when it is added to markup, joined or formatted by it.
 
     >>> Html("<b>") + "<i>"
     Html('<b>&lt;i&gt;')
@@ -20,21 +21,22 @@ class Html(markupsafe.Markup):
 
     @classmethod
     def escape(cls, s: object, /) -> "Html":
-        """Escape any text as `escape` of this module does."""
+        """Escape a text by `escape` of this module."""
         return escape(s)
 
 
-# Signs that turn the direction of what follows: a text could make a page lie with them.
+# Characters that change the direction of the following text: they can disguise it.
 _TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# What HTML and XML cannot hold: control signs, surrogates, non-characters.
+# Characters that HTML and XML cannot contain: control characters, surrogates, non-characters.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _LINES = re.compile("[\u2028\u2029]")
 
 
 def escape(text: object) -> Html:
-    """Any text as markup that shows just that text, in an element or in a quoted attribute.
+    """Return markup that shows exactly the text, in an element or in a quoted attribute.
 
-    Signs that turn the reading direction are shown by their number, unfit signs as U+FFFD.
+    Characters that change the reading direction are shown by their code point, invalid ones as
+    U+FFFD.
 
     >>> print(escape('<b title="x">&'))
     &lt;b title=&#34;x&#34;&gt;&amp;
@@ -44,36 +46,38 @@ def escape(text: object) -> Html:
     if isinstance(text, Html):
         return text
     plain = _UNFIT.sub("\ufffd", _LINES.sub(" ", str(text)))
-    plain = _TURNING.sub(lambda sign: f"‹U+{ord(sign[0]):04X}›", plain)
+    plain = _TURNING.sub(lambda match: f"‹U+{ord(match[0]):04X}›", plain)
     return Html(markupsafe.escape(plain))
 
 
 def tag(name: str, /, *content: object, **attributes: object) -> Html:
-    """One element. Attributes that are None are left out; ``class_`` and ``fill_opacity`` read
-    ``class`` and ``fill-opacity``; numbers are rounded to a hundredth.
+    """Return an element.
+
+    Attributes that are None are left out; ``class_`` and ``fill_opacity`` become ``class`` and
+    ``fill-opacity``; numbers are rounded to two decimals.
 
     >>> print(tag("p", "1 < 2", class_="note"))
     <p class="note">1 &lt; 2</p>
     >>> print(tag("circle", cx=1 / 3, r=2.0))
     <circle cx="0.33" r="2"/>
     """
-    said = "".join(
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if not content and name not in _NEVER_EMPTY:
-        return Html(f"<{name}{said}/>" if name not in _VOID else f"<{name}{said}>")
-    return Html(f"<{name}{said}>{join(content)}</{name}>")
+        return Html(f"<{name}{written}/>" if name not in _VOID else f"<{name}{written}>")
+    return Html(f"<{name}{written}>{join(content)}</{name}>")
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:
-    """Pieces one after the other, each escaped unless it is `Html`."""
+    """Concatenate parts, each escaped unless it is `Html`."""
     return Html(between.join(escape(part) for part in parts))
 
 
 def shorten(text: str, length: int) -> str:
-    """A text cut to `length` signs, the cut marked by an ellipsis.
+    """Truncate a text to `length` characters, ending with an ellipsis.
 
     >>> shorten("a long story", 7)
     'a long…'

@@ -1,6 +1,6 @@
-"""How things show themselves in a notebook: a page of their own inside a sandboxed frame.
+"""Notebook representations: each object is an HTML page inside a sandboxed frame.
 
-What was typed is text in it; its script reaches nothing outside the frame.
+User input is escaped; the page's script cannot reach anything outside the frame.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,29 +28,29 @@ from regard.tasks.classification.evaluation import Prediction
 from regard.tasks.evaluation import Evaluation
 
 PLACES = 24  # positions of a mask that are drawn
-MASKS = 4  # of the rows of a batch, those of a mask that are drawn
-ROWS = 12  # and of weights, those that can be chosen
-WAVES = 96  # positions of sines that are drawn
-ROOM = 2_000_000  # bytes of weights in one cell of a notebook
-MOST = 20_000_000  # weights of a batch that are computed to show its first row
+MASKS = 4  # batch rows of a mask that are drawn
+ROWS = 12  # batch rows of weights that can be selected
+WAVES = 96  # sinusoidal positions that are drawn
+ROOM = 2_000_000  # bytes of weights in one notebook cell
+MOST = 20_000_000  # maximum weights of a batch that are computed for a view
 
 
-class Seen:
-    """What a run did with a text: in a notebook the explorer of its heads, in words elsewhere."""
+class AttentionView:
+    """The attention of a run on a text: an explorer of its heads in a notebook, else a line."""
 
     def __init__(self, name: str, look: dict[str, Any]) -> None:
         self.name, self.look = name, look
 
     def __repr__(self) -> str:
         heads = sum(layer["heads"] for layer in self.look["layers"])
-        return f"<Seen {self.name}: {heads} heads on {self.look['text']!r:.60}>"
+        return f"<AttentionView {self.name}: {heads} heads on {self.look['text']!r:.60}>"
 
     def page(self) -> str:
-        """The view as a whole HTML page."""
+        """Return the view as an HTML page."""
         return page(self.name, [tag("div", id="looks")], stored=stored("Text", [self.look]))
 
     def save(self, path: Path | str) -> Path:
-        """Write the view as one HTML file that opens offline."""
+        """Write the view as one HTML file that works offline, and return its path."""
         write_bytes(Path(path), self.page().encode(errors="replace"))
         return Path(path)
 
@@ -58,53 +58,54 @@ class Seen:
         return sandboxed(self.page(), 900)
 
 
-def look(run: Run | Path | str, text: str) -> Seen:
-    """What every head of a run looks at in a text, to see in a notebook or to `save`.
+def look(run: Run | Path | str, text: str) -> AttentionView:
+    """Return the attention of every head of a run on a text, to show in a notebook or to `save`.
 
     >>> look("runs/none", "a text")
     Traceback (most recent call last):
     regard.errors.RegardError: ...
     """
-    asked = run if isinstance(run, Run) else load(run)
-    return Seen(asked.folder.path.name, packed_look(asked, text, ROOM))
+    loaded = run if isinstance(run, Run) else load(run)
+    return AttentionView(loaded.folder.path.name, packed_look(loaded, text, ROOM))
 
 
 def html(thing: object) -> str:
-    """A thing of regard's as a notebook shows it. Errors: nothing that regard can show.
+    """Return the HTML that a notebook shows for an object. Errors: a type without a view.
 
     >>> print(html(Mask(lambda rows, columns: columns[..., None, :] <= rows[..., :, None]))[:7])
     <iframe
     """
-    several = thing if isinstance(thing, list) else [thing]
-    layers = [one for one in several if isinstance(one, LayerAttention)]
-    if layers and len(layers) == len(several):
+    things = thing if isinstance(thing, list) else [thing]
+    layers = [one for one in things if isinstance(one, LayerAttention)]
+    if layers and len(layers) == len(things):
         return _layers(layers)
     for kind, draw in DRAWN.items():
         if isinstance(thing, kind):
             return draw(thing)
-    raise RegardError(f"a {type(thing).__name__} has no picture; a run, Attended or Mask has")
+    types = ", ".join(kind.__name__ for kind in DRAWN)
+    raise RegardError(f"{type(thing).__name__} has no HTML view; pass one of {types}")
 
 
 def _framed(title: str, parts: Sequence[Html], height: int) -> str:
     return sandboxed(page(title, parts), height)
 
 
-def _said(title: str, words: str) -> str:
-    return _framed(title, [tag("p", f"{words}.")], 60)
+def _message(title: str, text: str) -> str:
+    return _framed(title, [tag("p", f"{text}.")], 60)
 
 
 def _attended(attended: Attended) -> str:
-    """Every head, of the first rows of a batch; words where that is nothing, or too much."""
+    """Show every head of the first rows of a batch, or a message if there are none or too many."""
     size, shape = attended.shape.numel(), " × ".join(map(str, attended.shape))
     if not size:
-        return _said("Attended", f"Weights of {shape}: there are none")
+        return _message("Attended", f"Weights of shape {shape}: empty")
     if size > MOST:
-        instead = "summary() tells the strongest of each query"
-        return _said("Attended", f"Weights of {shape}: too many to compute for a look; {instead}")
+        instead = "use summary() for the strongest of each query"
+        return _message("Attended", f"Weights of shape {shape}: too many to show; {instead}")
     try:
         weights = attended.weights.detach().float().cpu()
     except RegardError as error:
-        return _said("Attended", f"Weights of {shape}, not shown: {error}")
+        return _message("Attended", f"Weights of shape {shape} cannot be shown: {error}")
     batch = weights.reshape(-1, attended.heads or 1, *weights.shape[-2:])
     shown = max(1, min(len(batch), ROWS, ROOM // (2 * batch[0].numel())))
     looks = [_row(batch, i, ROOM // shown) for i in range(shown)]
@@ -115,20 +116,20 @@ def _attended(attended: Attended) -> str:
 
 
 def _few_rows(shown: int, rows: int) -> str:
-    return f"{'Row 1' if shown == 1 else f'Rows 1 to {shown}'} of the {rows:,} of the batch"
+    return f"{'Row 1' if shown == 1 else f'Rows 1 to {shown}'} of {rows:,} rows in the batch"
 
 
 def _row(batch: Tensor, number: int, room: int) -> dict[str, Any]:
     queries, keys = batch.shape[-2:]
     names = [str(i) for i in range(keys)]
-    asking = None if queries == keys else [str(i) for i in range(queries)]
-    packed = pack_below([LayerAttention("attention", names, batch[number].numpy(), asking)], room)
+    rows = None if queries == keys else [str(i) for i in range(queries)]
+    packed = pack_below([LayerAttention("attention", names, batch[number].numpy(), rows)], room)
     which = f"row {number + 1} of {len(batch)}: " if len(batch) > 1 else ""
     return {"text": f"{which}{queries} queries, {keys} keys", **packed}
 
 
 def _layers(layers: Sequence[LayerAttention]) -> str:
-    """What layers did with a text."""
+    """Show the attention of layers on a text."""
     text = " ".join(layers[0].tokens)
     looks = [{"text": text, **pack_below(layers, ROOM)}]
     return sandboxed(page(text, [tag("div", id="looks")], stored=stored("Text", looks)), 900)
@@ -138,12 +139,12 @@ def _mask(mask: Mask) -> str:
     try:
         allowed = _allowed(mask)
     except RegardError as error:
-        return _said("Mask", f"Not drawn: {error}")
+        return _message("Mask", f"The mask cannot be drawn: {error}")
     rows, size, _ = allowed.shape
     which = "the first" if size == PLACES else "all"
-    says = f"Who may look at whom, {which} {size} positions"
+    caption = f"Keys that each query may attend to, {which} {size} positions"
     if rows > MASKS:
-        says += f". {_few_rows(MASKS, rows)}"
+        caption += f". {_few_rows(MASKS, rows)}"
     tables = allowed[:MASKS].cpu().numpy()
     charts = [
         mask_map(f"Row {i} of {rows}", table, width=360)
@@ -153,14 +154,14 @@ def _mask(mask: Mask) -> str:
     ]
     figures = tag("div", *(tag("figure", chart) for chart in charts), class_="maps")
     named = [tag("p", tag("code", repr(mask)))] if rows > 1 else []
-    return _framed("Mask", [*named, tag("p", f"{says}."), figures], 640)
+    return _framed("Mask", [*named, tag("p", f"{caption}."), figures], 640)
 
 
 def _allowed(mask: Mask) -> Tensor:
-    """What a mask says of the first positions, (rows of its batch, queries, keys).
+    """Evaluate a mask at the first positions, (batch rows, queries, keys).
 
-    A mask that fits its own size alone is asked at that. Errors: it fits no square of that size or
-    less; it is of a batch without rows.
+    A mask of fixed size is evaluated at that size. Errors: the mask fits no square of at most
+    `PLACES` positions; its batch is empty.
     """
     refusals = []
     for size in range(PLACES, 0, -1):
@@ -171,21 +172,21 @@ def _allowed(mask: Mask) -> Tensor:
             refusals.append(error)
             continue
         if not allowed.numel():
-            raise RegardError("a mask of a batch without rows")
+            raise RegardError("the mask has an empty batch")
         return allowed.expand(*allowed.shape[:-2], size, size).reshape(-1, size, size)
     raise refusals[0]
 
 
 def _positions(positions: Sinusoidal) -> str:
     table = positions(torch.zeros(1, WAVES, positions.width)).detach()[0].numpy()
-    title = f"Sine positions of width {positions.width}"
+    title = f"Sinusoidal positions of width {positions.width}"
     chart = heat_map(title, table, x_label="column", y_label="position", diverging=True)
     return _framed("Positions", [tag("figure", tag("div", chart, class_="scroll"))], 560)
 
 
 def _run(run: Run) -> str:
     if not run.complete:
-        return _said("Run", f"{run.config.model} on {run.config.task}: not complete")
+        return _message("Run", f"{run.config.model} on {run.config.task}: training is not complete")
     return sandboxed(run_page(run, [packed_look(run, text, ROOM) for text in _few(run)]), 900)
 
 
@@ -211,23 +212,23 @@ def _comparison(comparison: Comparison) -> str:
 
 def _prediction(prediction: Prediction) -> str:
     rows = [[label, f"{share:.1%}"] for label, share in prediction.top()]
-    says = tag("p", prediction.told(), class_="answer")
-    table = Table("Every label", ("label", "probability"), rows).html()
-    return _framed("Prediction", [says, table], 160 + 32 * len(rows))
+    answer = tag("p", prediction.told(), class_="answer")
+    table = Table("All labels", ("label", "probability"), rows).html()
+    return _framed("Prediction", [answer, table], 160 + 32 * len(rows))
 
 
-def _judged(judged: Evaluation) -> str:
-    told = Table("How good it is", ("metric", "value"), judged.words())
-    titles = ("Each label", "What it said, and the truth")
-    more = [
+def _evaluation(evaluation: Evaluation) -> str:
+    tables = [Table("Metrics", ("metric", "value"), evaluation.words())]
+    titles = ("Scores by label", "Predicted and true labels")
+    tables += [
         Table(title, heads, rows)
-        for title, (heads, *rows) in zip(titles, judged.tables(), strict=False)
+        for title, (heads, *rows) in zip(titles, evaluation.tables(), strict=False)
     ]
-    parts = [tag("p", judged.line(), class_="answer"), *(table.html() for table in (told, *more))]
+    parts = [tag("p", evaluation.line(), class_="answer"), *(table.html() for table in tables)]
     return _framed("Evaluation", parts, 900)
 
 
-#: What shows itself, and how.
+#: The types with a view, and the functions that draw it.
 DRAWN: dict[type, Callable[[Any], str]] = {
     Attended: _attended,
     Mask: _mask,
@@ -235,5 +236,5 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     Run: _run,
     Comparison: _comparison,
     Prediction: _prediction,
-    Evaluation: _judged,
+    Evaluation: _evaluation,
 }

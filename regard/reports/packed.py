@@ -1,6 +1,6 @@
-"""Attention weights small enough to travel: a byte each, whole or the strongest of every query.
+"""Compact attention weights for pages: a byte each, all or only the strongest of each query.
 
-The page reads this in ``static/packed.js``. Numbers are little-endian.
+``static/packed.js`` decodes them. Numbers are little-endian.
 """
 
 import base64
@@ -21,74 +21,77 @@ from regard.reports.attended import plain_name
 
 Weights = NDArray[np.floating]
 
-EVEN = 4.0  # times an even share that has the full colour at least
-THUMB = 48  # cells of a thumbnail's side, at most
-SMALL = 400_000  # weights of all layers together up to which all of them travel at once
-TOPS = (32, 16, 12, 8, 4)  # of a query's strongest keys, how many are tried where all are too many
+EVEN = 4.0  # a weight below this multiple of a uniform one never has the full colour
+THUMB = 48  # maximum cells of a thumbnail's side
+SMALL = 400_000  # weights of all layers up to which all are sent at once
+TOPS = (32, 16, 12, 8, 4)  # numbers of strongest keys per query to try if all weights do not fit
 ROLLOUT = "rollout"
 SIDES = ("encoder", "decoder")
 
 
 def with_rollout(layers: Sequence[LayerAttention], residual: float = 0.5) -> list[LayerAttention]:
-    """The layers, and where a text looks at itself in two or more of them their `rollout`.
+    """Return the layers, followed by their `rollout` if two or more have self-attention.
 
-    Encoder and decoder look at two texts: each has its own.
+    Encoder and decoder read different texts, so each has its own rollout.
     """
     stacks: dict[str, list[LayerAttention]] = {}
     for x in layers:
         if x.asking is None and x.weights.shape[1] == x.weights.shape[2] > 1:
             side = x.layer.partition(".")[0]
             stacks.setdefault(f"{side}." if side in SIDES else "", []).append(x)
-    found = list(layers)
+    extended = list(layers)
     for side, same in stacks.items():
         if len(same) > 1 and len({x.weights.shape[1] for x in same}) == 1:
             together = rollout([torch.from_numpy(np.asarray(x.weights)) for x in same], residual)
-            found.append(LayerAttention(side + ROLLOUT, same[0].tokens, together.numpy()[None]))
-    return found
+            extended.append(LayerAttention(side + ROLLOUT, same[0].tokens, together.numpy()[None]))
+    return extended
 
 
 def is_rollout(layer: LayerAttention) -> bool:
-    """Whether it is several layers together."""
+    """Return whether a layer is the rollout of several layers."""
     return layer.layer.rpartition(".")[2] == ROLLOUT
 
 
 def pack(layers: Sequence[LayerAttention], *, small: int = SMALL) -> dict[str, Any]:
-    """The layers as plain values for JSON: names, tokens, what each head does, a thumbnail each.
+    """Return the layers as plain values for JSON: names, tokens, head patterns and thumbnails.
 
-    The weights of all heads are inside where they are at most `small` numbers together. Each head
-    is packed for itself, so that a page unpacks the one that is looked at.
+    The weights are included if there are at most `small` in total. Each head is packed separately,
+    so that a page unpacks only the heads that it shows.
     """
-    found = _described(layers)
+    description = _described(layers)
     if sum(layer.weights.size for layer in layers) <= small:
-        _fill(found, layers, None)
-    return found
+        _fill(description, layers, None)
+    return description
 
 
 def pack_below(layers: Sequence[LayerAttention], limit: int) -> dict[str, Any]:
-    """All weights, or the strongest of each query, as many as fit into `limit` bytes of JSON.
+    """Return `pack` with all weights, or the strongest of each query that fit into `limit` bytes.
 
-    Errors: not even four of each query fit.
+    Errors: not even four weights of each query fit.
     """
-    found = _described(layers)
-    room = limit - sum(len(layer["thumbs"]) for layer in found["layers"])
+    description = _described(layers)
+    room = limit - sum(len(layer["thumbs"]) for layer in description["layers"])
     for top in (None, *TOPS):
         sample = sum(len(_packed(x.weights[0], top)) * len(x.weights) for x in layers)
-        if sample <= 1.1 * room and _fill(found, layers, top) <= room:
-            return found
-    raise RegardError(f"the weights of this text take more than {limit:,} bytes")
+        if sample <= 1.1 * room and _fill(description, layers, top) <= room:
+            return description
+    raise RegardError(
+        f"the attention weights of this text exceed {limit:,} bytes; give a shorter text or "
+        "fewer texts"
+    )
 
 
 def matrix(weights: Weights) -> bytes:
-    """A head (queries, keys): the largest weight of each query (float32), then a byte each.
+    """Encode a head (queries, keys): the largest weight of each query (float32), then the bytes.
 
-    A weight is ``largest × byte / 255``: off by at most 1/510 of the largest of its query.
+    A weight is ``largest × byte / 255``, with an error of at most 1/510 of the query's largest.
     """
     scales, bytes_ = _quantised(weights)
     return scales.tobytes() + bytes_.tobytes()
 
 
 def strongest(weights: Weights, top: int) -> bytes:
-    """A head by its `top` keys a query: largest weight (float32), keys (uint16), a byte each."""
+    """Encode the `top` keys of each query: largest weight (float32), keys (uint16), the bytes."""
     top = min(top, weights.shape[-1])
     places = np.argpartition(-weights, top - 1, axis=-1)[:, :top]
     places.sort(-1)
@@ -97,9 +100,10 @@ def strongest(weights: Weights, top: int) -> bytes:
 
 
 def thumbnail(weights: Weights) -> NDArray[np.uint8]:
-    """A head (queries, keys) in at most 48 × 48 cells: the root of each one's largest weight.
+    """Shrink a head (queries, keys) to at most 48 × 48 cells: the root of each largest weight.
 
-    Full is the largest of all, or four times an even share, so that a broad head looks pale.
+    The full colour is the largest weight of all, or four times a uniform one if that is more, so
+    that a head with nearly uniform attention is pale.
     """
     rows, columns = weights.shape
     table = torch.from_numpy(np.ascontiguousarray(weights, dtype=np.float32))
@@ -145,10 +149,10 @@ def _layer(layer: LayerAttention, axis: Callable[[Sequence[str]], int]) -> dict[
     }
 
 
-def _fill(found: dict[str, Any], layers: Sequence[LayerAttention], top: int | None) -> int:
-    """Put every head's weights in; how many letters that takes."""
+def _fill(description: dict[str, Any], layers: Sequence[LayerAttention], top: int | None) -> int:
+    """Add the weights of every head and return their length in characters."""
     total = 0
-    for row, layer in zip(found["layers"], layers, strict=True):
+    for row, layer in zip(description["layers"], layers, strict=True):
         kept = min(top or 0, layer.weights.shape[-1])
         row["top"] = kept
         row["packed"] = [_packed(head, kept or None) for head in layer.weights]

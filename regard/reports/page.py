@@ -1,4 +1,4 @@
-"""One HTML file that holds all it shows: nothing is fetched, nothing typed by anyone is run."""
+"""Self-contained HTML files: they load nothing, and never execute user input."""
 
 import base64
 import hashlib
@@ -11,17 +11,17 @@ from typing import Any
 
 from regard.reports.markup import Html, tag
 
-LIMIT = 5_000_000  # bytes of a report
-FRAME = 150_000  # of them for what draws it, at most
+LIMIT = 5_000_000  # maximum bytes of a report
+FRAME = 150_000  # maximum bytes of its scripts and styles
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (async function|function|class|const) (\w+)", re.MULTILINE)
 
 
 def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None = None) -> str:
-    """A whole page. Its policy lets nothing load and runs only the script that is hashed here.
+    """Return an HTML page whose security policy loads nothing and runs only the hashed script.
 
-    With ``stored`` = {"title", "looks"}, looks as `packed.pack_below` makes them, the element with
-    the id ``looks`` becomes the explorer's view of heads.
+    With ``stored`` = {"title", "looks"}, where looks are the results of `packed.pack_below`, the
+    element with the id ``looks`` becomes the explorer's view of heads.
     """
     style, script = static("report.css"), bundle("report.js")
     data = []
@@ -29,13 +29,13 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
         style, script = style + static("explorer.css"), bundle("report.js", "stored.js")
         content = json.dumps(stored, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         content = content.encode(errors="replace").decode()
-        for sign in "<>&\u2028\u2029":  # no text ends the element or opens another
-            content = content.replace(sign, f"\\u{ord(sign):04x}")
+        for char in "<>&\u2028\u2029":  # so that no text can close or open an element
+            content = content.replace(char, f"\\u{ord(char):04x}")
         data.append(tag("script", Html(content), type="application/json", id="stored"))
     policy = (
         f"default-src 'none'; style-src '{fingerprint(style)}'; "
         f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'; "
-        "img-src data: blob:"  # figures that are taken along as pictures
+        "img-src data: blob:"  # figures that the reader saves as images
     )
     head = tag(
         "head",
@@ -53,9 +53,9 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
 
 @cache
 def bundle(*entries: str) -> str:
-    """Modules of the page and those that they import as one plain script, each in its own scope.
+    """Bundle modules and their imports into one plain script, each module in its own scope.
 
-    The modules keep to two forms: ``import { a, b } from "./x.js";`` and ``export`` before a
+    Only two forms are supported: ``import { a, b } from "./x.js";`` and ``export`` before a
     function, a class or a constant.
     """
     parts: dict[str, str] = {}
@@ -69,8 +69,8 @@ def bundle(*entries: str) -> str:
         source = IMPORT.sub(lambda m: f"const {{{m[1]}}} = modules[{m[2]!r}];", source)
         names = EXPORT.findall(source)
         body = EXPORT.sub(lambda m: m[0].removeprefix("export "), source)
-        given = ", ".join(own for _, own in names)
-        parts[name] = f"modules[{name!r}] = (() => {{\n{body}\nreturn {{{given}}};\n}})();"
+        exports = ", ".join(name for _, name in names)
+        parts[name] = f"modules[{name!r}] = (() => {{\n{body}\nreturn {{{exports}}};\n}})();"
 
     for entry in entries:
         add(entry)
@@ -79,10 +79,10 @@ def bundle(*entries: str) -> str:
 
 @cache
 def static(name: str) -> str:
-    """A file that ships inside the package."""
+    """Return the text of a static file of the package."""
     return files("regard.reports").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def fingerprint(text: str) -> str:
-    """The sha256 of an inline style or script, as a content security policy names it."""
+    """Return the sha256 of an inline style or script in the form of a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

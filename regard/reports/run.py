@@ -1,4 +1,4 @@
-"""The report of a run: what it says to a few texts and where it looks, in one HTML file."""
+"""The report of a run: predictions and attention on a few texts, in one HTML file."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from regard.tasks import TASKS
 from regard.tasks.classification.evaluation import LabelEvaluation
 from regard.tasks.pretraining.evaluation import beginning
 
-FOLDED = 24  # labels; the table of more is folded away
-TEXTS = 4  # of the test split, where none are given
+FOLDED = 24  # labels up to which their table is shown expanded
+TEXTS = 4  # test texts shown if no texts are given
 
 
 def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = None) -> Path:
-    """Write ``report.html`` of a run and name it: in its folder, or where ``out`` says.
+    """Write ``report.html`` into the folder of a run, or to `out`, and return its path.
 
-    The texts, or some of the test split's, stand in it with every head's weights, as many as fit
-    into 5 MB. It opens anywhere, offline.
+    It shows the texts, or some of the test split, with the weights of every head, as many as fit
+    into 5 MB. The file works offline.
 
-    Errors: the run is not complete; more texts than fit; no room on the disk.
+    Errors: the run is not complete; the texts do not fit; the disk is full.
     """
     chosen = list(texts) or ([] if needs_trees(run) else examples(run))
     share = (LIMIT - FRAME) // max(len(chosen), 1)
@@ -40,28 +40,28 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
 
 
 def needs_trees(run: Run) -> bool:
-    """Whether the run reads parsed sentences alone, so that a text cannot be shown to it."""
+    """Return whether the run reads only parsed sentences, not plain text."""
     return run.config.reads_trees
 
 
 def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
-    """The report as HTML."""
+    """Return the report as HTML."""
     config = run.config
-    judged = run.evaluate()
+    evaluation = run.evaluate()
     trained = training_table([(config.model, [run.folder.path])])
     parts = [
         tag("p", f"regard · {config.task}", class_="over"),
         tag("h1", f"{config.model} on {config.task}"),
         tag("p", config.entry.describe(config.network), class_="lead"),
-        tag("p", judged.line(), class_="answer"),
+        tag("p", evaluation.line(), class_="answer"),
         *(tag("p", f"{note.capitalize()}.") for note in run.notes),
-        *labels(judged),
+        *labels(evaluation),
         *([trained.html()] if trained else ()),
-        *(what_it_looks_at() if looks else ()),
-        tag("h2", "To see it again"),
+        *(attention_place() if looks else ()),
+        tag("h2", "Reproduce"),
         tag("pre", shlex.join(["regard", "serve", place(run.folder.path)])),
-        tag("p", "And to train it once more, or with one setting changed:"),
-        tag("pre", once_more(run)),
+        tag("p", "Train it again; append settings to change them:"),
+        tag("pre", train_again(run)),
         *machine(run.folder.environment()),
     ]
     return page(
@@ -69,82 +69,85 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def what_it_looks_at() -> list[Html]:
-    """Where the page draws the stored texts."""
+def attention_place() -> list[Html]:
+    """Return the element in which the page draws the stored texts."""
     return [
-        tag("h2", "What it looks at"),
+        tag("h2", "Attention"),
         tag("div", id="looks"),
-        tag("noscript", tag("p", "The views below draw with JavaScript, all of it in this file.")),
+        tag("noscript", tag("p", "These views require JavaScript, which this file contains.")),
     ]
 
 
-def labels(judged: Any) -> list[Html]:
-    """How each label fared and what it was taken for, of a run that labels texts."""
-    if not isinstance(judged, LabelEvaluation):
+def labels(evaluation: Any) -> list[Html]:
+    """Return the scores and the confusion of the labels, for a run that predicts labels."""
+    if not isinstance(evaluation, LabelEvaluation):
         return []
-    heads, *rows = judged.by_label()
-    note = f"Of {judged.n:,} test texts."
-    table = Table("Each label", heads, rows, note).html()
+    heads, *rows = evaluation.by_label()
+    note = f"{evaluation.n:,} test texts."
+    table = Table("Scores by label", heads, rows, note).html()
     if len(rows) > FOLDED:
-        table = tag("details", tag("summary", f"Each of {len(rows):,} labels"), table)
+        table = tag("details", tag("summary", f"All {len(rows):,} labels"), table)
     return [
         table,
-        *confusion_drawn("Confusion", judged.labels, judged.confusion, note),
+        *confusion_drawn("Confusion", evaluation.labels, evaluation.confusion, note),
     ]
 
 
-def once_more(run: Run) -> str:
-    """The command that trains a run like this one."""
+def train_again(run: Run) -> str:
+    """Return the command that trains a run with the same settings."""
     here = place(run.folder.path)
     words = ["regard", "train", run.config.task, "--config", here, "--out", f"{here}-again"]
     return shlex.join([*words, *(run.repeat or "").split()])
 
 
 def place(folder: Path) -> str:
-    """A folder as a command names it: from here if it lies below, else whole."""
-    whole, here = folder.resolve(), Path.cwd()
-    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
+    """Return a folder relative to the working directory if it lies inside, else absolute."""
+    absolute, here = folder.resolve(), Path.cwd()
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
-    """A text, the run's answer and its attention at work, packed into at most `limit` bytes."""
+    """Return a text, its prediction and the attention, packed into at most `limit` bytes."""
     layers: list[LayerAttention] = []
     read = None
     if not run.config.entry.baseline and run.tokens(text):
         layers, read = run.at_work(text)
-    plain = getattr(run.config.network, "block", "") == "plain"  # nothing passes beside
+    plain = getattr(run.config.network, "block", "") == "plain"  # blocks without residuals
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
-    told = {} if read is None else {"read": read}
-    return {"text": text, "answer": run.predict(text).json(), **told, **packed}
+    tokens = {} if read is None else {"read": read}
+    return {"text": text, "answer": run.predict(text).json(), **tokens, **packed}
 
 
 def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What `page` stores: the looks, under a title for the choice between them."""
+    """Return the views as `page` stores them, with a title for the menu that selects one."""
     return {"title": title, "looks": list(looks)}
 
 
 def examples(run: Run) -> list[str]:
-    """A few short texts of the test split, of long pieces their beginnings. Errors: it has none."""
+    """Return a few short texts of the test split, or their beginnings if scored by token.
+
+    Errors: the test split has no text.
+    """
     texts = [example.text for example in run.evaluate().examples]
     task = TASKS[run.config.task]
     if task.by_token:  # pieces of texts
         texts = [beginning(text, task.hidden) for text in texts]
     short = sorted((text for text in texts if text.strip()), key=len)
     if not short:
-        raise RegardError(f"{run.folder.path} answered no text; give some")
+        raise RegardError(f"{run.folder.path}: the test split has no text to show; give texts")
     middle = short[: max(TEXTS, len(short) // 4)]
     return list(dict.fromkeys(middle[:: max(1, len(middle) // TEXTS)][-TEXTS:]))
 
 
 def sandboxed(html: str, height: int = 620) -> Html:
-    """A page inside another, as a notebook shows it: its script runs, and reaches nothing else.
+    """Return a page inside a sandboxed frame, as a notebook shows it.
 
-    ``height`` in pixels holds until the page has said how high it is, which `frame.js` beside the
-    frame hears; where no script runs it stays.
+    ``height`` in pixels applies until the page reports its own height to `frame.js` beside the
+    frame; without JavaScript it stays.
     """
     frame = tag(
         "iframe",
-        "",  # so that it is closed
+        "",  # gives it a closing tag
         srcdoc=html,
         sandbox="allow-scripts allow-downloads",
         width="100%",

@@ -1,4 +1,4 @@
-"""Axes: round ticks, numbers to places on a picture, numbers to words."""
+"""Axis scales: round ticks, coordinates, number formats."""
 
 import math
 import unicodedata
@@ -13,7 +13,7 @@ TIMES = (
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from `low` to `high` laid on places from `begin` to `end`, evenly or by logarithm.
+    """A linear or logarithmic map of values `low` … `high` to coordinates `begin` … `end`.
 
     >>> Scale(0, 10, 100, 200)(5)
     150.0
@@ -35,12 +35,14 @@ class Scale:
         return self.begin + min(1.0, max(0.0, share)) * (self.end - self.begin)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values inside the scale."""
+        """Return round values inside the scale."""
         return log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high, most)
 
 
 def spanning(values: Iterable[float], begin: float, end: float, *, log: bool = False) -> Scale:
-    """A scale that holds all finite values, its ends round; a tenth of room where all are equal.
+    """Return a scale with round ends that covers all finite values.
+
+    If all values are equal, it extends them by a tenth on both sides.
 
     >>> spanning([0.12, 0.87], 0, 1).low, spanning([0.12, 0.87], 0, 1).high
     (0.0, 1.0)
@@ -61,7 +63,7 @@ def spanning(values: Iterable[float], begin: float, end: float, *, log: bool = F
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """At most `most` round values from low to high: steps of 1, 2 or 5 times a power of ten.
+    """Return at most `most` round values from low to high, in steps of 1, 2 or 5 times 10ⁿ.
 
     >>> ticks(0, 1)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -74,7 +76,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each power of ten, or the powers alone where those would be too many.
+    """Return 1, 2 and 5 times each power of ten, or only the powers if those are too many.
 
     >>> log_ticks(1, 50)
     [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
@@ -88,7 +90,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def spanning_time(seconds: Iterable[float], begin: float, end: float) -> tuple[Scale, list[float]]:
-    """A logarithmic scale for durations and its ticks: seconds, minutes, hours, days.
+    """Return a logarithmic scale for durations with ticks at seconds, minutes, hours and days.
 
     >>> spanning_time([3.0, 700.0], 0, 1)[1]
     [2, 5, 10, 30, 60, 300, 1200]
@@ -102,7 +104,7 @@ def spanning_time(seconds: Iterable[float], begin: float, end: float) -> tuple[S
 
 
 def number(value: float) -> str:
-    """A number for a table or an axis: three figures, thousands by letter.
+    """Format a number for a table or an axis: three significant digits, with k, M, G or T.
 
     >>> [number(v) for v in (0, 0.25, 12.0, 1234, 2_500_000, 1e-5)]
     ['0', '0.25', '12', '1.23k', '2.5M', '1e-05']
@@ -116,7 +118,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Format a duration in s, min, h or d.
 
     >>> [duration(s) for s in (0.042, 4.21, 75, 5400, 200_000)]
     ['0.042 s', '4.2 s', '75 s', '1.5 h', '2.3 d']
@@ -130,16 +132,16 @@ def duration(seconds: float) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is in the widest of the usual typefaces, in the units of `size`.
+    """Estimate the width of a text in the widest common typeface, in the units of `size`.
 
     >>> text_width("mm", 10) > text_width("ii", 10)
     True
     """
-    return size * sum(_sign_width(sign) for sign in text)
+    return size * sum(_char_width(char) for char in text)
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels as little as is needed for `gap` between any two, inside low … high.
+    """Move labels by the least amount that leaves `gap` between any two, inside low … high.
 
     >>> spread([10, 11, 40], 8, 0, 100)
     [6.5, 14.5, 40.0]
@@ -185,13 +187,13 @@ def _round_up(value: float) -> float:
     return min(f * power for f in (1, 2, 5, 10) if f * power >= value * (1 - 1e-9))
 
 
-def _sign_width(sign: str) -> float:
-    if unicodedata.east_asian_width(sign) in "WF":
+def _char_width(char: str) -> float:
+    if unicodedata.east_asian_width(char) in "WF":
         return 1.0
-    if unicodedata.combining(sign):
+    if unicodedata.combining(char):
         return 0.0
-    if sign in "mwMW@%":
+    if char in "mwMW@%":
         return 0.9
-    if sign in "iljtfr.,:;|!'() []":
+    if char in "iljtfr.,:;|!'() []":
         return 0.38
-    return 0.68 if sign.isupper() else 0.62
+    return 0.68 if char.isupper() else 0.62

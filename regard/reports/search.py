@@ -1,4 +1,4 @@
-"""What a search over settings found, for the report and the terminal: ranges, best scores, cost."""
+"""Results of a hyperparameter search for report and terminal: ranges, best scores, cost."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,67 +13,66 @@ from regard.tasks.units import Unit
 
 HOW = {
     "random": (
-        "The expected best validation score after k trials: the default settings and k − 1 random "
-        "draws, with replacement (Dodge et al. 2019, Show Your Work), so that it ends short of the "
-        "best score found; bars are one standard deviation. A curve that still improves at its end "
-        "asks for more trials; arms are fairly compared at equal k."
+        "Expected best validation score after k trials: the default settings and k − 1 random "
+        "draws with replacement (Dodge et al. 2019, Show Your Work), so the curve ends below the "
+        "best score found. Bars are one standard deviation. If a curve still improves at its end, "
+        "run more trials; compare arms at equal k."
     ),
     "tpe": (
-        "The best validation score after k trials, as the search went: TPE's draws depend on "
-        "earlier ones, so that there is no expectation over their order."
+        "Best validation score after k trials, in the order of the search. TPE's draws depend on "
+        "earlier ones, so an expectation over their order is not defined."
     ),
 }
 
 
 class Scale(NamedTuple):
-    """How scores on validation are written: a trial keeps a share, of a loss exp(−loss)."""
+    """The scale of validation scores: trials store a share, which is exp(−loss) for a loss."""
 
     metric: str
     unit: Unit
 
     @classmethod
     def of(cls, tuning: Mapping[str, Any]) -> "Scale":
-        """The scale of a search's metric, as `runs.Run.validates` names it."""
+        """Return the scale of a search's metric, as `runs.Run.validates` names it."""
         metric = "loss" if tuning["metric"] == "likelihood" else str(tuning["metric"])
         return cls(metric, unit_of(metric))
 
     @property
     def heading(self) -> str:
-        """The metric and its unit."""
+        """Return the metric and its unit."""
         return self.unit.heading(self.metric)
 
     def value(self, share: float) -> float:
-        """The metric of a share: of a loss its nats."""
+        """Convert a stored share to the metric; a loss to nats."""
         return -math.log(max(share, 1e-300)) if self.unit.lower else share
 
     def spread(self, share: float, deviation: float) -> float:
-        """The standard deviation of the metric where that of the share is small."""
+        """Convert a small standard deviation of the share to one of the metric."""
         return deviation / max(share, 1e-300) if self.unit.lower else deviation
 
     def write(self, share: float | None) -> str:
-        """The metric without its unit, a dash for none."""
+        """Return the metric without its unit, or a dash for None."""
         return "–" if share is None else self.unit.write(self.value(share))
 
     def gain(self, first: float | None, best: float) -> str:
-        """By how much the best is better than the first."""
+        """Return the improvement of the best score over the first."""
         if first is None:
             return "–"
         return self.unit.write(self.unit.better(self.value(best) - self.value(first)))
 
 
 def section(tuning: Mapping[str, Any]) -> list[Html]:
-    """Return the section of a report: the search's result, its curves, its cost and its space."""
+    """Return the report's section on the search: results, curves, cost and ranges."""
     arms: Mapping[str, Mapping[str, Any]] = tuning["arms"]
-    searched = {name: found for name, found in arms.items() if found.get("expected")}
+    searched = {name: arm for name, arm in arms.items() if arm.get("expected")}
     trials, sampler = int(tuning["trials"]), str(tuning["sampler"])
     intro = (
-        f"Every arm had {trials} trials, the first with its default settings, each under the "
-        f"budget of a run and judged on the validation split (sampler {sampler}, seed "
-        f"{tuning['seed']}). The arms' seeds were trained with the best settings; no trial read "
-        "the test split. A best score is the best of several and therefore too good: what the "
-        "settings are worth, the test tells."
+        f"Every arm had {trials} trials, the first with its default settings, each with the budget "
+        f"of a run and scored on the validation split (sampler {sampler}, seed {tuning['seed']}). "
+        "The seeds of each arm were then trained with its best settings; no trial read the test "
+        "split. The best validation score is biased upwards by selection; the test score is not."
     )
-    parts = [tag("h2", "Search"), tag("p", intro), search_table(tuning).html()]
+    parts = [tag("h2", "Hyperparameter search"), tag("p", intro), search_table(tuning).html()]
     if searched:
         scale = Scale.of(tuning)
         curves = _curves(searched, scale)
@@ -84,7 +83,7 @@ def section(tuning: Mapping[str, Any]) -> list[Html]:
 
 
 def search_table(tuning: Mapping[str, Any]) -> Table:
-    """Return a row for each arm: its default and best scores, the gain and the cost.
+    """Return a table of each arm's default and best scores, gain and cost.
 
     >>> trial = {"validation": 0.5, "seconds": 2.0, "state": "complete"}
     >>> arm = {"trials": [trial, trial], "best": 0, "settings": {"ngrams": "2"}, "gain": 0.0,
@@ -95,41 +94,41 @@ def search_table(tuning: Mapping[str, Any]) -> Table:
     """
     heads = ["searched", "default", "best", "gain", "failed", "time of trials"]
     scale = Scale.of(tuning)
-    rows = [[name, *_row(found, scale)] for name, found in tuning["arms"].items()]
+    rows = [[name, *_row(arm, scale)] for name, arm in tuning["arms"].items()]
     note = (
-        f"Scores: validation {scale.heading}. Time is of training; trials run side by side, one "
+        f"Scores: validation {scale.heading}. Time: training time; trials run in parallel with one "
         "thread each."
     )
-    return Table("What the search found", heads, rows, note)
+    return Table("Search results", heads, rows, note)
 
 
-def _row(found: Mapping[str, Any], scale: Scale) -> list[str]:
-    trials: Sequence[Mapping[str, Any]] = found["trials"]
+def _row(arm: Mapping[str, Any], scale: Scale) -> list[str]:
+    trials: Sequence[Mapping[str, Any]] = arm["trials"]
     failed = sum(trial["state"] == "failed" for trial in trials)
-    cost = [f"{failed} of {len(trials)}", duration(float(found["seconds"]))]
+    cost = [f"{failed} of {len(trials)}", duration(float(arm["seconds"]))]
     first = trials[0]["validation"] if trials else None
-    if "best" not in found:
+    if "best" not in arm:
         return [scale.write(first), "–", "–", *cost]
-    best = trials[found["best"]]["validation"]
+    best = trials[arm["best"]]["validation"]
     return [scale.write(first), scale.write(best), scale.gain(first, best), *cost]
 
 
 def best_settings(tuning: Mapping[str, Any]) -> dict[str, str]:
-    """Return each arm's best settings in words, of those that were searched.
+    """Return the best values of each arm's searched settings, as text.
 
     >>> best_settings({"arms": {"tfidf": {"settings": {"ngrams": "2", "minimum": "1"}}}})
     {'tfidf': 'ngrams=2 minimum=1'}
     """
     return {
-        name: " ".join(f"{key}={value}" for key, value in found["settings"].items())
-        for name, found in tuning["arms"].items()
-        if "settings" in found
+        name: " ".join(f"{key}={value}" for key, value in arm["settings"].items())
+        for name, arm in tuning["arms"].items()
+        if "settings" in arm
     }
 
 
 def _curves(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[Html]:
-    """A small chart for each arm, on one scale, the others faint behind."""
-    lines = {name: _series(name, found["expected"], scale) for name, found in arms.items()}
+    """Draw a small chart for each arm on a common scale, the other arms in grey."""
+    lines = {name: _series(name, arm["expected"], scale) for name, arm in arms.items()}
     every = list(lines.values())
     faint = [Series("", line.x, line.y, faint=True) for line in every]
     return [
@@ -152,39 +151,39 @@ def _series(
 
 
 def _by_time(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> Html:
-    """All arms over the time that their trials take on average: who is best for a given cost."""
+    """Draw all arms over the time of their trials, to compare them at equal cost."""
     lines = []
-    for look, (name, found) in enumerate(arms.items()):
-        pace = float(found["seconds"]) / len(found["trials"])
-        line = _series(name, found["expected"], scale, pace)
+    for look, (name, arm) in enumerate(arms.items()):
+        pace = float(arm["seconds"]) / len(arm["trials"])
+        line = _series(name, arm["expected"], scale, pace)
         lines.append(Series(name, line.x, line.y, look=look))
     chart = line_chart(
-        "Best validation score by time of the search", lines,
-        x_label="seconds of training, of all trials so far (logarithmic)",
+        "Best validation score by search time", lines,
+        x_label="training time of all trials so far, s (log scale)",
         y_label=f"best validation {scale.heading}", log_x=True,
     )  # fmt: skip
-    how = "The same curves over the mean time of an arm's trials: an arm further left is cheaper."
+    how = "The same curves with k times the arm's mean trial time on the x axis: left is cheaper."
     return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", how))
 
 
 def _space_table(arms: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = [
-        [name, key, where, found["default"].get(key, "–"), found.get("settings", {}).get(key, "–")]
-        for name, found in arms.items()
-        for key, where in found["space"].items()
+        [name, key, text, arm["default"].get(key, "–"), arm.get("settings", {}).get(key, "–")]
+        for name, arm in arms.items()
+        for key, text in arm["space"].items()
     ]
     heads = ["arm", "setting", "range", "default", "best"]
-    return Table("What was searched", heads, rows, "All other settings are as they were given.")
+    return Table("Search space", heads, rows, "All other settings keep their values.")
 
 
 def _failed(arms: Mapping[str, Mapping[str, Any]]) -> list[Html]:
-    """The trials that could not be trained, each with its settings and why."""
+    """Return a table of the failed trials with their settings and errors."""
     rows = []
-    for name, found in arms.items():
-        for number, trial in enumerate(found["trials"]):
+    for name, arm in arms.items():
+        for number, trial in enumerate(arm["trials"]):
             if trial["state"] == "failed":
                 drawn = " ".join(f"{key}={value}" for key, value in trial["settings"].items())
                 rows.append([name, str(number), drawn or "default", str(trial["says"])])
     if not rows:
         return []
-    return [Table("Trials that failed", ["arm", "trial", "settings", "why"], rows).html()]
+    return [Table("Failed trials", ["arm", "trial", "settings", "error"], rows).html()]

@@ -1,4 +1,4 @@
-"""How the runs of a report were trained: what they learned from, batches, steps, learning rate."""
+"""A table of how the runs of a report were trained: data, batches, steps, learning rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,19 +11,18 @@ from regard.reports.scales import number
 from regard.runs.config import Config
 from regard.tasks import TASKS
 
-#: What the examples of a kind of task are called.
 UNKNOWN = "–"
-COLUMNS = ["arm", "learned from", "batch, mean", "steps", "learning rate"]
+COLUMNS = ["arm", "training data", "mean batch", "steps", "learning rate"]
 
 
 def training_table(arms: Sequence[tuple[str, Sequence[Path]]]) -> Table | None:
-    """Return a row for each arm and its run folders; None where no folder can be read."""
-    rows = [[name, *told] for name, folders in arms if (told := _told(folders))]
-    return Table("How each was trained", COLUMNS, rows) if rows else None
+    """Return a table with a row for each arm; None if no run folder can be read."""
+    rows = [[name, *cells] for name, folders in arms if (cells := _cells(folders))]
+    return Table("Training", COLUMNS, rows) if rows else None
 
 
-def _told(folders: Sequence[Path]) -> list[str]:
-    """Size of the training set, mean batch, steps of all seeds, learning rate of one arm."""
+def _cells(folders: Sequence[Path]) -> list[str]:
+    """Return an arm's training set size, mean batch, steps of all seeds and learning rate."""
     for folder in folders:
         try:
             config = Config.read(folder)
@@ -47,24 +46,24 @@ def _told(folders: Sequence[Path]) -> list[str]:
 
 
 def _size(environment: dict[str, Any]) -> tuple[int, int]:
-    """Examples of the training set and their tokens; 0 where it is not known."""
-    found, data = (environment.get(key) for key in ("trained_on", "data"))
-    found, data = (part if isinstance(part, dict) else {} for part in (found, data))
+    """Return the examples and tokens of the training set, each 0 if unknown."""
+    trained_on, data = (environment.get(key) for key in ("trained_on", "data"))
+    trained_on, data = (part if isinstance(part, dict) else {} for part in (trained_on, data))
     counts = data.get("counts")
     total = sum(map(_count, counts)) if isinstance(counts, list) else 0
-    return _count(found.get("examples", total)), _count(found.get("tokens"))
+    return _count(trained_on.get("examples", total)), _count(trained_on.get("tokens"))
 
 
 def _count(value: object) -> int:
-    """A count from a file; 0 of what is none."""
+    """Return a count from a file, 0 if it is not a positive integer."""
     return value if type(value) is int and value > 0 else 0
 
 
 def _batch(last: dict[str, Any], examples: int, unit: str) -> str:
-    """The mean batch of a training, from its last line of metrics."""
+    """Return the mean batch size of a training, from its last line of metrics."""
     steps, epoch, tokens = last["step"], last.get("epoch"), _count(last.get("tokens"))
-    whole = examples * epoch / steps if isinstance(epoch, int | float) else 0
-    parts = [f"{whole:.0f} {unit}"] if whole >= 1 else []
+    size = examples * epoch / steps if isinstance(epoch, int | float) else 0
+    parts = [f"{size:.0f} {unit}"] if size >= 1 else []
     parts += [f"{tokens / steps:,.0f} tokens"] if tokens else []
     return ", ".join(parts) or UNKNOWN
 

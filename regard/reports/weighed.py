@@ -1,4 +1,4 @@
-"""What the words of a text add to an answer, drawn: of a model that counts words."""
+"""Draw the contribution of each word to the prediction of a word-counting model."""
 
 from typing import TYPE_CHECKING
 
@@ -11,23 +11,23 @@ from regard.reports.markup import Html, shorten, tag
 if TYPE_CHECKING:
     from regard.models.baselines import Weighed
 
-SIDE = 24  # words of a picture
+SIDE = 24  # words of a chart
 
 
-def chart(found: "Weighed") -> Html:
-    """Draw the words in a row; of many those of the largest weights, in the order of the text."""
-    heaviest = np.sort(np.argsort(-np.abs(found.weights), kind="stable")[:SIDE])
-    words = [found.words[i] for i in heaviest]
-    title = f"What each word adds to {shorten(found.of, 60)}"
-    if len(words) < len(found.words):
-        title += f": {len(words)} of {len(found.words):,} words"
-    return heat_map(title, found.weights[None, heaviest], rows=[""], columns=words, diverging=True)
+def chart(text: "Weighed") -> Html:
+    """Draw the words in text order; of a long text only those with the largest weights."""
+    largest = np.sort(np.argsort(-np.abs(text.weights), kind="stable")[:SIDE])
+    words = [text.words[i] for i in largest]
+    title = f"Contribution of each word to {shorten(text.of, 60)}"
+    if len(words) < len(text.words):
+        title += f": {len(words)} of {len(text.words):,} words"
+    return heat_map(title, text.weights[None, largest], rows=[""], columns=words, diverging=True)
 
 
-def section(found: "Weighed") -> list[Html]:
-    """The picture, then every word and pair with its weight, the heaviest first."""
-    terms = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
+def section(text: "Weighed") -> list[Html]:
+    """Return the chart, then a table of all terms by decreasing absolute weight."""
+    terms = sorted(text.terms.items(), key=lambda term: -abs(term[1]))
     rows: list[list[Cell]] = [[term, round(weight, 4)] for term, weight in terms]
-    note = f"With the bias of {found.bias:.3f} they make up the score, {found.score:.3f}."
-    table = Table("Words and pairs of words", ["term", "adds"], rows, note)
-    return [tag("figure", tag("div", chart(found), class_="scroll")), table.html()]
+    note = f"The weights and the bias of {text.bias:.3f} sum to the score, {text.score:.3f}."
+    table = Table("Words and pairs of words", ["term", "weight"], rows, note)
+    return [tag("figure", tag("div", chart(text), class_="scroll")), table.html()]

@@ -68,14 +68,14 @@ def test_the_report_has_the_whole_confusion() -> None:
     found = many(150)
     figure, pairs = confusion_drawn("Confusion", found.labels, found.confusion, "of a test")
     assert "150 by 150 cells" in figure
-    assert "All pairs that were confused: 2" in pairs
+    assert "All 2 confused pairs of labels" in pairs
     assert "class 3" in pairs
     named = [f"label {k}" for k in range(14)]
     counts = np.diag(2 * np.arange(1, 15)) + np.eye(14, k=1, dtype=int)
     picture = confusion_drawn("Confusion", named, counts, "of a test")[0]
     assert picture.index(">label 13<") < picture.index(">label 12<") < picture.index(">label 0<")
     (few,) = confusion_drawn("Confusion", ["a", "b"], [[1, 2], [3, 4]], "of a test")
-    assert "b taken for a: 3" in few
+    assert "b predicted as a: 3" in few
     assert confusion_drawn("Confusion", ["a"], [[1]], "of a test") == []
 
 

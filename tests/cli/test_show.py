@@ -113,7 +113,7 @@ def test_what_words_add_to_a_score(
     assert f"for: {best['term']} {best['weight']:+.3f}" in said
     page = (tmp_path / "w.html").read_text()
     assert "Words and pairs of words" in page
-    assert f"What each word adds to the score of {found['label']}" in page
+    assert f"Contribution of each word to the score of {found['label']}" in page
     assert regard("show", run, text, "--out", tmp_path / "w.svg").status == 0
     assert (tmp_path / "w.svg").read_text().startswith("<?xml")
     assert "no word of this text occurred" in regard("show", run, "zzz").out

@@ -310,5 +310,5 @@ def test_translators_are_compared_by_bleu(
         assert word in told
     assert ("two models, not two methods" in told) == (seeds == 1)
     page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
-    assert "BLEU by sacreBLEU, nrefs:1" in page
-    assert "Where they look while they write" in page
+    assert "BLEU computed by sacreBLEU, nrefs:1" in page
+    assert "Alignment of output and source" in page

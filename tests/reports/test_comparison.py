@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.errors import RegardError
 from regard.reports import attended
-from regard.reports.answer import answer, looked_back
+from regard.reports.answer import answer, post_hoc
 from regard.reports.attended import Layer, choose
 from regard.reports.comparison import write_report
 from regard.reports.evidence import arms_of, confusion_of
@@ -49,10 +49,10 @@ def test_the_whole_report(made: Make) -> None:
     assert path == folder / "report.html"
     assert len(text.encode()) < LIMIT
     for part in (
-        "Which?", "nb-svm comes first", "transformer beats mean by 10.0 points", "95.0",
-        "+10.0 (5.0 to 15.0)", "0.004", "Learning", "passes through the data",
-        "Cost against accuracy", "What they look at", "100.0% of the attention",
-        "How spread attention is", "Confusion of nb-svm", "surest of, and wrong about",
+        "Which?", "nb-svm ranks first", "transformer beats mean by 10.0 points", "95.0",
+        "+10.0 (5.0 to 15.0)", "0.004", "Learning curves", "epochs",
+        "Cost against accuracy", "Attention on test texts", "100.0% of the attention",
+        "Attention entropy", "Confusion of nb-svm", "Most confident mistakes of",
         "123 texts dropped", "abc123", "regard lab sentiment", "torch 2.13", "12.3k", "it holds",
         "x += f(LN x), x += FeedForward(LN x)",
     ):  # fmt: skip
@@ -75,8 +75,8 @@ def test_missing_pieces_are_left_out(made: Make, gone: str) -> None:
     for path in list(folder.rglob(gone)):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     text = write_report(comparison, folder).read_text(encoding="utf-8")
-    assert "nb-svm comes first" in text
-    assert ("Learning</h2>" in text) == (gone not in ("metrics.jsonl", "*"))
+    assert "nb-svm ranks first" in text
+    assert ("Learning curves</h2>" in text) == (gone not in ("metrics.jsonl", "*"))
 
 
 def test_broken_lines_and_a_failed_arm(made: Make) -> None:
@@ -87,7 +87,7 @@ def test_broken_lines_and_a_failed_arm(made: Make) -> None:
     comparison["errors"] = [{"arm": "cnn", "seed": 1, "says": "out of memory"}]
     text = write_report(comparison, folder).read_text(encoding="utf-8")
     assert "Failed: cnn, seed 1: out of memory" in text
-    assert "Without a result: cnn." in text
+    assert "Arms without a result: cnn." in text
 
 
 def test_no_arm_at_all(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_long_texts_stay_small(made: Make) -> None:
 def test_the_answer_names_the_best_baseline_plainly(made: Make) -> None:
     comparison, folder = made()
     says = answer(comparison, arms_of(comparison, folder))
-    assert says[0] == "nb-svm comes first: accuracy 95.0 % (90.0 to 97.0)."
+    assert says[0] == "nb-svm ranks first: accuracy 95.0 % (90.0 to 97.0)."
     assert "nb-svm 95.0 %, transformer 85.0 %" in says[1]
     assert any(s == "Evidence of a gain over mean: transformer." for s in says)
     assert any(s == "No evidence of a difference from mean: nb-svm." for s in says)
@@ -120,7 +120,7 @@ def test_the_answer_says_once_what_is_sure(made: Make) -> None:
         if gain > 0:
             arms = [replace(a, row={**a.row, "mean": 0.99}) if a.name == "transformer" else a
                     for a in arms]  # fmt: skip
-        best = ["with attention, transformer, has 85.0", "baseline, nb-svm, has 95.0"][gain > 0]
+        best = ["attention arm, transformer, has 85.0", "baseline, nb-svm, has 95.0"][gain > 0]
         assert answer({**comparison, "verdicts": sure}, arms)[1] == f"The best {best} %: {says}."
 
 
@@ -135,7 +135,9 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked_everywhere(made: Make)
     ]
     marked = {**comparison, "verdicts": verdicts, "arms": rows}
     says = answer(marked, arms_of(marked, folder))
-    assert "Not trained to the end, so no claim about the method against mean: transformer." in says
+    assert (
+        "Training did not converge, so no claim about the method against mean: transformer." in says
+    )
     assert not any(sentence.startswith("Evidence of a gain") for sentence in says)
     text = write_report(marked, folder).read_text()
     assert "still rising (2 of 3)" in text
@@ -154,7 +156,7 @@ def test_a_rung_beside_the_reference_is_named_once(made: Make) -> None:
 def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:
     comparison, folder = made()
     mean, transformer, svm = arms_of(comparison, folder)
-    found = looked_back(svm, mean)
+    found = post_hoc(svm, mean)
     assert found is not None
     assert found.seeds == 3
     assert found.mean == pytest.approx(8 / 40)
@@ -182,9 +184,9 @@ def test_texts_that_divide_the_arms_are_looked_at_first(made: Make) -> None:
 def test_entropy_is_nought_for_one_word_and_one_for_all() -> None:
     sharp = np.zeros((1, 1, 5))
     sharp[..., 2] = 1
-    assert Layer("a", list("abcde"), sharp).spread.tolist() == [0.0]
+    assert Layer("a", list("abcde"), sharp).entropy.tolist() == [0.0]
     even = Layer("a", list("abcde"), np.full((1, 1, 5), 0.2))
-    assert even.spread.tolist() == [pytest.approx(1.0)]
+    assert even.entropy.tolist() == [pytest.approx(1.0)]
 
 
 def test_the_position_map_follows_the_arm(made: Make) -> None:
@@ -192,7 +194,7 @@ def test_the_position_map_follows_the_arm(made: Make) -> None:
     home = folder / "mean" / "seed-0" / "config.toml"
     home.write_text(home.read_text().replace('"none"', '"sinusoidal"'))
     parts = attended.section(arms_of(comparison, folder))
-    assert any("pe·pe: sine positions of width 16" in part for part in parts)
+    assert any("Dot products of sinusoidal positions, width 16" in part for part in parts)
 
 
 def test_a_full_disk_is_one_line(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +221,11 @@ def test_what_was_judged_token_by_token_is_no_answer(tmp_path: Path) -> None:
 def test_a_seed_that_is_missing_is_not_paired_by_its_place(made: Make) -> None:
     comparison, folder = made()
     mean, transformer, svm = arms_of(comparison, folder)
-    assert looked_back(transformer, mean) is not None
+    assert post_hoc(transformer, mean) is not None
     shutil.rmtree(transformer.folders[0])
     mean, transformer, svm = arms_of(comparison, folder)
-    assert looked_back(transformer, mean) is None
-    assert looked_back(svm, mean) is not None, "a baseline is the same for every seed"
+    assert post_hoc(transformer, mean) is None
+    assert post_hoc(svm, mean) is not None, "a baseline is the same for every seed"
 
 
 def test_of_fewer_seeds_than_there_are_runs_the_others_are_left_out(made: Make) -> None:

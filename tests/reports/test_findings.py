@@ -76,7 +76,7 @@ def test_a_report_over_the_limit_keeps_words_and_numbers(
     sections = [Section("First", ["words"], [Figure(CHART)], [Table("N", ["a"], [[1.0]])])]
     text = write_findings(record(), sections, tmp_path).read_text()
     assert CHART not in text
-    assert "The figures are left out" in text
+    assert "Figures omitted" in text
     assert "words" in text
 
 

@@ -92,14 +92,14 @@ def test_an_axis_of_the_batch_is_no_head() -> None:
 def test_of_a_long_batch_the_first_rows_are_shown() -> None:
     x = torch.randn(30, 4, 2)
     inside = attend(x, x, x, ScaledDot())._repr_html_()
-    assert "<p>Rows 1 to 12 of the 30 of the batch.</p>" in framed(inside)
+    assert "<p>Rows 1 to 12 of 30 rows in the batch.</p>" in framed(inside)
     assert len(looks(inside)) == 12
 
 
 @pytest.mark.parametrize("mask", [causal(), ~causal(), causal() & lengths(4), everything()])
 def test_a_mask_is_drawn_in_two_colours_that_a_key_names(mask: Mask) -> None:
     inside = framed(mask._repr_html_())
-    assert "Who may look at whom" in inside
+    assert "Keys that each query may attend to" in inside
     assert f"<title>{html.escape(repr(mask))}</title>" in inside
     path = re.search(r'<path d="([^"]*)" class="heat"/>', inside)
     drawn = re.findall(r"M(\d+) (\d+)h(\d+)v1", path[1]) if path else []
@@ -107,8 +107,8 @@ def test_a_mask_is_drawn_in_two_colours_that_a_key_names(mask: Mask) -> None:
     allowed = mask.allows(places, places).expand(24, 24)
     assert sum(int(wide) for _, _, wide in drawn) == int(allowed.sum())
     assert all(allowed[int(y), int(x) : int(x) + int(wide)].all() for x, y, wide in drawn)
-    assert [words for words in ("sees", "does not see") if f">{words}<" in inside] == [
-        "sees", "does not see",
+    assert [words for words in ("allowed", "masked") if f">{words}<" in inside] == [
+        "allowed", "masked",
     ]  # fmt: skip
     assert "fill-opacity" not in inside.partition("<svg")[2].partition("</svg>")[0]
 
@@ -116,7 +116,7 @@ def test_a_mask_is_drawn_in_two_colours_that_a_key_names(mask: Mask) -> None:
 def test_a_mask_of_a_batch_is_drawn_row_by_row() -> None:
     inside = framed(lengths(range(1, 7))._repr_html_())
     assert re.findall(r">(Row \d of 6)</text>", inside) == [f"Row {i} of 6" for i in range(1, 5)]
-    assert "Rows 1 to 4 of the 6 of the batch." in inside
+    assert "Rows 1 to 4 of 6 rows in the batch." in inside
 
 
 FIVE = dense(torch.eye(5, dtype=torch.bool))
@@ -130,20 +130,20 @@ OWN_SIZE = [
 
 @pytest.mark.parametrize(("mask", "size"), OWN_SIZE)
 def test_masks_by_place_are_drawn_at_their_own_size(mask: Mask, size: int) -> None:
-    assert f"Who may look at whom, all {size} positions" in framed(mask._repr_html_())
+    assert f"Keys that each query may attend to, all {size} positions" in framed(mask._repr_html_())
 
 
 UNDRAWN = [
     (dense(torch.ones(5, 7, dtype=torch.bool)), "a dense mask of 5 × 7 does not fit"),
     (documents(torch.zeros(30, dtype=torch.long)) & causal(), "documents tells of 30 queries"),
     (FIVE | documents(torch.tensor([0, 0, 1])), "a dense mask of 5 × 5 does not fit"),
-    (lengths(torch.zeros(0, dtype=torch.long)), "a mask of a batch without rows"),
+    (lengths(torch.zeros(0, dtype=torch.long)), "the mask has an empty batch"),
 ]
 
 
 @pytest.mark.parametrize(("mask", "why"), UNDRAWN)
 def test_a_mask_that_fits_no_square_says_why(mask: Mask, why: str) -> None:
-    assert f"<p>Not drawn: {why}" in framed(mask._repr_html_())
+    assert f"<p>The mask cannot be drawn: {why}" in framed(mask._repr_html_())
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_attended_with_nothing_in_it_says_so(
     x, y = torch.randn(*batch, queries, 4), torch.randn(*batch, keys, 4)
     shape = " × ".join(map(str, (*batch, queries, keys)))
     inside = framed(attend(x, y, y, ScaledDot())._repr_html_())
-    assert f"<p>Weights of {shape}: there are none.</p>" in inside
+    assert f"<p>Weights of shape {shape}: empty.</p>" in inside
 
 
 def test_a_large_attended_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,18 +163,18 @@ def test_a_large_attended_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> N
     seen = attend(x, x, x, ScaledDot(), causal())
     monkeypatch.setattr(seen, "_weigh", lambda: pytest.fail("all weights were computed"))
     inside = framed(seen._repr_html_())
-    assert "<p>Weights of 40 × 8 × 256 × 256: too many to compute for a look; summary()" in inside
+    assert "<p>Weights of shape 40 × 8 × 256 × 256: too many to show; use summary()" in inside
 
 
 def test_attended_whose_inputs_have_changed_says_so() -> None:
     x = torch.randn(2, 3, 5, 4)
     seen = attend(x, x, x, ScaledDot(), causal())
     x.add_(1)
-    assert "not shown: inputs or parameters have changed" in framed(seen._repr_html_())
+    assert "cannot be shown: inputs or parameters have changed" in framed(seen._repr_html_())
 
 
 def test_positions_draw_themselves() -> None:
-    assert "Sine positions of width 8" in framed(Sinusoidal(8)._repr_html_())
+    assert "Sinusoidal positions of width 8" in framed(Sinusoidal(8)._repr_html_())
 
 
 def test_a_run_shows_itself(trained: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_run_shows_itself(trained: Path) -> None:
 
 def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
     seen = regard.look(trained, "not a bad film")
-    assert repr(seen).startswith("<Seen run: ")
+    assert repr(seen).startswith("<AttentionView run: ")
     assert "not a bad film" in framed(seen._repr_html_())
     assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
 
@@ -286,5 +286,5 @@ def test_a_comparison_shows_its_table_whatever_its_arms_are_called(tmp_path: Pat
 
 
 def test_what_has_no_picture_says_so() -> None:
-    with pytest.raises(RegardError, match="a list has no picture"):
+    with pytest.raises(RegardError, match="list has no HTML view"):
         regard.html([])

@@ -37,7 +37,7 @@ def test_as_many_weights_as_fit() -> None:
     size = sum(len(head) for layer in whole["layers"] for head in layer["packed"])
     some = pack_below(layers, size)
     assert all(0 < layer["top"] <= 32 for layer in some["layers"]), "thumbnails count too"
-    with pytest.raises(RegardError, match="more than 100 bytes"):
+    with pytest.raises(RegardError, match="exceed 100 bytes"):
         pack_below(layers, 100)
 
 

@@ -48,13 +48,16 @@ def test_the_report_tells_of_the_search(made: Make) -> None:
     comparison["tuning"] = tuning()
     text = write_report(comparison, folder).read_text(encoding="utf-8")
     for part in (
-        ">Search</h2>", "3 trials", "sampler random, seed 7", "no trial read", "Dodge et al. 2019",
+        ">Hyperparameter search</h2>", "3 trials", "sampler random, seed 7", "no trial read",
+        "Dodge et al. 2019",
         "0.0001 to 0.01, logarithmic", "0.00345", "24.0", "1 of 3", "best validation accuracy, %",
         "the loss is &lt;not&gt; finite", "dropout=0.11 learning_rate=0.01",
     ):  # fmt: skip
         assert part in text, part
     del comparison["tuning"]
-    assert ">Search</h2>" not in write_report(comparison, folder).read_text(encoding="utf-8")
+    assert ">Hyperparameter search</h2>" not in write_report(comparison, folder).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_table_has_a_row_for_every_arm() -> None:
@@ -73,7 +76,7 @@ def test_the_table_has_a_row_for_every_arm() -> None:
 def test_of_tpe_no_expectation_is_claimed() -> None:
     text = "".join(map(str, section(tuning("tpe"))))
     assert "Dodge" not in text
-    assert "as the search went" in text
+    assert "in the order of the search" in text
 
 
 def test_a_search_without_any_result_has_its_space() -> None:

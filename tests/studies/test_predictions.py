@@ -72,7 +72,7 @@ def test_files_are_compared_as_runs_are(tmp_path: Path, metric: str) -> None:
     record = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert record["metric"] == METRICS[metric]
     page = write_report(record, tmp_path / "out").read_text(encoding="utf-8")
-    for part in ("good comes first", "majority class", "chance", "surest of, and wrong about"):
+    for part in ("good ranks first", "majority class", "chance", "Most confident mistakes of"):
         assert part in page, part
     for part in ("peak MB", "parameters", "Learning</h2>", "no networks"):
         assert part not in page, part
@@ -103,7 +103,7 @@ def test_texts_are_compared_by_bleu(tmp_path: Path) -> None:
     assert (found.metric, found.trivial) == ("BLEU", {})
     assert found.arms[1].mean == pytest.approx(judge("bleu", said["b"], wanted).value / 100)
     assert found.verdicts[0].says.startswith("a beats b by ") or found.verdicts[0].mean < 0
-    assert "The worst texts" in write_report(found.record(), tmp_path / "out").read_text()
+    assert "Worst texts" in write_report(found.record(), tmp_path / "out").read_text()
 
 
 def test_files_are_told_apart_by_name_and_folder() -> None:

@@ -140,7 +140,7 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     assert record["tables"][0]["rows"][-1][1] == pytest.approx(100 * 4 / 60)
     text = (tmp_path / "lab" / "report.html").read_text()
     assert "Does it know when it does not know?" in text
-    assert "What they look at" in text, "the report shows the runs, too"
+    assert "Attention on test texts" in text, "the report shows the runs, too"
 
     told: list[str] = []
     found = open_lab("birthplace").dry_run(request, told.append)
