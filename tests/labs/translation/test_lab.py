@@ -119,7 +119,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
     for part in ("the same number of steps", "Quality by source length",
                  "Alignment of output and source", "Beam search against",
-                 "Where each head looks", "Worst texts", "alignment error"):  # fmt: skip
+                 "Alignment of each head", "Worst texts", "alignment error"):  # fmt: skip
         assert part in page, part
     assert any(line.startswith("next:   regard lab translation") for line in said)
 
