@@ -222,7 +222,8 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     assert blind == [0.0] * 5, "who ignores order is never right about both sentences"
     page = Path(result["report"]).read_text(encoding="utf-8")
     for part in ("Dependence on word order", "Attention on test texts",
-                 "Dot products of sinusoidal positions", "Learning curves", "The ladder, one change at a time", "1 layer of x"):  # fmt: skip
+                 "Dot products of sinusoidal positions", "Learning curves",
+                 "The ladder, one change at a time", "1 layer of x"):  # fmt: skip
         assert part in page, part
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     words = "\n".join(said)
