@@ -50,7 +50,7 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     assert said[1].text == pretrained.predict("Bela was").text
     (tmp_path / "a.txt").write_text("Ada Balby was born in Arden .\n")
     assert pretrained.evaluate(tmp_path / "a.txt").n < 40
-    with pytest.raises(RegardError, match="there is no label to be named"):
+    with pytest.raises(RegardError, match="this task evaluates texts without labels"):
         pretrained.evaluate(tmp_path / "a.txt", label="verdict")
     looked = pretrained.attention("Ada Balby")
     assert looked[0].tokens == list("Ada Balby")
@@ -96,7 +96,7 @@ def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pr
     assert isinstance(judged, Answered)
     assert judged.n == 60
     assert judged.baseline == pytest.approx(4 / 60)
-    with pytest.raises(RegardError, match="a file of questions has no columns"):
+    with pytest.raises(RegardError, match="a file of questions has no column names"):
         run.evaluate(tmp_path / "questions.tsv", label="place")
     assert finish(runs.load(tmp_path / "fine")).complete
 

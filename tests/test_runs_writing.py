@@ -55,7 +55,7 @@ def test_attention_is_one_row_a_word_written(trained):
     assert looked.asking == [*trained.predict("ABC").text, "[END]"]
     assert looked.weights.shape == (1, len(looked.asking), 3)
     assert looked.weights.sum(-1) == pytest.approx(1, abs=1e-2)
-    with pytest.raises(RegardError, match="no token to look at"):
+    with pytest.raises(RegardError, match="this text has no tokens"):
         trained.attention("")
 
 
@@ -101,7 +101,7 @@ def test_what_is_written_and_read_again_is_the_same():
     assert np.array_equal(judged.correct, [True, False])
     with pytest.raises(RegardError, match="x cannot be read"):
         Translations.parse(b'{"text": 1}\n', "BLEU", "x")
-    with pytest.raises(RegardError, match="nothing to evaluate"):
+    with pytest.raises(RegardError, match="there are no pairs to evaluate"):
         Translations.judge("BLEU", [], [])
 
 

@@ -81,7 +81,7 @@ def test_the_report_has_the_whole_confusion() -> None:
 
 def test_a_strange_label_is_told_beside_a_few_that_are_known() -> None:
     names = [f"{'long ' * 20}{k}" for k in range(500)]
-    with pytest.raises(RegardError, match="x:1: the label 'new' is none") as refused:
+    with pytest.raises(RegardError, match="x:1: unknown label 'new'") as refused:
         LabelEvaluation.judge(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
     assert str(refused.value).endswith("and 490 more")
     assert len(str(refused.value)) < 600

@@ -199,7 +199,7 @@ def test_a_given_pair_is_scored(
     feed(monkeypatch, b"ein hund\ta\nkatze\t" + b"x" * 2_000 + b"\nkatze\tb\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 1)
-    assert "stdin:2: the target has 2,000 tokens, and the model writes" in said.err
+    assert "stdin:2: the target has 2,000 tokens; the maximum is" in said.err
 
 
 def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> None:
@@ -207,13 +207,13 @@ def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> N
         (["--score", "no tab"], "text:1: no tab found; --score needs SOURCE<tab>TARGET"),
         (["--score", "\tno source"], "text:1: the source has no token"),
         (["--score", "--best", 2, "a\tb"], "--score generates no text; leave --best out"),
-        (["--top-k", 2, "a"], "go with a temperature"),
+        (["--top-k", 2, "a"], "top_k, top_p and seed need sampling"),
         (["--temperature", 1, "--beam", 3, "a"], "--beam and --temperature exclude each other"),
-        (["--temperature", 1, "--top-p", 2, "a"], "top_p is a share"),
-        (["--temperature", 1, "--top-p", 0, "a"], "top_p is a share above 0 and at most 1, not 0"),
-        (["--temperature", "inf", "a"], "temperature is a number of 0 or more, not inf"),
-        (["--penalty", "nan", "a"], "penalty is a number of 0 or more, not nan"),
-        (["--penalty", "-1", "a"], "penalty is a number of 0 or more, not -1"),
+        (["--temperature", 1, "--top-p", 2, "a"], "top_p must be above 0"),
+        (["--temperature", 1, "--top-p", 0, "a"], "top_p must be above 0 and at most 1, not 0"),
+        (["--temperature", "inf", "a"], "temperature must be at least 0 and finite, not inf"),
+        (["--penalty", "nan", "a"], "penalty must be at least 0 and finite, not nan"),
+        (["--penalty", "-1", "a"], "penalty must be at least 0 and finite, not -1"),
     ):
         said = regard("predict", trained, *words)
         assert said.status == 2

@@ -110,7 +110,7 @@ def test_the_task_reads_tokens_from_the_disk(large):
         assert task.tokenizer.decode(row[row > 0].tolist()) == pair.source
     everything = np.sort(np.concatenate(task.batches("train", tokens=200, seed=0, epoch=0)))
     assert everything.tolist() == list(range(len(split)))
-    with pytest.raises(RegardError, match="no pair has at most 1 tokens"):
+    with pytest.raises(RegardError, match="all pairs have more than 1 tokens"):
         Sequences(asked.model_copy(update={"length": 1})).split("train")
 
 

@@ -75,7 +75,7 @@ def test_a_run_writes_by_a_baseline(tmp_path: Path, model: str) -> None:
     (answer,) = loaded.predict(["Friday, week 10000"])
     assert answer.log_probability == 0
     assert answer.text == {"copy": "Friday, week 10000"}.get(model, answer.text)
-    with pytest.raises(RegardError, match=f"{model} gives no probabilities"):
+    with pytest.raises(RegardError, match=f"--score needs a network; {model} has no probabilities"):
         loaded.score([("Friday", "Tag 4")])
     assert json.loads(judged.rows().decode().splitlines()[0])["source"]
     told = runs.forecast("dates", model, [f"data={data}"])
@@ -88,6 +88,6 @@ def test_a_baseline_draws_nothing(tmp_path: Path) -> None:
     run = runs.start(tmp_path / "run", "reverse", "copy", ["examples=100", "judged=10"])
     for _ in run.train():
         pass
-    with pytest.raises(RegardError, match="copy draws no words"):
+    with pytest.raises(RegardError, match="copy cannot sample; leave --temperature"):
         run.best(["abc"], Search(temperature=1.0))
     assert [[text.text for text in several] for several in run.best(["abc"], 3)] == [["abc"]]

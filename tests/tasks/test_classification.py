@@ -163,7 +163,7 @@ def test_fewer_examples(tmp_path: Path, task: Classification) -> None:
 
 
 def test_too_few_to_split_is_said(tmp_path: Path, task: Classification) -> None:
-    with pytest.raises(RegardError, match="leaves one side of 3 texts empty"):
+    with pytest.raises(RegardError, match="leaves one side of 120 texts empty"):
         _ = make(tmp_path, examples=1).train
 
 

@@ -333,5 +333,5 @@ def test_splits_and_texts_of_others():
         language().split("dev")
     task = language().with_texts(["Ada was born .", ""])
     assert len(task.split("test")) == 1
-    with pytest.raises(RegardError, match="there is no text to judge by"):
+    with pytest.raises(RegardError, match="there are no texts to evaluate"):
         language().with_texts([""])

@@ -69,13 +69,13 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
     assert RegressionEvaluation.judge("R²", examples, np.ones(40), 5.0).says_one_thing
     with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('value'\)"):
         RegressionEvaluation.parse(b'{"text": "a"}\n', "MAE", 5.0, "p")
-    with pytest.raises(RegardError, match="there is nothing to evaluate"):
+    with pytest.raises(RegardError, match="there are no examples to evaluate"):
         RegressionEvaluation.judge("R²", [], np.zeros(0), 0.0)
 
 
 @pytest.mark.parametrize("label", ["good", "nan", "inf", "1,5", "0x1"])
 def test_labels_that_are_no_numbers_are_named(label: str) -> None:
-    with pytest.raises(RegardError, match=f"r.csv:7: '{label}' is no number; name the column"):
+    with pytest.raises(RegardError, match=f"r.csv:7: '{label}' is not a number; name the column"):
         parsed([Example("a", "1", "r.csv:6"), Example("b", label, "r.csv:7")])
     assert parsed([Example("a", "−2", ""), Example("b", "1e-3", "")]).tolist() == [-2, 1e-3]
 
@@ -125,7 +125,7 @@ def test_a_file_of_numbers_is_learned_judged_and_asked(tmp_path: Path) -> None:
         loaded.evaluate(tmp_path / "other.csv", labels="a:b")
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("review,stars\nfine,4\nbad,two\n")
-    with pytest.raises(RegardError, match=r"wrong.csv:3: 'two' is no number"):
+    with pytest.raises(RegardError, match=r"wrong.csv:3: 'two' is not a number"):
         loaded.evaluate(wrong)
 
 

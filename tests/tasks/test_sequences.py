@@ -143,7 +143,7 @@ def test_long_pairs_are_left_out_of_training_alone(tmp_path):
     assert max(map(len, task.split("train").source)) <= 6
     assert len(task.split("test")) == len(task.corpus.test)
     short = asked.model_copy(update={"length": 1})
-    with pytest.raises(RegardError, match="no pair has at most 1 tokens on both sides"):
+    with pytest.raises(RegardError, match="all pairs have more than 1 tokens on one side"):
         Sequences(short).split("train")
 
 
@@ -168,7 +168,7 @@ def test_a_model_writes_twice_what_it_reads(task, name, settings):
 
 
 def test_strings_longer_than_the_length_are_cut_or_refused_like_all_texts():
-    with pytest.raises(RegardError, match="no pair has at most 8 tokens"):
+    with pytest.raises(RegardError, match="all pairs have more than 8 tokens on one side"):
         _ = Sequences(SMALL.model_copy(update={"letters": 40, "length": 8})).split("train")
 
 

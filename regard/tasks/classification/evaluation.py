@@ -270,7 +270,7 @@ class LabelEvaluation(Evaluation):
         return [
             (
                 self.metric,
-                f"{value}  (95 % interval {low} to {high}, over texts, not seeds)",
+                f"{value}  (95 % interval {low} to {high}, of texts, not seeds)",
             ),
             *((name, written(self.metric, x, 2)) for name, x in self.trivial.items()),
             *((name, written(name, x, 2)) for name, x in self.also.items()),

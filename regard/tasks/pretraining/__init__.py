@@ -1,1 +1,1 @@
-"""What texts without labels teach: the next token, the hidden ones, the spans left out."""
+"""Pretraining on unlabelled texts: next token, masked tokens, missing spans."""

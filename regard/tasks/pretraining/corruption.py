@@ -1,9 +1,9 @@
-"""What is hidden of a text, for a model to say: pure functions of tokens and of drawn numbers.
+"""Corruptions of texts for pretraining: pure functions of tokens and random numbers.
 
-Every objective of pretraining is one function here, so that its laws can be read and tested:
-`single_span` (assignment 5 of Stanford's CS224N 2022), `masked` (BERT), `spans` (T5), `halves`
-(prefix language models). What they draw comes from `generator`, which depends on (seed, epoch,
-split, index) alone: no order of calls and no number of processes changes an example.
+Each objective is one function: `single_span` (assignment 5 of Stanford's CS224N 2022), `masked`
+(BERT), `spans` (T5), `halves` (prefix language models). Their random numbers come from `generator`
+and depend only on (seed, epoch, split, index), so that neither the order of calls nor the number
+of processes changes an example.
 """
 
 from itertools import pairwise
@@ -17,11 +17,11 @@ from regard.tasks.task import SPLITS
 
 T = TypeVar("T", bound=np.integer)
 Ids = NDArray[np.integer]
-LEAST = 4  # characters of a document that assignment 5 leaves at least
+LEAST = 4  # minimum characters that assignment 5 keeps of a document
 
 
 def generator(seed: int, epoch: int, split: str, index: int = 0) -> np.random.Generator:
-    """The random numbers of one example.
+    """Return the random generator of one example.
 
     >>> [int(generator(0, 3, "train", index).integers(100)) for index in (7, 7, 8)]
     [41, 41, 68]
@@ -31,7 +31,7 @@ def generator(seed: int, epoch: int, split: str, index: int = 0) -> np.random.Ge
 
 
 class Spans(NamedTuple):
-    """Of each document: how much is kept of it, and the span of that which is hidden."""
+    """The kept length of each document, and its hidden span ``start … stop``."""
 
     kept: Int[np.ndarray, " documents"]
     start: Int[np.ndarray, " documents"]
@@ -41,18 +41,17 @@ class Spans(NamedTuple):
 def draw_spans(
     lengths: Int[np.ndarray, " documents"], block: int, drawn: Float[np.ndarray, "documents 4"]
 ) -> Spans:
-    """Assignment 5's lengths and spans, from four numbers in [0, 1) for each document.
+    """Compute lengths and spans of assignment 5 from four uniform numbers in [0, 1) per document.
 
-    1. A document is cut to a length drawn evenly from 4 … ⌊7/8 block⌋; one that is no longer than
-       that stays whole.
-    2. A span of it is hidden: its length is drawn evenly around a quarter of what is kept, which
-       is its mean exactly; its place evenly from all that it fits into.
+    1. A document is cut to a length drawn uniformly from 4 … ⌊7/8 block⌋, unless it is shorter.
+    2. One span of the kept part is hidden. Its length is uniform with a mean of exactly a quarter
+       of the kept length, its position uniform over all positions where it fits.
     """
     most = block * 7 // 8
     least = min(LEAST, most)
     kept = np.minimum(lengths, least + (drawn[:, 0] * (most - least + 1)).astype(np.int64))
-    # Even numbers low … high have the mean (low + high) / 2; it is to be kept / 4, so high is
-    # kept / 2 − low, and where that is no whole number the next one below or above, by chance.
+    # A uniform integer in low … high has the mean (low + high) / 2. For a mean of kept / 4, high is
+    # kept / 2 − low, rounded down or up at random if it is not an integer.
     low = np.where(kept > LEAST, 1, 0)
     high = kept / 2 - low
     whole = np.floor(high + drawn[:, 1]).astype(np.int64)
@@ -64,10 +63,10 @@ def draw_spans(
 def single_span(
     ids: NDArray[T], start: int, stop: int, mask: int, *, closed: bool = True
 ) -> NDArray[T]:
-    """prefix ⁇ suffix ⁇ span ⁇: the span ``start … stop`` goes to the end, ⁇ (`mask`) in its place.
+    """Move the span ``start … stop`` to the end: prefix ⁇ suffix ⁇ span ⁇, with ⁇ = ``mask``.
 
-    Each token of this is then predicted from those before it. The handout's text ends with the
-    span, the examples that it prints with one more ⁇, as answers do in fine-tuning: ``closed``.
+    A model then predicts each token from those before it. With ``closed`` there is a ⁇ after the
+    span: the handout describes none, but its printed examples and its fine-tuning answers have it.
 
     >>> single_span(np.array([5, 6, 7, 8]), 1, 3, mask=1).tolist()
     [5, 1, 8, 1, 6, 7, 1]
@@ -78,7 +77,7 @@ def single_span(
 
 
 class Masked(NamedTuple, Generic[T]):
-    """What is read, and which places of it are asked about."""
+    """The model's input, and which positions of it are predicted."""
 
     read: NDArray[T]
     asked: Bool[np.ndarray, " time"]
@@ -93,12 +92,13 @@ def masked(
     share: float = 0.15,
     special: Bool[np.ndarray, " time"] | None = None,
 ) -> Masked[T]:
-    """BERT's masked words: a share is asked about; of those 80 % are hidden by ``mask``, 10 % are
-    another word, drawn evenly from the numbers ``words`` (first, one behind the last), and 10 %
-    stay. Devlin et al. 2019, section 3.1 and appendix A.1.
+    """Mask tokens as BERT does. Devlin et al. 2019, section 3.1 and appendix A.1.
 
-    ``special`` tokens are never asked about. At least one word is, if there is one: of n words,
-    share × n rounded down or up by chance, so that the mean is exact where that is one or more.
+    A fraction ``share`` of the tokens is predicted. Of these, 80 % are replaced by ``mask``, 10 %
+    by a token drawn uniformly from the ids ``words`` (first, last + 1), and 10 % stay.
+
+    ``special`` tokens are never predicted. Of n other tokens, share × n are, rounded down or up at
+    random so that the mean is exact, but at least one if n > 0.
     """
     free = np.flatnonzero(~special) if special is not None else np.arange(len(ids))
     count = int(np.floor(share * len(free) + random.random()))
@@ -113,7 +113,7 @@ def masked(
 
 
 class Halves(NamedTuple):
-    """What an encoder reads and what a decoder writes."""
+    """The input of an encoder and the target of a decoder."""
 
     source: Ids
     target: Ids
@@ -128,12 +128,12 @@ def spans(
     share: float = 0.15,
     mean: float = 3.0,
 ) -> Halves:
-    """T5's span corruption: spans of ``mean`` tokens, ``share`` of the text in all, are left out.
+    """Remove spans as T5 does: ``mean`` tokens per span, a fraction ``share`` of the text.
 
-    The source has sentinel i (the number ``sentinel`` + i) in place of span i, the target is each
-    sentinel followed by its span. Raffel et al. 2020, section 3.1.4 and their code,
-    random_spans_noise_mask: spans and gaps are random partitions with no part empty (the first gap
-    is before the first span).
+    The source has sentinel i (the id ``sentinel`` + i) in place of span i; the target is each
+    sentinel followed by its span. As in random_spans_noise_mask, spans and gaps are random
+    partitions without empty parts, and the text begins with a gap. Raffel et al. 2020, section
+    3.1.4 and their code.
 
     >>> found = spans(np.arange(10, 20), generator(0, 0, "train"), sentinel=100, sentinels=9)
     >>> found.source.tolist(), found.target.tolist()
@@ -155,16 +155,16 @@ def spans(
 
 
 def halves(ids: Ids, random: np.random.Generator) -> Halves:
-    """A beginning to read and the rest to write, cut at a place drawn evenly.
+    """Split a text at a uniformly drawn position into a prefix to read and a rest to predict.
 
-    Liu et al. 2018; Raffel et al. 2020, section 3.2.1 (prefix language modelling). Each side has a
-    token where the text has two.
+    Prefix language modelling: Liu et al. 2018; Raffel et al. 2020, section 3.2.1. Neither side is
+    empty if the text has at least two tokens.
     """
     cut = int(random.integers(1, max(len(ids), 2)))
     return Halves(ids[:cut], ids[cut:])
 
 
 def _partition(total: int, parts: int, random: np.random.Generator) -> list[int]:
-    """Positive numbers, so many that add up to ``total``, all such lists alike likely."""
+    """Draw ``parts`` positive integers with sum ``total``, uniformly among all such lists."""
     cuts = np.sort(random.choice(total - 1, parts - 1, replace=False)) if parts > 1 else np.zeros(0)
     return [b - a for a, b in pairwise([0, *(int(cut) + 1 for cut in cuts), total])]

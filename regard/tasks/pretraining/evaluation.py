@@ -1,4 +1,4 @@
-"""How likely a pretrained model thinks texts, token by token."""
+"""Evaluate a pretrained model by the likelihood of texts, token by token."""
 
 import json
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ RESAMPLES = 1_000
 SEED = 12_345
 
 
-BEGINNING = 30  # signs of a text that is to be gone on with
+BEGINNING = 30  # characters of an example prompt
 
 
 def beginning(text: str, hidden: str = "") -> str:
-    """Return the first words of a piece of text, to go on from, or with one of them hidden.
+    """Return the first words of a chunk as an example prompt, optionally with one word hidden.
 
-    A piece may begin inside a word: its first word is left out unless a space or a capital shows
-    that it is whole, and so are signs before the next.
+    A chunk may begin inside a word. The first word is dropped unless a leading space or a capital
+    shows that it is whole; so is punctuation before the next word.
 
     >>> beginning("orge was born in Rome and lived there to the end of his life.")
     'was born in Rome and'
@@ -46,10 +46,10 @@ def beginning(text: str, hidden: str = "") -> str:
 
 @dataclass(frozen=True, repr=False)
 class Likelihoods(Evaluation):
-    """What a model said at every place that was asked: nats of the truth, whether it came first.
+    """Losses of all predicted tokens in nats, and whether each token was the most probable.
 
-    Row i is an example (a piece of text, corrupted as the task does). `value` is exp(−mean nats),
-    the geometric mean of the probabilities given to the truth; `low` and `high` its 95 % interval,
+    Row i is an example, a chunk of text corrupted by the task. `value` is exp(−mean nats), the
+    geometric mean of the probabilities of the true tokens; `low` and `high` are its 95 % interval
     by bootstrap over examples.
     """
 
@@ -58,57 +58,57 @@ class Likelihoods(Evaluation):
     right: tuple[NDArray[np.bool_], ...] = field(repr=False)
 
     metric = LIKELIHOOD
-    #: What two runs are compared by, token by token.
-    compared = "tokens said right"
+    #: Name of the score by which runs are compared.
+    compared = "tokens predicted correctly"
     unit = "tokens"
 
     @cached_property
     def loss(self) -> float:
-        """Mean nats for each token that is asked."""
+        """Return the mean loss per predicted token, in nats."""
         return float(self._sums.sum() / self._counts.sum())
 
     @property
     def perplexity(self) -> float:
-        """exp(loss): among how many tokens the model wavered on average."""
+        """Return exp(loss), the effective number of tokens among which the model chooses."""
         return float(np.exp(self.loss))
 
     @property
     def value(self) -> float:
-        """exp(−loss)."""
+        """Return exp(−loss)."""
         return float(np.exp(-self.loss))
 
     @property
     def low(self) -> float:
-        """The lower end of the interval."""
+        """Return the lower end of the interval."""
         return self._interval[0]
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
+        """Return the upper end of the interval."""
         return self._interval[1]
 
     @property
     def n(self) -> int:
-        """How many tokens were asked."""
+        """Return the number of predicted tokens."""
         return int(self._counts.sum())
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether the likeliest token was the true one, at each place."""
+        """Return for each predicted token whether the most probable one is the true one."""
         return np.concatenate(self.right)
 
     @property
     def also(self) -> dict[str, float]:
-        """What else a comparison tells of a run: nats a token and perplexity."""
+        """Return the loss in nats per token, and the perplexity."""
         return {"loss": self.loss, "perplexity": self.perplexity}
 
     @property
     def examples(self) -> list[Example]:
-        """The pieces of text."""
+        """Return the chunks of text."""
         return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
 
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
         return {
             "metric": self.metric,
             "value": self.value,
@@ -122,24 +122,24 @@ class Likelihoods(Evaluation):
         }
 
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
         return (
-            f"loss {self.loss:.4f} nats a token, perplexity {self.perplexity:.2f}, "
-            f"{self.correct.mean():.1%} said right ({self.n:,} tokens)"
+            f"loss {self.loss:.4f} nats per token, perplexity {self.perplexity:.2f}, "
+            f"{self.correct.mean():.1%} predicted correctly ({self.n:,} tokens)"
         )
 
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         low, high = -np.log(self.high), -np.log(self.low)
         return [
-            ("loss", f"{self.loss:.4f} nats a token  (95 % interval {low:.4f} to {high:.4f})"),
-            ("bits a token", f"{self.loss / np.log(2):.4f}"),
+            ("loss", f"{self.loss:.4f} nats per token  (95 % interval {low:.4f} to {high:.4f})"),
+            ("bits per token", f"{self.loss / np.log(2):.4f}"),
             ("perplexity", f"{self.perplexity:.3f}"),
-            ("said right", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
+            ("predicted correctly", f"{self.correct.mean():.2%} of {self.n:,} tokens"),
         ]
 
     def rows(self) -> bytes:
-        """The pieces as JSON lines: text, nats of each token asked, right as hexadecimal bits."""
+        """Return JSON lines: source, text, nats per predicted token, correct as hex bits."""
         lines = (
             json.dumps(
                 {
@@ -158,7 +158,7 @@ class Likelihoods(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, name: str) -> "Likelihoods":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         found = list(parse_rows(rows, name))
         try:
             nats = [np.array(row["nats"], dtype=np.float64) for row in found]
@@ -185,7 +185,7 @@ class Likelihoods(Evaluation):
     def _interval(self) -> tuple[float, float]:
         random = np.random.Generator(np.random.PCG64(SEED))
         losses = np.empty(RESAMPLES)
-        for i in range(RESAMPLES):  # one after the other, for the memory of one
+        for i in range(RESAMPLES):  # one at a time, to save memory
             drawn = random.integers(0, len(self.nats), len(self.nats))
             losses[i] = self._sums[drawn].sum() / self._counts[drawn].sum()
         low, high = np.exp(-np.quantile(losses, [0.975, 0.025]))

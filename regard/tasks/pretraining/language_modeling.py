@@ -1,4 +1,4 @@
-"""Saying the next token of any text: what GPT is pretrained by. Radford et al. 2018, equation 1."""
+"""Next-token prediction, the pretraining of GPT. Radford et al. 2018, equation 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.decoding import Limits
 from regard.tasks.pretraining.corruption import generator
-from regard.tasks.pretraining.task import Asking, Documents, Pretraining, Rows
+from regard.tasks.pretraining.task import Documents, Pretraining, Rows, Targets
 from regard.tasks.settings import TEMPERATURE
 from regard.tasks.task import Split
 from regard.tasks.writing.searching import Search, Writes
@@ -22,7 +22,7 @@ from regard.tasks.writing.searching import Search, Writes
 
 @dataclass(frozen=True)
 class NextTokens:
-    """What is read, and at each place the token that follows."""
+    """A batch of tokens, with the next token at each position as target."""
 
     tokens: Int[Tensor, "batch time"]
     wanted: Int[Tensor, "batch time"]
@@ -30,27 +30,27 @@ class NextTokens:
 
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
-        """Where a token follows: everywhere but on padding."""
+        """Return the positions with a target: all but padding."""
         return (
             torch.arange(self.tokens.shape[1], device=self.lengths.device) < self.lengths[:, None]
         )
 
 
 class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
-    """What follows each token of a batch, padding behind a row if there is any."""
+    """The task of predicting the token after each token; rows may end with padding."""
 
     keeps = "tail"
     behind = True
 
-    def asked(self, model: nn.Module, batch: NextTokens) -> Asking:
-        """What follows each token is read out of its state."""
+    def asked(self, model: nn.Module, batch: NextTokens) -> Targets:
+        """Return the state and the next token of each position."""
         states = model(batch.tokens, batch.lengths)
-        if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: nothing to choose
-            return Asking(states.flatten(0, 1), batch.wanted.flatten())
-        return Asking(states[batch.real], batch.wanted[batch.real])
+        if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: keep all
+            return Targets(states.flatten(0, 1), batch.wanted.flatten())
+        return Targets(states[batch.real], batch.wanted[batch.real])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
-        """Tokens read and tokens said, place by place; ⁇ is the mask symbol, □ padding."""
+        """Return input and target tokens of an example; ⁇ is the mask symbol, □ padding."""
         batch = self.batch(split, np.array([row]))
         return self._shown(batch.tokens[0]), self._shown(batch.wanted[0])
 
@@ -61,38 +61,38 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
         return joined + PAD_CHARACTER * max(missing, 0)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """The last `length` tokens of a text."""
+        """Return the last `length` tokens of a text."""
         return self.whole(text)[-self.settings.length :]
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """A pass over rows without padding."""
+        """Return the model's states for rows without padding."""
         found: Tensor = model(tokens)
         return found
 
     @property
     def room(self) -> int:
-        """Half of what can be counted, so that as much can be written."""
+        """Return half of `length`, which leaves as much room for the continuation."""
         return max(self.settings.length // 2, 1)
 
     @property
     def limits(self) -> Limits:
-        """What was read leaves the rest of `length`."""
+        """Return the limit of a continuation: what the prompt leaves of `length`."""
         length = self.settings.length
         return Limits(ratio=-1.0, more=length, longest=max(length - 1, 1))
 
     def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """The end of each text."""
+        """Return the last tokens of each text."""
         return [self.read(text)[-self.room :] for text in texts]
 
     @property
     def end(self) -> int:
-        """The symbol at which a text that is gone on with ends."""
+        """Return the id of the symbol that ends a continued text."""
         return self.marks.separator
 
 
 def printed(name: str) -> str:
-    """A token's name, with the characters that assignment 5 prints for symbols.
+    """Return a token's name, with the characters of assignment 5 for symbols.
 
     >>> printed("[MASK]"), printed("a")
     ('⁇', 'a')
@@ -101,38 +101,41 @@ def printed(name: str) -> str:
 
 
 class LanguageModeling(NextToken):
-    """Documents in one stream, a separator behind each, cut into pieces of `length` tokens.
+    """Language modelling of one stream of documents, cut into chunks of `length` tokens.
 
-    So no row has padding. In training the cuts move from epoch to epoch, and with them what stands
-    at a piece's beginning.
+    A separator follows each document, and no row has padding. In training, the cuts move from
+    epoch to epoch, so that chunks begin elsewhere.
     """
 
     @property
     def context(self) -> int:
-        """`length`: past it a text goes on by a window that slides."""
+        """Return `length`, beyond which generation uses a sliding window."""
         return self.settings.length
 
     @property
     def search(self) -> Search:
-        """Words are drawn, of seed 0: the likeliest alone soon repeat themselves.
+        """Return the default search: sampling with seed 0, since greedy search repeats itself.
 
         Holtzman et al. 2020.
         """
         return Search(temperature=TEMPERATURE)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """The last tokens of a text; of one without tokens the symbol behind which one begins."""
+        """Return the last tokens of a text; for an empty one the symbol that begins a document."""
         ids = super().read(text)
         return ids if len(ids) else np.array([self.end], np.int32)
 
     def stream(self, split: Split) -> NDArray[np.int32]:
-        """All documents of a split in a row, a separator behind each."""
+        """Return all documents of a split in one array, each followed by a separator."""
         if split not in self._streams:
             self._streams[split] = self._joined(self.split(split))
         return self._streams[split]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """All alike; of what is judged the last may be shorter, so that nothing is left out."""
+        """Return chunk lengths: all equal, but the last one of validation and test may be shorter.
+
+        Training drops such a rest.
+        """
         first, length = self._cut(split, seed, epoch)
         free = len(self.stream(split)) - 1 - first
         count = max(free // length, 1)
@@ -141,7 +144,7 @@ class LanguageModeling(NextToken):
         return found if split == "train" or rest <= 0 else np.append(found, rest)
 
     def batch(self, split: Split, indexes: Rows) -> NextTokens:
-        """Pieces of the stream, and the same one token later."""
+        """Return chunks of the stream, with the same shifted by one token as targets."""
         stream, rows = self.stream(split), []
         for seed, epoch, index in indexes.tolist():
             first, length = self._cut(split, seed, epoch)
@@ -151,13 +154,13 @@ class LanguageModeling(NextToken):
         return NextTokens(tokens, pad([row[1:] for row in rows])[0], lengths)
 
     def piece(self, split: Split, index: int) -> str:
-        """The text of a piece of the stream."""
+        """Return the text of a chunk."""
         first, length = self._cut(split, 0, 0)
         start = first + index * length
         return self.decode(self.stream(split)[start : start + length].tolist())
 
     def _cut(self, split: Split, seed: int, epoch: int) -> tuple[int, int]:
-        """Where the first piece begins, and how long each is."""
+        """Return the start of the first chunk and the length of each."""
         free = len(self.stream(split)) - 1
         length = max(min(self.settings.length, free), 1)
         if split != "train" or free < 2 * length:

@@ -1,4 +1,4 @@
-"""Saying which words were hidden, and whether one piece follows another: BERT. Devlin et al."""
+"""Masked tokens and next sentence, the pretraining of BERT. Devlin et al. 2019."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.pretraining.corruption import generator, masked
-from regard.tasks.pretraining.task import Asking, FromPieces, Rows
+from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import MaskedModelingSettings
 from regard.tasks.task import Split
 from regard.tasks.writing.evaluation import Text
@@ -28,10 +28,10 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Two pieces in a row with some words hidden, the words themselves, which are asked about.
+    """A batch of rows of two segments with masked tokens.
 
-    ``types`` is 0 in the first piece and 1 in the second; ``elsewhere`` is 1 where the second does
-    not follow the first.
+    ``wanted`` are the true tokens, of which those at ``asked`` are predicted. ``types`` is 0 in the
+    first segment and 1 in the second; ``elsewhere`` is 1 if the second does not follow the first.
     """
 
     tokens: Int[Tensor, "batch time"]
@@ -43,12 +43,12 @@ class MaskedBatch:
 
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
-        """The places whose word is to be said."""
+        """Return the predicted positions."""
         return self.asked
 
 
 class Example(NamedTuple):
-    """One row before it is padded."""
+    """A row of a `MaskedBatch` before padding."""
 
     read: NDArray[np.int64]
     wanted: NDArray[np.int64]
@@ -58,8 +58,7 @@ class Example(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A text whose hidden words were filled in, the sum of their log probabilities, and whether
-    all of them were."""
+    """A text with its masks filled in, the sum of the log probabilities, and whether all are."""
 
     text: str
     log_probability: float
@@ -67,23 +66,23 @@ class Filled(NamedTuple):
 
 
 class MaskedModeling(FromPieces[MaskedBatch]):
-    """Masked words of pieces of text, and next sentence if asked for.
+    """Masked language modelling of chunks of text, optionally with next-sentence prediction.
 
-    A document is cut into pieces. Each is divided in two at a place drawn evenly, [CLS] A [SEP] B
-    [SEP]; of half of them B comes from another document, and that is to be said from [CLS]. Words
-    are hidden anew in every epoch (`regard.tasks.pretraining.corruption.masked`).
+    Documents are cut into chunks. Each chunk is split at a uniformly drawn position, [CLS] A [SEP]
+    B [SEP]. In half of the rows B comes from another document, which is predicted from [CLS].
+    Tokens are masked anew in every epoch (`regard.tasks.pretraining.corruption.masked`).
     """
 
     settings: MaskedModelingSettings
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens of each piece with its symbols, at most."""
+        """Return the maximum tokens of each chunk, symbols included."""
         pieces = self.pieces(split)
         sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + self._symbols
         return sizes
 
     def batch(self, split: Split, indexes: Rows) -> MaskedBatch:
-        """Pieces with words hidden."""
+        """Return chunks with masked tokens as tensors."""
         rows = [self.example(split, *row) for row in indexes.tolist()]
         tokens, lengths = pad([row.read for row in rows])
         wanted, types, asked = (
@@ -93,7 +92,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         return MaskedBatch(tokens, types, wanted, asked.bool(), lengths, elsewhere)
 
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Example:
-        """One piece as an epoch has it."""
+        """Return a chunk as masked in an epoch."""
         random = generator(seed, epoch, split, index)
         pieces, documents = self.pieces(split), self.split(split).ids
         document, start, stop = pieces[index]
@@ -110,7 +109,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
                 other = int(random.integers(len(documents) - 1))
                 other += other >= document
                 there, size = documents[other], len(second)
-                # From anywhere in it: what begins as documents do would give it away.
+                # From a random position: the beginning of a document would be easy to recognise.
                 start = int(random.integers(max(len(there) - size, 0) + 1))
                 second = there[start : start + size].astype(np.int64)
             row = np.array([mark.classify, *first, mark.separator, *second, mark.separator])
@@ -125,12 +124,15 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         )
         return Example(read, row, types, asked, elsewhere)
 
-    def asked(self, model: nn.Module, batch: MaskedBatch) -> Asking:
-        """What stood at the places that are asked."""
+    def asked(self, model: nn.Module, batch: MaskedBatch) -> Targets:
+        """Return the states and the true tokens of the predicted positions."""
         return self._asking(batch, self._states(model, batch))
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
-        """Cross entropy of the words asked, and of which pieces follow, each a mean. Ibid., A.2."""
+        """Compute the mean cross entropy of the masked tokens, plus that of the next sentence.
+
+        Devlin et al. 2019, appendix A.2.
+        """
         states = self._states(model, batch)
         loss = word_loss(model, *self._asking(batch, states))
         if not self.settings.next_sentence:
@@ -142,13 +144,16 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     def judge_next_sentence(
         self, model: nn.Module, split: Split, *, tokens: int = 16_384
     ) -> tuple[float, int]:
-        """Return how often the model rightly says which second pieces follow, and of how many.
+        """Return the accuracy of next-sentence prediction, and the number of rows.
 
-        Half of the pieces do not follow, so chance is 0.5. The pieces and the words hidden in them
-        are those of `judged`. Errors: the task does not ask for next sentences.
+        Half of the second segments do not follow, so chance is 0.5. The rows and their masks are
+        those of `judged`. Errors: the task is trained with ``next_sentence=false``.
         """
         if not self.settings.next_sentence:
-            raise RegardError("next_sentence=false: which piece follows was not asked; set it true")
+            raise RegardError(
+                "next_sentence=false: the model was not trained to predict it; train with "
+                "next_sentence=true"
+            )
         right = count = 0
         with evaluation_mode(model):
             for rows in self.batches(split, tokens=tokens, seed=0, epoch=0, shuffle=False):
@@ -161,42 +166,42 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         return right / max(count, 1), count
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
-        """What is read, and the words that are asked for in their order."""
+        """Return the input and the predicted tokens of an example."""
         found = self.example(split, *row)
         asked = found.wanted[found.asked].tolist()
         return " ".join(self.names(found.read.tolist())), " ".join(self.names(asked))
 
     @property
     def room(self) -> int:
-        """Two symbols stand about a text."""
+        """Return the maximum tokens read from a text: `length` without two symbols."""
         return self.settings.length - 2
 
     def whole(self, text: str) -> NDArray[np.int32]:
-        """A text's tokens, "[MASK]" as its symbol."""
+        """Return the tokens of a text, with "[MASK]" as the mask symbol."""
         parts = self.encode(text.split(MASK))
         joined = np.concatenate([x for part in parts for x in (part, [self.marks.mask])])
         return joined[:-1].astype(np.int32)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """[CLS], the text's first tokens, [SEP]."""
+        """Return [CLS], the first tokens of the text, [SEP]."""
         kept = self.whole(text)[: self.room]
         return np.array([self.marks.classify, *kept, self.marks.separator], np.int32)
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """A pass over rows without padding."""
+        """Return the model's states for rows without padding."""
         found: Tensor = model(tokens)
         return found
 
     def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
-        """Each text with a word for each [MASK] in it."""
+        """Return each text with its "[MASK]" filled in."""
         return [Text(*filled) for filled in self.fill(model, inputs)]
 
     @torch.no_grad()
     def fill(self, model: nn.Module, texts: Sequence[str]) -> list[Filled]:
-        """Each text with the likeliest word in place of every "[MASK]", one by itself each.
+        """Replace every "[MASK]" by its most probable token, each independently of the others.
 
-        Those that stand beyond what the model reads are left as they are.
+        A "[MASK]" beyond the tokens that the model reads stays.
         """
         return [self._filled(model, text) for text in texts]
 
@@ -220,8 +225,8 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         types = batch.types if self.settings.next_sentence else None
         return cast(Tensor, model(batch.tokens, batch.lengths if padded else None, types))
 
-    def _asking(self, batch: MaskedBatch, states: Tensor) -> Asking:
-        return Asking(states[batch.asked], batch.wanted[batch.asked])
+    def _asking(self, batch: MaskedBatch, states: Tensor) -> Targets:
+        return Targets(states[batch.asked], batch.wanted[batch.asked])
 
     @property
     def _symbols(self) -> int:
@@ -229,5 +234,5 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     @property
     def most(self) -> int:
-        """Symbols stand about a piece."""
+        """Return the maximum tokens of a chunk: `length` without the symbols."""
         return self.settings.length - self._symbols

@@ -1,4 +1,4 @@
-"""Writing the spans that a text lacks, or how it goes on: T5. Raffel et al. 2020."""
+"""Span corruption and prefix language modelling, the pretraining of T5. Raffel et al. 2020."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.decoding import Limits
 from regard.layers import marks
 from regard.tasks.pretraining.corruption import Halves, generator, halves, spans
-from regard.tasks.pretraining.task import Asking, FromPieces, Rows
+from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import SpanCorruptionSettings
 from regard.tasks.task import Split
 from regard.tasks.writing.encoded import PairBatch, paired
@@ -24,21 +24,21 @@ _sentinel = re.compile(r"<extra_id_([0-9]{1,2})>")
 
 
 class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
-    """An encoder reads a piece with spans left out (or its beginning), a decoder writes the rest.
+    """Prediction of missing spans (or of a continuation) by an encoder and a decoder.
 
-    ``objective=spans``: `corruption.spans`, the separator ends what is written;
-    ``prefix``: `halves`. Other spans in every epoch.
+    ``objective=spans`` uses `corruption.spans`, ``prefix`` uses `halves`; the separator ends a
+    target. The spans are drawn anew in every epoch.
     """
 
     settings: SpanCorruptionSettings
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What a network is built for: sentinels too."""
+        """Return the sizes for which a network is built, sentinels included."""
         return {"vocabulary": len(self.tokenizer) + marks.COUNT + marks.SENTINELS, "labels": 0}
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Tokens of each piece and its sentinels on both sides, and the end: an upper bound."""
+        """Return an upper bound of the tokens of each chunk: both sides, sentinels and the end."""
         pieces = self.pieces(split)
         sizes: NDArray[np.int64] = pieces[:, 2] - pieces[:, 1] + 1
         if self.settings.objective == "spans":
@@ -47,12 +47,12 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         return sizes
 
     def batch(self, split: Split, indexes: Rows) -> PairBatch:
-        """Pieces in two."""
+        """Return the sources and targets of chunks as tensors."""
         rows = [self.example(split, *row) for row in indexes.tolist()]
         return paired([row.source for row in rows], [row.target for row in rows], self.end)
 
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Halves:
-        """One piece as an epoch has it."""
+        """Return a chunk as corrupted in an epoch."""
         random = generator(seed, epoch, split, index)
         document, start, stop = self.pieces(split)[index]
         ids, asked = self.split(split).ids[document][start:stop], self.settings
@@ -67,13 +67,13 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
             mean=asked.mean,
         )
 
-    def asked(self, model: nn.Module, batch: PairBatch) -> Asking:
-        """What is written at each place, given the true tokens before it."""
+    def asked(self, model: nn.Module, batch: PairBatch) -> Targets:
+        """Return the decoder's state and the true token at each target position."""
         states = model(batch.source, batch.source_lengths, batch.given)
-        return Asking(states[batch.real], batch.wanted[batch.real])
+        return Targets(states[batch.real], batch.wanted[batch.real])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
-        """What is read and what is written."""
+        """Return the source and the target of an example."""
         found = self.example(split, *row)
         return self._shown(found.source), self._shown(found.target)
 
@@ -82,7 +82,7 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         return (" " if self.settings.tokenizer == "words" else "").join(pieces)
 
     def whole(self, text: str) -> NDArray[np.int32]:
-        """A text's tokens, "<extra_id_0>" … as sentinels."""
+        """Return the tokens of a text, with "<extra_id_0>" … as sentinels."""
         parts = _sentinel.split(text)
         found: list[int] = []
         for place, part in enumerate(parts):
@@ -93,31 +93,31 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         return np.array(found, np.int32)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """A text's first tokens."""
+        """Return the first tokens of a text."""
         return self.whole(text)[: self.settings.length]
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """A pass over rows without padding: what the encoder makes of them, written after 0."""
+        """Return the decoder's state after its first symbol 0, for rows without padding."""
         lengths = torch.full((len(tokens),), tokens.shape[1])
         return cast(Tensor, model(tokens, lengths, torch.zeros(len(tokens), 1, dtype=torch.long)))
 
     @property
     def end(self) -> int:
-        """The separator."""
+        """Return the id of the separator, which ends a target."""
         return self.marks.separator
 
     @property
     def limits(self) -> Limits:
-        """By what was read."""
+        """Return the limit of a target's length, which depends on the source's."""
         return Limits(longest=self.settings.length)
 
     def prompts(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """What the encoder reads."""
+        """Return the tokens that the encoder reads of each text."""
         return [self.read(text) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """A text again, sentinels by name."""
+        """Decode ids to a text, with sentinels by name."""
         parts = groupby(ids, lambda i: i < len(self.tokenizer))
         return "".join(
             super(SpanCorruption, self).decode(several) if known else "".join(self.names(several))

@@ -1,4 +1,4 @@
-"""What all ways to pretrain share: texts cut into pieces, a loss at the places that are asked."""
+"""The base of all pretraining tasks: chunks of texts, and a loss at the predicted positions."""
 
 import re
 from abc import abstractmethod
@@ -28,28 +28,28 @@ from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split, no_labels
 
-TEACHING = 100_000  # documents that a tokenizer learns from, at most: of the first
-Rows = NDArray[np.integer]  # of a batch: seed, epoch and index of each example
+TEACHING = 100_000  # the tokenizer is trained on at most the first 100,000 documents
+Rows = NDArray[np.integer]  # (batch, 3): seed, epoch and index of each example
 
 
-class Asked(Protocol):
-    """A batch: how long its rows are, and which places are asked about."""
+class PredictionBatch(Protocol):
+    """A batch with the lengths of its rows and the predicted positions."""
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """Tokens of each row, padding not counted."""
+        """Return the number of tokens of each row, without padding."""
 
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
-        """The places whose token is to be said."""
+        """Return the predicted positions."""
 
 
-B = TypeVar("B", bound=Asked)
+B = TypeVar("B", bound=PredictionBatch)
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a split as token ids (int32), and the texts that they come from."""
+    """The documents of a split as token ids (int32), with their texts."""
 
     ids: list[NDArray[np.int32]]
     texts: Sequence[str]
@@ -59,23 +59,22 @@ class Documents:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each document."""
+        """Return the number of tokens of each document."""
         return np.array([len(ids) for ids in self.ids], dtype=np.int64)
 
 
-class Asking(NamedTuple):
-    """The places that are asked about: what their words are read out of, and the true words."""
+class Targets(NamedTuple):
+    """The states and the true tokens of the predicted positions."""
 
     states: Float[Tensor, "asked width"]
     wanted: Int[Tensor, " asked"]
 
 
 class Pretraining(Task[B], Generic[B]):
-    """Texts, tokenised once; an example is a function of (seed, epoch, index).
+    """A pretraining task on texts, tokenized once; examples depend on (seed, epoch, index).
 
-    Its metric is exp(−loss), the geometric mean of the probabilities that the truth was given
-    (1 / perplexity), so that the best weights are those of the least loss. Data are read when a
-    split is first asked for. A saved tokenizer may be given.
+    The metric is exp(−loss) = 1 / perplexity, the geometric mean of the probabilities of the true
+    tokens, so that the best weights have the lowest loss. Data are read on first use of a split.
     """
 
     metric = "likelihood"
@@ -93,12 +92,12 @@ class Pretraining(Task[B], Generic[B]):
 
     @property
     def held_out(self) -> bool:
-        """Whether texts were held out for judging; with ``validation=0`` none are."""
+        """Return whether texts are held out for evaluation; with ``validation=0`` none are."""
         return bool(self.settings.validation)
 
     @cached_property
     def corpus(self) -> TextCorpus:
-        """The texts as they were found, in three splits."""
+        """Load the texts in three splits."""
         asked = self.settings
         return load_texts(
             asked.data,
@@ -113,7 +112,7 @@ class Pretraining(Task[B], Generic[B]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Learned from the texts that are trained on."""
+        """Train the tokenizer on the training texts."""
         asked = self.settings
         return train_tokenizer(
             asked.tokenizer,
@@ -124,16 +123,16 @@ class Pretraining(Task[B], Generic[B]):
 
     @property
     def marks(self) -> marks.Marks:
-        """The symbols behind the tokenizer's tokens."""
+        """Return the symbols whose ids follow the tokenizer's."""
         return marks.Marks.behind(len(self.tokenizer))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What a network is built for."""
+        """Return the sizes for which a network is built."""
         return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
 
     def split(self, name: str) -> Documents:
-        """train, validation or test. Errors: hardly a token of train is known."""
+        """Return a split by name. Errors: most tokens of train are unknown."""
         must_be_split(name)
         if name not in self.splits:
             found = self.documents(getattr(self.corpus, name))
@@ -143,18 +142,18 @@ class Pretraining(Task[B], Generic[B]):
         return self.splits[name]
 
     def documents(self, texts: Sequence[str]) -> Documents:
-        """Texts as token ids, those without tokens left out."""
+        """Return texts as token ids, without texts that have no tokens."""
         pairs = [
             (ids, text) for ids, text in zip(self.encode(texts), texts, strict=True) if len(ids)
         ]
         return Documents([ids for ids, _ in pairs], [text for _, text in pairs])
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Token ids of each text, whole."""
+        """Return all token ids of each text."""
         return list(self.tokenizer.arrays(texts))
 
     def names(self, ids: Iterable[int]) -> list[str]:
-        """The readable token of each id, symbols too."""
+        """Return the readable token of each id, symbols included."""
         known = len(self.tokenizer)
         found: list[str] = []
         for i in map(int, ids):
@@ -167,67 +166,67 @@ class Pretraining(Task[B], Generic[B]):
         return found
 
     def decode(self, ids: Iterable[int]) -> str:
-        """A text again; symbols that no text holds are left out."""
+        """Decode ids to a text, without symbols."""
         return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
 
     def piece(self, split: Split, index: int) -> str:
-        """The text that an example was made of."""
+        """Return the text of an example."""
         return self.split(split).texts[index]
 
     @abstractmethod
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
-        """What the model reads of the example of a row (seed, epoch, index), and what it says."""
+        """Return input and target of the example (seed, epoch, index), in readable form."""
 
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
-        """Return x and y of the first ``count`` training examples, as the first epoch has them."""
+        """Return x and y of the first ``count`` training examples in the first epoch."""
         indexes = range(min(count, len(self.lengths("train", seed, 0))))
         return [self.shown("train", (seed, 0, index)) for index in indexes]
 
     @property
     def room(self) -> int:
-        """Tokens of a text that are answered at most."""
+        """Return the maximum number of tokens read from a text."""
         return self.settings.length
 
     def whole(self, text: str) -> NDArray[np.int32]:
-        """All tokens of a text that the model is asked about, symbols that it names among them."""
+        """Return all tokens of a text, before truncation, with the symbols that it names."""
         return self.encode([text])[0]
 
     @abstractmethod
     def read(self, text: str) -> NDArray[np.int32]:
-        """What the model reads of it."""
+        """Return the tokens that the model reads of a text."""
 
     @abstractmethod
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """A pass over rows without padding."""
+        """Return the model's states for rows without padding."""
 
     def with_texts(self, texts: Sequence[str]) -> Self:
-        """The same task whose test split is these texts. Errors: hardly a token is known."""
+        """Return the task with these texts as its test split. Errors: most tokens are unknown."""
         other = type(self)(self.settings, self.tokenizer, self.known)
         other.splits["test"] = found = other.documents(texts)
         if not len(found):
-            raise RegardError("there is no text to judge by")
-        must_be_known(found.ids, "give texts such as the run has read")
+            raise RegardError("there are no texts to evaluate; give at least one with tokens")
+        must_be_known(found.ids, "give texts similar to those of the run")
         return other
 
     @abstractmethod
     def batch(self, split: Split, indexes: Rows) -> B:
-        """The examples of rows (seed, epoch, index) as tensors."""
+        """Return the examples of rows (seed, epoch, index) as tensors."""
 
     @abstractmethod
-    def asked(self, model: nn.Module, batch: B) -> Asking:
-        """The states and the words of all places that are asked about, row by row."""
+    def asked(self, model: nn.Module, batch: B) -> Targets:
+        """Return the states and the true tokens of all predicted positions, row by row."""
 
     def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> Rows:
-        """Rows (seed, epoch, index): an example is not the same in every epoch."""
+        """Return rows (seed, epoch, index), since an example differs between epochs."""
         return np.stack([np.full_like(indexes, seed), np.full_like(indexes, epoch), indexes], 1)
 
     def loss(self, model: nn.Module, batch: B) -> Float[Tensor, ""]:
-        """Mean cross entropy of what is asked, in nats."""
+        """Compute the mean cross entropy of the predicted tokens, in nats."""
         return word_loss(model, *self.asked(model, batch))
 
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
-        """What the model says to each example of a split, always corrupted in the same way."""
+        """Yield the losses of each example of a split, always with the same corruption."""
         with evaluation_mode(model):
             longest = int(self.lengths(split, 0, 0).max(initial=1))
             for rows in self.batches(
@@ -241,7 +240,7 @@ class Pretraining(Task[B], Generic[B]):
                     yield Piece(index, nats.double().cpu().numpy(), right.cpu().numpy())
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """exp(−loss), and the loss: nats for each token that is asked."""
+        """Return exp(−loss) and the loss, in nats per predicted token."""
         total = count = 0.0
         for piece in self.judged(model, split, tokens):
             total, count = total + float(piece.nats.sum()), count + len(piece.nats)
@@ -249,7 +248,7 @@ class Pretraining(Task[B], Generic[B]):
         return float(np.exp(-loss)), loss
 
     def answer(self, model: nn.Module) -> Likelihoods:
-        """How likely the model thinks the test texts."""
+        """Return the model's likelihood of the test texts."""
         pieces = sorted(self.judged(model, "test"), key=lambda piece: piece.place)
         return Likelihoods(
             tuple(self.piece("test", piece.place) for piece in pieces),
@@ -258,26 +257,28 @@ class Pretraining(Task[B], Generic[B]):
         )
 
     def restore(self, rows: bytes, name: str) -> Likelihoods:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         return Likelihoods.parse(rows, name)
 
     def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Likelihoods:
-        """How likely the model thinks the texts of a file (a column of a table).
+        """Return the model's likelihood of the texts of a file (a column of a table).
 
-        Errors: a column of labels, which no text here has.
+        Errors: a label column, which this task does not read.
         """
         no_labels(columns)
         if columns.label:
-            raise RegardError("texts are judged as they are: there is no label to be named")
+            raise RegardError(
+                f"--label {columns.label}: this task evaluates texts without labels; leave it out"
+            )
         named = self.settings.text if table_kind(data) else ""
         texts = read_texts(str(data), columns.text or named)[0]
         return self.with_texts(texts).answer(model)
 
     def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
-        """What each layer looks at in a text, each token asking in its turn."""
+        """Return the attention weights of each layer for a text; each row is a query token."""
         ids = self.read(text)
         if not len(ids):
-            raise RegardError("there is no token to look at in this text")
+            raise RegardError("this text has no tokens, so there are no attention weights to show")
         with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             self.states(model, torch.from_numpy(ids)[None].long())
             found = looked(recording, self.names(ids))
@@ -285,26 +286,26 @@ class Pretraining(Task[B], Generic[B]):
         return [each for each in in_text if each.weights.shape[-1] == len(ids)]
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model reads."""
+        """Return the tokens that the model reads, in readable form."""
         return self.names(self.read(text))
 
 
 class FromPieces(Pretraining[B]):
-    """Examples made of one piece of a document each: long documents are cut (`chunks`)."""
+    """A pretraining task whose examples are chunks of documents; see `chunks`."""
 
     @property
     def most(self) -> int:
-        """Tokens of a piece at most."""
+        """Return the maximum number of tokens per chunk."""
         return self.settings.length
 
     def pieces(self, split: Split) -> Int[np.ndarray, "pieces 3"]:
-        """Document, first token and one past the last of each piece of a split."""
+        """Return document, first token and last token + 1 of each chunk of a split."""
         if split not in self._cuts:
             self._cuts[split] = chunks(self.split(split).lengths, self.most)
         return self._cuts[split]
 
     def piece(self, split: Split, index: int) -> str:
-        """The text of a piece."""
+        """Return the text of a chunk."""
         document, start, stop = self.pieces(split)[index]
         return self.decode(self.split(split).ids[document][start:stop].tolist())
 
@@ -314,7 +315,7 @@ class FromPieces(Pretraining[B]):
 
 
 class Piece(NamedTuple):
-    """What a model said to one example: of every token asked the nats, and if it was first."""
+    """The loss of each predicted token of an example, and whether it was the most probable."""
 
     place: int
     nats: NDArray[np.float64]
@@ -322,9 +323,9 @@ class Piece(NamedTuple):
 
 
 def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.ndarray, "pieces 3"]:
-    """Documents cut into pieces of at most ``most`` tokens: rows of document, first, one past last.
+    """Cut documents into chunks of at most ``most`` tokens: rows (document, first, last + 1).
 
-    A document's last piece is left out where it has less than ``least`` tokens and is not its only.
+    A document's last chunk is dropped if it has fewer than ``least`` tokens and is not its only.
 
     >>> chunks(np.array([5, 21]), 10).tolist()
     [[0, 0, 5], [1, 0, 10], [1, 10, 20]]
@@ -341,7 +342,7 @@ def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.nd
 def said(
     model: nn.Module, states: Float[Tensor, "asked width"], wanted: Int[Tensor, " asked"]
 ) -> tuple[Float[Tensor, " asked"], Bool[Tensor, " asked"]]:
-    """Nats of each word that was asked about, and whether it came first: some at a time."""
+    """Compute each token's loss in nats, and whether it is the most probable, in blocks of rows."""
     x, matrix, bias = parts_of(model, states)
     nats, right = torch.empty(len(wanted), device=states.device), torch.empty_like(wanted).bool()
     for rows in rows_at_a_time(len(wanted), len(matrix)):

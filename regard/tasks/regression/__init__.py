@@ -1,4 +1,4 @@
-"""A text in, a number out: the settings, and the models that learn it."""
+"""Regression on texts: settings and models."""
 
 import math
 from collections.abc import Mapping
@@ -28,25 +28,25 @@ UNITS = {
 
 
 class RegressionSettings(TextSettings):
-    """Which texts with numbers, how they are cut into tokens, and what is held out."""
+    """Settings of texts with numbers, their tokenization and the splits."""
 
     data: str = Field(
         "ratings",
         description="ratings, or a file of texts and numbers (.csv, .tsv, .jsonl, .txt, .parquet)",
     )
     metric: Literal["r2", "mae", "rmse", "spearman"] = Field(
-        "r2", description="chooses the best weights on validation, and compares runs on test"
+        "r2", description="selects the best checkpoint on validation and compares runs on test"
     )
 
 
 class RidgeSettings(Settings):
-    """Linear regression on TF-IDF, its weights kept small."""
+    """Settings of ridge regression on TF-IDF features."""
 
     search: ClassVar[Mapping[str, Range]] = {**SEARCH_RUNS, "penalty": LogUniform(0.01, 100.0)}
 
     ngrams: Runs = 2
     minimum: Texts = 2
-    penalty: float = Field(1.0, gt=0, description="of squared weights beside the squared errors")
+    penalty: float = Field(1.0, gt=0, description="L2 penalty, alpha of scikit-learn's Ridge")
 
 
 def _ridge(settings: RidgeSettings, vocabulary: int, labels: int, vectors: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A text in, a number out: its loss, its answers, their evaluation, and the linear baseline."""
+"""The task of regression: loss, predictions, their evaluation, and a linear baseline."""
 
 import json
 import math
@@ -29,33 +29,33 @@ from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
 
 Numbers = NDArray[np.float64]
-GUESS = "training mean"  # said to every text
+GUESS = "training mean"  # the guess that ignores the text
 
 
 @dataclass(frozen=True)
 class Number:
-    """The number that a model says of a text."""
+    """The number that a model predicts for a text."""
 
     value: float
 
     def line(self) -> str:
-        """The number, to six significant digits."""
+        """Return the number with six significant digits."""
         return f"{self.value:.6g}"
 
     def told(self) -> str:
-        """The answer in words."""
+        """Return the number with four significant digits."""
         return f"{self.value:.4g}"
 
     def json(self) -> dict[str, Any]:
-        """The answer as plain values."""
+        """Return the answer as JSON-serialisable values."""
         return {"value": self.value}
 
 
 def metric_of(name: str, said: Numbers, true: Numbers) -> float:
-    """R², MAE, RMSE or Spearman's ρ of numbers, by their names in tables.
+    """Compute R², MAE, RMSE or Spearman's ρ, by the metric's name in tables.
 
-    R² = 1 − Σ (yᵢ − ŷᵢ)² / Σ (yᵢ − ȳ)²; ρ is Pearson's correlation of the ranks. Where all true
-    numbers are one, R² and ρ are 0.
+    R² = 1 − Σ (yᵢ − ŷᵢ)² / Σ (yᵢ − ȳ)²; ρ is Pearson's correlation of the ranks. If all true
+    numbers are equal, R² and ρ are 0.
 
     >>> metric_of("MAE", np.array([1.0, 2.0]), np.array([2.0, 4.0]))
     1.5
@@ -74,11 +74,11 @@ def metric_of(name: str, said: Numbers, true: Numbers) -> float:
 
 
 def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
-    """What each example adds to a metric, the larger the better, the mean plus or minus the metric.
+    """Return one number per example, larger is better, whose mean is the metric, or minus it.
 
-    Of MAE minus the error; of RMSE and R² the jackknife's n θ − (n − 1) θ₋ᵢ (Miller 1974), moved to
-    have θ for a mean, with θ₋ᵢ from sums in O(n); of ρ its first term, the influence of each
-    example, in O(n log n).
+    MAE: minus the absolute error. RMSE (negated) and R²: the jackknife's n θ − (n − 1) θ₋ᵢ
+    (Miller 1974), shifted to have mean θ, in O(n). ρ: the influence of each example, which is the
+    first-order term of the jackknife, shifted to have mean ρ, in O(n log n).
     """
     n, wrong = len(true), (said - true) ** 2
     if name == "MAE":
@@ -88,7 +88,7 @@ def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
     if name == "RMSE":
         whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
     elif name == "R²":
-        # Without example i the spread of the others: n/(n − 1) (yᵢ − ȳ)² less.
+        # Without example i, the sum of squares is smaller by n/(n − 1) (yᵢ − ȳ)².
         spread = ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, said, true)
@@ -101,14 +101,13 @@ def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
 
 
 def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
-    """The influence of each pair (x, y) on the correlation of ranks, but for a constant.
-
-    With u, v the centred ranks over n and a(w)ᵢ the mean of w where x > xᵢ (a tie counts a half):
+    """Compute the influence of each pair (x, y) on the rank correlation, up to a constant.
 
         (uᵢvᵢ + a_x(v)ᵢ + a_y(u)ᵢ) / √(s_u s_v)
             − ρ/2 ((uᵢ² + 2a_x(u)ᵢ) / s_u + (vᵢ² + 2a_y(v)ᵢ) / s_v)
 
-    with the variances s_u, s_v, which vary only where ranks are tied. Croux & Dehon 2010.
+    with u, v the centred ranks divided by n, s_u, s_v their variances (constants without ties), and
+    a_x(w)ᵢ the sum of w where x > xᵢ, half of it where x = xᵢ, over n. Croux & Dehon 2010.
     """
     u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(said), rankdata(true)))
     one, other = float(u.var()), float(v.var())
@@ -121,7 +120,7 @@ def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
 
 
 def _above(x: Numbers, weights: Numbers) -> Numbers:
-    """Σ of the weights where x is larger than xᵢ, half of them where it is equal, over n."""
+    """Return for each i the sum of weights with x > xᵢ, plus half of those with x = xᵢ, over n."""
     order = np.argsort(x, kind="stable")
     ordered, sums = x[order], np.concatenate([[0.0], np.cumsum(weights[order])])
     first, last = (np.searchsorted(ordered, x, side=side) for side in ("left", "right"))
@@ -130,7 +129,10 @@ def _above(x: Numbers, weights: Numbers) -> Numbers:
 
 @dataclass(frozen=True, repr=False)
 class RegressionEvaluation(Evaluation):
-    """Numbers that were said beside the true ones. `guesses`: by the mean of the training."""
+    """Predicted and true numbers with their scores.
+
+    `guesses` is the metric of predicting the mean of the training numbers for every text.
+    """
 
     metric: str
     asked: tuple[Example, ...] = field(repr=False)
@@ -142,49 +144,49 @@ class RegressionEvaluation(Evaluation):
     def judge(
         cls, metric: str, examples: Sequence[Example], said: Numbers, mean: float
     ) -> "RegressionEvaluation":
-        """Judge numbers by those of the examples; ``mean`` of the training's.
+        """Evaluate numbers against those of the examples; ``mean`` is that of the training numbers.
 
-        Errors: no examples; a label that is no number.
+        Errors: no examples; a label that is not a number.
         """
         if not examples:
-            raise RegardError("there is nothing to evaluate: no examples")
+            raise RegardError("there are no examples to evaluate; give at least one")
         true = parsed(examples)
         guess = metric_of(metric, np.full(len(true), mean), true)
         return cls(metric, tuple(examples), np.asarray(said, np.float64), true, {GUESS: guess})
 
     @property
     def n(self) -> int:
-        """How many texts."""
+        """Return the number of texts."""
         return len(self.true)
 
     @property
     def examples(self) -> Sequence[Example]:
-        """The texts and their numbers."""
+        """Return the texts with their numbers."""
         return self.asked
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether each number is the true one."""
+        """Return for each text whether the predicted number equals the true one."""
         return np.asarray(self.numbers == self.true)
 
     @cached_property
     def value(self) -> float:
-        """The metric."""
+        """Return the metric."""
         return metric_of(self.metric, self.numbers, self.true)
 
     @cached_property
     def per_example(self) -> Numbers:
-        """What each text adds to the metric: `pseudo_values`."""
+        """Return each text's contribution to the metric: `pseudo_values`."""
         return pseudo_values(self.metric, self.numbers, self.true)
 
     @property
     def low(self) -> float:
-        """The lower end of the 95 % interval over texts: value ± 1.96 s/√n of `per_example`."""
+        """Return the lower end of the 95 % interval over texts, value ± 1.96 s/√n."""
         return max(unit_of(self.metric).least, self.value - self._half)
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
+        """Return the upper end of the interval."""
         return min(unit_of(self.metric).most, self.value + self._half)
 
     @property
@@ -193,29 +195,29 @@ class RegressionEvaluation(Evaluation):
 
     @property
     def says_one_thing(self) -> bool:
-        """Whether all texts got one number and have several."""
+        """Return whether all predicted numbers are equal but the true ones differ."""
         return len(np.unique(self.numbers)) == 1 < len(np.unique(self.true))
 
     @property
     def also(self) -> dict[str, float]:
-        """The other metrics."""
+        """Return the other metrics."""
         others = [name for name in METRICS.values() if name != self.metric]
         return {name: metric_of(name, self.numbers, self.true) for name in others}
 
     @property
     def trivial(self) -> Mapping[str, float]:
-        """What the metric would be if the mean of the training were said to every text."""
+        """Return the metric of predicting the mean of the training numbers for every text."""
         return self.guesses
 
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
         keys = "metric", "value", "low", "high", "n", "also", "trivial"
         found = {key: getattr(self, key) for key in keys}
         ends = {key: None for key in ("low", "high") if not math.isfinite(found[key])}
         return {**found, **ends}
 
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
         unit = unit_of(self.metric)
         value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
         others = (f"{name} {unit_of(name).write(x)}" for name, x in self.also.items())
@@ -223,18 +225,18 @@ class RegressionEvaluation(Evaluation):
         return ", ".join([told, *others])
 
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         unit = unit_of(self.metric)
         value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
         guess = unit.write(self.guesses[GUESS])
         return [
             (self.metric, f"{value}  (95 % interval {low} to {high}, of texts, not seeds)"),
-            (GUESS, f"{guess}  ({self.metric} of the training's mean for every text)"),
+            (GUESS, f"{guess}  ({self.metric} of predicting the training mean for every text)"),
             *((name, unit_of(name).write(x)) for name, x in self.also.items()),
         ]
 
     def rows(self) -> bytes:
-        """The numbers as JSON lines: source, text, value (the truth), number, group."""
+        """Return JSON lines: source, text, value (the true number), number, group if any."""
         rows = zip(self.examples, self.true.tolist(), self.numbers.tolist(), strict=True)
         lines = (
             json.dumps(
@@ -253,7 +255,7 @@ class RegressionEvaluation(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, mean: float, name: str) -> "RegressionEvaluation":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         found = list(parse_rows(rows, name))
         try:
             examples = [
@@ -274,36 +276,36 @@ class RegressionEvaluation(Evaluation):
 
 
 def parsed(examples: Sequence[Example]) -> Numbers:
-    """The number of each example. Errors: one that is none, by file:line."""
+    """Return the number of each example. Errors: a label that is not a number, by file:line."""
     found = [number_of(example.label) for example in examples]
     for example, value in zip(examples, found, strict=True):
         if value is None:
             raise RegardError(
-                f"{example.source}: {example.label!r:.80} is no number; name the "
-                "column of the numbers by label=NAME (--label NAME for regard evaluate), or learn "
-                "labels by regard train classification"
+                f"{example.source}: {example.label!r:.80} is not a number; name the column of the "
+                "numbers by label=NAME (--label NAME for regard evaluate), or learn labels with "
+                "regard train classification"
             )
     return np.array(found, dtype=np.float64)
 
 
 class Scale(BaseModel):
-    """What a run remembers of its numbers, in ``env.json``."""
+    """Mean and standard deviation of the training numbers, saved in a run's ``env.json``."""
 
     mean: float = Field(gt=-MOST, lt=MOST)
     deviation: float = Field(gt=0, lt=MOST)
 
 
 class Ridge(TfidfFeatures):
-    """Ridge regression on `TfidfFeatures`: min Σ (w·x + b − z)² + α‖w‖², z standardised.
+    """Ridge regression on `TfidfFeatures`: min Σ (w·x + b − z)² + α‖w‖², with z standardised.
 
-    Hoerl & Kennard 1970, by scikit-learn's sparse solver; α is the setting ``penalty``.
+    α is the setting ``penalty``. Hoerl & Kennard 1970; solved by scikit-learn's sparse solver.
     """
 
     name = "ridge"
     settings_class = RidgeSettings
 
     def fit(self, texts: Sequence[str], numbers: Numbers) -> None:
-        """Learn from standardised numbers. Errors: no word stands in as many texts as asked."""
+        """Fit to standardised numbers. Errors: no word occurs in ``minimum`` texts."""
         from sklearn.linear_model import Ridge as Solver
 
         counts = self.count(texts)
@@ -315,7 +317,7 @@ class Ridge(TfidfFeatures):
 
 
 class Regression(TextTask):
-    """Texts with numbers; a model says the number, standardised by the training's mean and s."""
+    """Regression on texts; networks predict numbers standardised by the training's mean and s."""
 
     settings: RegressionSettings
     numbers = True
@@ -331,39 +333,42 @@ class Regression(TextTask):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What a model is built for; ``marks`` where the tokenizer has symbols of its own."""
+        """Return the sizes for which a model is built; ``marks`` are a tokenizer's symbols."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": 1}
         return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Mean and standard deviation of the training's numbers. Errors: all are one number."""
+        """Return mean and standard deviation of the training numbers. Errors: all are equal."""
         if self.known:
             given = {key: self.known.get(key) for key in ("mean", "deviation")}
             known = checked(Scale, given, Path("env.json"))
             return known.mean, known.deviation
         found = parsed(self._split_examples[0])
         if found.min() == found.max():
-            raise RegardError(f"all {len(found):,} texts to learn from have the number {found[0]}")
+            raise RegardError(
+                f"all {len(found):,} training texts have the number {found[0]}; give texts with "
+                "different numbers"
+            )
         return float(found.mean()), float(found.std())
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data, and how its numbers are standardised."""
+        """Return what a run saves about its data, with mean and standard deviation."""
         mean, deviation = self.scale
         return {**super().facts(), "mean": mean, "deviation": deviation}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.float32]:
-        """The standardised number of each example. Errors: one that has none, by file:line."""
+        """Return each example's standardised number. Errors: not a number, by file:line."""
         mean, deviation = self.scale
         return np.asarray((parsed(examples) - mean) / deviation, dtype=np.float32)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Mean squared error of the standardised numbers."""
+        """Compute the mean squared error of the standardised numbers."""
         said = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
         return F.mse_loss(said[:, 0], batch.labels)
 
     def say(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
-        """The number of each text, in the units of the data."""
+        """Return the predicted number of each text, in the units of the data."""
         if isinstance(model, nn.Module):
             found = self.outputs(model, what)[:, 0].astype(np.float64)
         else:
@@ -373,9 +378,10 @@ class Regression(TextTask):
         return np.asarray(mean + deviation * found)
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric, the larger the better, and the loss.
+        """Return the metric (larger is better) and the loss.
 
-        Of MAE and RMSE what they gain on the training's mean, as a share: 1 − error / its error.
+        For MAE and RMSE, the metric is the relative gain over predicting the training mean:
+        1 − error / error of the mean.
         """
         said, true = self.say(model, split), parsed(self.split(split).examples)
         mean, deviation = self.scale
@@ -388,29 +394,29 @@ class Regression(TextTask):
 
     @property
     def validates(self) -> str:
-        """What `judge` measures."""
+        """Return the name of the score that `judge` returns."""
         return f"gain in {self.metric}" if unit_of(self.metric).lower else self.metric
 
     def fit(self, baseline: Ridge, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the texts of the train split, or to those of these numbers."""
+        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
         baseline.fit(*self.chosen(chosen))
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Number]:
-        """The numbers of texts."""
+        """Predict the numbers of texts."""
         return [Number(float(value)) for value in self.say(model, list(inputs))]
 
     def answer(self, model: Any) -> RegressionEvaluation:
-        """What the model says to the test split, judged."""
+        """Return the evaluation of the model on the test split."""
         return self._judged(self.test.examples, self.say(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         return RegressionEvaluation.parse(rows, self.metric, self.scale[0], name)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> RegressionEvaluation:
-        """What the model says to the texts of a file, judged by its numbers.
+        """Return the evaluation of the model on a file of texts with numbers.
 
-        Columns that are not named are those of the training. Errors: a bad row, by file:line.
+        Columns default to those of the training. Errors: a bad row, by file:line.
         """
         no_labels(columns)
         text, label = columns.text or self.settings.text, columns.label or self.settings.label
@@ -418,7 +424,7 @@ class Regression(TextTask):
         return self._judged(examples, self.say(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Number) -> Any:
-        """What each word of a text adds to the number, in standard deviations of the training."""
+        """Return each word's contribution to the number, in standard deviations of the training."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
         return model.shares(text, 0, "the number, in standard deviations of the training")

@@ -1,4 +1,4 @@
-"""A sentence in, a tag for each of its words out: the settings, and the models that learn it."""
+"""Tagging the words of sentences: settings and models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,65 +19,67 @@ METRICS = {"span-f1": "span F1", "accuracy": "accuracy"}
 
 
 class TaggingSettings(TextSettings):
-    """Which tagged sentences, how their words are cut into tokens, and what is held out."""
+    """Settings of tagged sentences, their tokenization and the splits."""
 
     data: str = Field(
         "entities",
-        description="entities, or a file: a word and its tag a line, an empty line behind each "
-        "sentence (.conll, .txt, .tsv), or .conllu",
+        description="entities, or a file with a word and its tag per line and an empty line after "
+        "each sentence (.conll, .txt, .tsv), or .conllu",
     )
-    text: TextColumn = Field("", description="column of the words by number from 1; else the first")
+    text: TextColumn = Field("", description="word column, by number from 1; empty: the first")
     label: str = Field(
         "",
-        description="column of the tags by number from 1; else the last; of .conllu upos, xpos, "
+        description="tag column, by number from 1; empty: the last; for .conllu: upos, xpos, "
         "deprel, feats, lemma or misc",
     )
     group: str = Field(
         "",
-        description="of .conllu a key of its comments, or KEY:SIGN, whose equal values stay on one "
-        "side of every split: newdoc id",
+        description="for .conllu: a comment key whose equal values stay in the same split, such as "
+        "newdoc id; or KEY:SIGN for its value up to a sign",
     )
     metric: Literal["auto", "span-f1", "accuracy"] = Field(
         "auto",
-        description="chooses the best weights on validation, and compares runs on test; auto: F1 "
-        "of whole spans where tags mark them (B-, I-), else the share of words tagged rightly",
+        description="selects the best checkpoint on validation and compares runs on test; auto: "
+        "span-f1 if tags mark spans (B-, I-), else accuracy over words",
     )
     tokenizer: Tokenizer = "bpe"
     vocabulary: Vocabulary = 4_000
-    length: int = Field(256, ge=1, description="tokens of a sentence that are read")
+    length: int = Field(
+        256, ge=1, description="maximum tokens per sentence; longer ones are truncated"
+    )
     truncate: Literal["head", "tail", "ends"] = Field(
-        "head", description="what of a sentence is read that has more"
+        "head", description="which part of a longer sentence is kept"
     )
 
 
 class TokenRegressionSettings(Settings):
-    """Logistic regression on a word, its spelling and its neighbours."""
+    """Settings of logistic regression on a word, its spelling and its neighbours."""
 
     search: ClassVar[Mapping[str, Range]] = {"inverse_penalty": LogUniform(0.1, 30.0)}
 
-    neighbours: int = Field(2, ge=0, le=5, description="words on either side that count")
-    affix: int = Field(3, ge=0, le=6, description="letters of the longest beginning and end")
-    minimum: int = Field(1, ge=1, description="how often a feature must occur to count")
+    neighbours: int = Field(2, ge=0, le=5, description="context words on either side")
+    affix: int = Field(3, ge=0, le=6, description="maximum letters of prefixes and suffixes")
+    minimum: int = Field(1, ge=1, description="minimum count of a feature")
     inverse_penalty: float = Field(
-        10.0, gt=0, description="of the errors beside squared weights: C of scikit-learn"
+        10.0, gt=0, description="inverse of the L2 penalty, C of scikit-learn"
     )
 
 
 class TaggerSettings(TextClassifierSettings):
-    """Self-attention over the words of a sentence; every word has an answer of its own."""
+    """Settings of a self-attention network with an output for each word."""
 
     pool: ClassVar[str] = "none"  # type: ignore[misc,assignment]
     pool_score: ClassVar[str] = "dot"  # type: ignore[misc]
 
 
 class RecurrentTaggerSettings(RecurrentSettings):
-    """A bidirectional LSTM; every word has an answer of its own."""
+    """Settings of a bidirectional LSTM with an output for each word."""
 
     pool: ClassVar[str] = "none"  # type: ignore[misc,assignment]
 
 
 def _each_token(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes the same network with an answer for each token, and none for the text."""
+    """Wrap a model factory so that the network has an output for each token and no pooling."""
 
     def build(settings: Any, vocabulary: int, labels: int, vectors: Any) -> Any:
         network = make(settings, vocabulary, labels, vectors)
@@ -116,18 +118,18 @@ def _load(folder: Path) -> Any:
 
 
 _ENTRIES = [
-    _tagger("transformer", "layers of self-attention; Linear of each word", TaggerSettings),
-    _tagger("rnn", "bidirectional LSTM; Linear of each word", RecurrentTaggerSettings),
-    _tagger("cnn", "convolutions about each word; Linear"),
-    _tagger("gpt", "a decoder alone, each word by what stands before it; Linear"),
+    _tagger("transformer", "self-attention layers; Linear per word", TaggerSettings),
+    _tagger("rnn", "bidirectional LSTM; Linear per word", RecurrentTaggerSettings),
+    _tagger("cnn", "convolutions around each word; Linear per word"),
+    _tagger("gpt", "decoder, each word from the words up to it; Linear per word"),
     _tagger(
         "bert",
-        "an encoder alone; Linear of each word; pretrained by weights=, or in a run by --init",
+        "encoder; Linear per word; pretrained with weights=, or by a run given with --init",
     ),
-    _tagger("t5", "T5's encoder; Linear of each word; begun from a pretrained one by --init"),
+    _tagger("t5", "T5 encoder; Linear per word; pretrained by a run given with --init"),
     ModelEntry(
         "most-frequent-tag",
-        "the tag that each word has most often; of an unknown word, the commonest of all",
+        "most frequent tag of each word; for unknown words, the most frequent tag of all",
         NoSettings,
         _baseline("most-frequent-tag"),
         load=_load,

@@ -1,4 +1,4 @@
-"""What a tagger must beat: each word's most frequent tag, and a linear model of its spelling."""
+"""Baselines for tagging: each word's most frequent tag, and a linear model of its spelling."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -16,36 +16,36 @@ from regard.models.settings import NoSettings
 from regard.tasks.tagging import TokenRegressionSettings
 
 Words = Sequence[str]
-EDGE = "·"  # stands for the words before a sentence and behind it
+EDGE = "·"  # stands for words before and after a sentence
 
 
 class TokenModel(LinearModel):
-    """Log probabilities of the tags of each word = features of the word · weights + bias."""
+    """A linear tagger: log p(tag | word) = log softmax(features of the word · weights + bias)."""
 
     @abstractmethod
     def extract(self, words: Words) -> list[list[str]]:
-        """Return the features of each word: their names."""
+        """Return the names of the features of each word."""
 
     @abstractmethod
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
-        """Learn from sentences and the numbers of their tags."""
+        """Fit to sentences and the numbers of their tags."""
 
     def features(self, counts: Any) -> Any:
-        """The features count as they are."""
+        """Return the counts unchanged."""
         return counts
 
     def learn_terms(self, sentences: Sequence[Words], minimum: int) -> None:
-        """Set the features that occur so often. Errors: none does."""
+        """Select the features that occur at least ``minimum`` times. Errors: none does."""
         counts = Counter(name for words in sentences for row in self.extract(words) for name in row)
         self.terms = sorted(name for name, count in counts.items() if count >= minimum)
         if not self.terms:
             raise UntrainableError(
-                f"no feature occurs {minimum} times in the {len(sentences)} sentences that "
-                f"{self.name} learns from; give more sentences or minimum=1"
+                f"no feature occurs {minimum} times in the {len(sentences)} training sentences of "
+                f"{self.name}; give more sentences or minimum=1"
             )
 
     def matrix(self, sentences: Sequence[Words]) -> Any:
-        """Return the known features of every word, (words of all sentences, terms), sparse."""
+        """Return the known features as a sparse matrix (words of all sentences, terms)."""
         place = {name: i for i, name in enumerate(self.terms)}
         columns: list[int] = []
         ends = [0]
@@ -57,9 +57,9 @@ class TokenModel(LinearModel):
         return csr_matrix((ones, columns, ends), (len(ends) - 1, len(self.terms)))
 
     def log_probabilities(self, sentences: Sequence[Words]) -> list[NDArray[np.float64]]:
-        """Return (words, tags) of each sentence."""
+        """Return the log probabilities (words, tags) of each sentence."""
         if not self.terms:
-            raise RegardError(f"{self.name} has learned nothing yet; fit it first")
+            raise RegardError(f"{self.name} is not fitted; call fit first")
         scores = np.asarray(self.matrix(sentences) @ self.arrays["weights"].T, dtype=np.float64)
         scores = scores + self.arrays["bias"]
         scores -= scores.max(1, keepdims=True)
@@ -69,20 +69,20 @@ class TokenModel(LinearModel):
 
 
 class MostFrequentTag(TokenModel):
-    """P(tag | word) = (count(word, tag) + P(tag)) / (count(word) + 1), P(tag) over all words.
+    """P(tag | word) = (count(word, tag) + P(tag)) / (count(word) + 1), with P(tag) over all words.
 
-    So an unknown word has the commonest tag of all. Words are told apart by their capitals.
+    An unknown word gets the most frequent tag of all. Words are case-sensitive.
     """
 
     name = "most-frequent-tag"
     settings_class = NoSettings
 
     def extract(self, words: Words) -> list[list[str]]:
-        """Each word alone."""
+        """Return each word as its only feature."""
         return [[word] for word in words]
 
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
-        """Count how often each word has each tag."""
+        """Fit to the counts of tags per word."""
         self.learn_terms(sentences, 1)
         counts = np.zeros((self.labels, len(self.terms)))
         found = self.matrix(sentences)
@@ -94,17 +94,17 @@ class MostFrequentTag(TokenModel):
 
 
 class TokenRegression(TokenModel):
-    """Multinomial logistic regression on features of a word and of its neighbours.
+    """Multinomial logistic regression on features of a word and its neighbours.
 
-    Of the word: itself, in lower case, its shape (capitals, digits), its beginnings and ends; of
-    each neighbour: itself in lower case, with its place, and of the next ones the shape.
+    The features are the word, its lower case, shape (capitals, digits), prefixes and suffixes; the
+    lower case of each neighbour with its distance; and the shapes of the adjacent words.
     """
 
     name = "logistic-regression"
     settings_class = TokenRegressionSettings
 
     def extract(self, words: Words) -> list[list[str]]:
-        """Return the features of each word: a key, "=", and a value."""
+        """Return the features of each word, in the form key=value."""
         lower = [word.lower() for word in words]
         shapes = [shape(word) for word in words]
         reach, most = self.settings.neighbours, self.settings.affix
@@ -122,11 +122,11 @@ class TokenRegression(TokenModel):
         return found
 
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
-        """Learn the weights of the tags that occur; the others are never said."""
+        """Fit the weights of the tags that occur; other tags are never predicted."""
         self.learn_terms(sentences, self.settings.minimum)
         truth = np.concatenate(list(tags))
         if len(np.unique(truth)) < 2:
-            raise UntrainableError("all words to learn from have one tag; give more sentences")
+            raise UntrainableError("all training words have the same tag; give more sentences")
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=200, tol=1e-3)
         model.fit(self.matrix(sentences), truth)
         weights = np.zeros((self.labels, len(self.terms)), np.float32)
@@ -140,7 +140,7 @@ class TokenRegression(TokenModel):
 
 
 def shape(word: str) -> str:
-    """Return a word's signs by kind, one for each run of them: X capital, x small, 0 digit.
+    """Return a word's kinds of characters, runs merged: X upper case, x lower case, 0 digit.
 
     >>> shape("McDonald's"), shape("B-52"), shape("NASA")
     ("XxXx'x", 'X-0', 'X')

@@ -1,4 +1,4 @@
-"""Tags beside the true ones: the share of words, F1 of whole spans, and each sentence's part."""
+"""Evaluate predicted tags: accuracy over words and F1 of whole spans."""
 
 import json
 import math
@@ -18,14 +18,14 @@ from regard.reading import parse_rows
 from regard.shown import shown
 from regard.tasks.evaluation import Evaluation, half_width, written
 
-COMMONEST = "commonest tag"  # given to every word
-SHOWN = 20  # tags or kinds in a table of the terminal
-Counts = NDArray[np.int64]  # (sentences, 3): right, said, true
+COMMONEST = "most frequent tag"  # the guess that ignores the words
+SHOWN = 20  # tags or kinds in a table in the terminal
+Counts = NDArray[np.int64]  # (sentences, 3): correct, predicted, true
 
 
 @dataclass(frozen=True)
 class Tags:
-    """The tag that a model gives each word of a sentence."""
+    """The predicted tags of a sentence, one for each word."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -33,17 +33,17 @@ class Tags:
     _repr_html_ = shown
 
     def line(self) -> str:
-        """Return the words with their tags on one line: word/TAG …"""
+        """Return the words with their tags in one line: word/TAG …"""
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def told(self) -> str:
-        """Return the spans and their kinds where tags mark any, else each word's tag."""
+        """Return the spans with their kinds if tags mark any, else each word with its tag."""
         if not mark_spans(self.tags):
-            return self.line() if any(tag != "O" for tag in self.tags) else "nothing is marked"
+            return self.line() if any(tag != "O" for tag in self.tags) else "no spans"
         return "; ".join(f"{span['text']}: {span['kind']}" for span in self.spans())
 
     def spans(self) -> list[dict[str, Any]]:
-        """Return the spans that the tags mark: their words, kind, and places from 0."""
+        """Return the spans that the tags mark: text, kind, and word positions from 0."""
         if not mark_spans(self.tags):
             return []
         return [
@@ -57,19 +57,22 @@ class Tags:
         ]
 
     def json(self) -> dict[str, Any]:
-        """Return the answer as plain values."""
+        """Return the answer as JSON-serialisable values."""
         return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans()}
 
 
 def span_counts(said: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
-    """Return of each sentence the spans that are right, said and true: places and kind agree."""
+    """Count the correct, predicted and true spans of each sentence.
+
+    A span is correct if its positions and its kind are.
+    """
     rows = [({*spans(a)}, {*spans(b)}) for a, b in zip(said, true, strict=True)]
     found = [(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in rows]
     return np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
 def word_counts(said: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
-    """Return of each sentence the words that are tagged rightly, those tagged, and all."""
+    """Count the words of each sentence that are tagged correctly, predicted and true."""
     found = [
         (sum(x == y for x, y in zip(a, b, strict=True)), len(a), len(b))
         for a, b in zip(said, true, strict=True)
@@ -78,7 +81,7 @@ def word_counts(said: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) ->
 
 
 def f1(right: Any, said: Any, true: Any) -> Any:
-    """F1 = 2 right / (said + true), 0 where nothing is said or true; of words the accuracy.
+    """Compute F1 = 2 right / (said + true), or 0 for 0 / 0; for words it is the accuracy.
 
     >>> float(f1(1, 2, 2))
     0.5
@@ -91,7 +94,7 @@ COUNTED = {"span F1": span_counts, "accuracy": word_counts}
 
 
 def pseudo_values(counts: Counts) -> NDArray[np.float64]:
-    """What each sentence adds to F1: the jackknife's n θ − (n − 1) θ₋ᵢ, moved to have mean θ."""
+    """Compute the jackknife pseudo-values of F1, n θ − (n − 1) θ₋ᵢ, shifted to have mean θ."""
     n, total = len(counts), counts.sum(0)
     whole = float(f1(*total))
     if n < 2:
@@ -102,9 +105,10 @@ def pseudo_values(counts: Counts) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, repr=False)
 class TagEvaluation(Evaluation):
-    """Tags that were said beside the true ones.
+    """Predicted tags of sentences with the true ones, and their scores.
 
-    ``metric``: "span F1" or "accuracy", of words; ``commonest`` is the training's.
+    ``metric``: "span F1", or "accuracy" over words. ``commonest``: the most frequent tag in
+    training.
     """
 
     metric: str
@@ -120,68 +124,74 @@ class TagEvaluation(Evaluation):
         said: Sequence[Sequence[str]],
         commonest: str,
     ) -> "TagEvaluation":
-        """Judge tags by those of the examples. Errors: nothing to judge; another number of tags."""
+        """Evaluate tags against those of the examples.
+
+        Errors: no sentences; a sentence with different numbers of words and tags.
+        """
         if not examples:
-            raise RegardError("there is nothing to evaluate: no sentences")
+            raise RegardError("there are no sentences to evaluate; give at least one")
         for example, tags in zip(examples, said, strict=True):
             if len(tags) != len(tags_of(example)) or len(tags) != len(example.words):
-                raise RegardError(f"{example.source}: another number of tags than of words")
+                raise RegardError(
+                    f"{example.source}: {len(tags)} predicted and {len(tags_of(example))} true "
+                    f"tags for {len(example.words)} words; give one for each word"
+                )
         return cls(metric, tuple(examples), tuple(map(tuple, said)), commonest)
 
     @property
     def n(self) -> int:
-        """How many sentences."""
+        """Return the number of sentences."""
         return len(self.asked)
 
     @property
     def unit(self) -> str:
-        """What `n` counts."""
+        """Return the noun for `n`."""
         return "sentences"
 
     @property
     def examples(self) -> Sequence[Example]:
-        """The sentences, their tags as labels."""
+        """Return the sentences with their tags as labels."""
         return self.asked
 
     @property
     def said(self) -> Sequence[str]:
-        """The tags of each sentence, between spaces."""
+        """Return the predicted tags of each sentence, joined by spaces."""
         return [" ".join(tags) for tags in self.answers]
 
     @cached_property
     def true(self) -> list[list[str]]:
-        """The true tags of each sentence."""
+        """Return the true tags of each sentence."""
         return [tags_of(example) for example in self.asked]
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether all tags of a sentence are right."""
+        """Return for each sentence whether all its tags are correct."""
         pairs = zip(self.answers, self.true, strict=True)
         return np.array([list(said) == true for said, true in pairs])
 
     @cached_property
     def counts(self) -> Counts:
-        """Of each sentence what is right, said and true."""
+        """Return the counts of correct, predicted and true items of each sentence."""
         return COUNTED[self.metric](self.answers, self.true)
 
     @property
     def value(self) -> float:
-        """The metric."""
+        """Return the metric."""
         return float(f1(*self.counts.sum(0)))
 
     @cached_property
     def per_example(self) -> NDArray[np.float64]:
-        """What each sentence adds to the metric: `pseudo_values`."""
+        """Return each sentence's contribution to the metric: `pseudo_values`."""
         return pseudo_values(self.counts)
 
     @property
     def low(self) -> float:
-        """The lower end of the 95 % interval over sentences: value ± 1.96 s/√n of `per_example`."""
+        """Return the lower end of the 95 % interval over sentences, value ± 1.96 s/√n."""
         return max(0.0, self.value - self._half)
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
+        """Return the upper end of the interval."""
         return min(1.0, self.value + self._half)
 
     @property
@@ -190,13 +200,13 @@ class TagEvaluation(Evaluation):
 
     @property
     def says_one_thing(self) -> bool:
-        """Whether every word got one tag where the true ones are several."""
+        """Return whether all predicted tags are equal but the true ones differ."""
         said = {tag for tags in self.answers for tag in tags}
         return len(said) == 1 < len({tag for tags in self.true for tag in tags})
 
     @property
     def also(self) -> dict[str, float]:
-        """The accuracy of words beside F1, its precision and recall, and whole sentences."""
+        """Return the fraction of correct sentences; for F1 also precision, recall and accuracy."""
         found = {"whole sentences": float(self.correct.mean())}
         if self.metric != "accuracy":
             right, said, true = (float(x) for x in self.counts.sum(0))
@@ -208,12 +218,12 @@ class TagEvaluation(Evaluation):
 
     @property
     def trivial(self) -> Mapping[str, float]:
-        """What the metric would be if every word had the commonest tag of the training."""
+        """Return the metric of giving every word the most frequent tag in training."""
         guess = [[self.commonest] * len(tags) for tags in self.true]
         return {COMMONEST: float(f1(*COUNTED[self.metric](guess, self.true).sum(0)))}
 
     def json(self) -> dict[str, Any]:
-        """Return the summary as plain values, with the counts of each tag or kind."""
+        """Return the summary as JSON-serialisable values, with the counts of each tag or kind."""
         keys = "metric", "value", "low", "high", "n", "also", "trivial"
         found = {key: getattr(self, key) for key in keys}
         ends = {key: None for key in ("low", "high") if not math.isfinite(found[key])}
@@ -224,7 +234,7 @@ class TagEvaluation(Evaluation):
         return {**found, **ends, "kinds": kinds}
 
     def line(self) -> str:
-        """Return the summary on one line."""
+        """Return the summary in one line."""
         told = f"{self.metric} {written(self.metric, self.value, 1)} (95 % interval "
         told += f"{written(self.metric, self.low, 1)} to {written(self.metric, self.high, 1)}, "
         told += f"{self.n:,} sentences)"
@@ -232,7 +242,7 @@ class TagEvaluation(Evaluation):
         return ", ".join([told, *others])
 
     def words(self) -> list[tuple[str, str]]:
-        """Return the summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         low, high = (written(self.metric, x, 1) for x in (self.low, self.high))
         value = written(self.metric, self.value, 2)
         guess = f"{self.trivial[COMMONEST]:.1%}  ({self.commonest} for every word)"
@@ -244,7 +254,7 @@ class TagEvaluation(Evaluation):
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, int, int]]:
-        """What is right, said and true of each kind of span, or tag; frequent ones first."""
+        """Return correct, predicted and true counts of each kind of span, or tag, by frequency."""
         right: Counter[str] = Counter()
         said: Counter[str] = Counter()
         true: Counter[str] = Counter()
@@ -262,7 +272,7 @@ class TagEvaluation(Evaluation):
         return {name: (right[name], said[name], true[name]) for name in names}
 
     def tables(self) -> list[list[list[str]]]:
-        """Return the table of each kind: precision, recall, F1 and how often it is true."""
+        """Return precision, recall, F1 and the true count of each kind of span, or tag."""
         rows = [["tag" if self.metric == "accuracy" else "kind", "precision", "recall", "F1", "n"]]
         for kind, (right, said, true) in list(self.kinds.items())[:SHOWN]:
             shares = right / said if said else 0.0, right / true if true else 0.0
@@ -272,11 +282,11 @@ class TagEvaluation(Evaluation):
 
     @property
     def note(self) -> str:
-        """Where to find what the table leaves out."""
+        """Return where to find the rows that the table omits."""
         return "all tags: --json" if len(self.kinds) > SHOWN else ""
 
     def rows(self) -> bytes:
-        """Return the tags as JSON lines: source, text, label (the true tags), said, group."""
+        """Return JSON lines: source, text, label (true tags), said (predicted), group if any."""
         lines = (
             json.dumps(
                 {
@@ -294,7 +304,7 @@ class TagEvaluation(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> "TagEvaluation":
-        """Return what `rows` wrote. Errors: lines of a file of this name that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         try:
             found = [
                 (
@@ -314,7 +324,7 @@ class TagEvaluation(Evaluation):
         return cls.judge(metric, examples, said, commonest)
 
     def plain(self) -> bytes:
-        """Return words and tags as CoNLL columns: word, true tag, tag."""
+        """Return words and tags as CoNLL columns: word, true tag, predicted tag."""
         blocks = (
             "".join(f"{w}\t{t}\t{s}\n" for w, t, s in zip(x.words, true, said, strict=True))
             for x, true, said in zip(self.asked, self.true, self.answers, strict=True)

@@ -1,4 +1,4 @@
-"""A sentence in, a tag for each of its words out: named entities, parts of speech."""
+"""The task of tagging words: named entities, parts of speech."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,38 +29,38 @@ from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
 from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
 
-UNTAGGED = -1  # the number of a tag that training does not have, and of padding
+UNTAGGED = -1  # number of padding and of tags that do not occur in training
 
 
 @dataclass(frozen=True)
 class Sentences(Encoded):
-    """A split as token ids, the word that each token belongs to, and the words' tags."""
+    """A split as token ids, with the tags of words and the word index of each token."""
 
     words: tuple[NDArray[np.int32], ...] = ()
 
 
 @dataclass(frozen=True)
 class TagBatch(Batch):
-    """A batch whose ``labels`` are (batch, words), −1 for padding.
+    """A batch of sentences; ``labels`` are the tags (batch, words), −1 for padding.
 
-    ``words``: the word that each token belongs to, from 0; −1 for padding.
+    ``words``: the word index of each token, from 0; −1 for padding.
     """
 
     words: Int[Tensor, "batch time"] | None = None
 
 
 class Tagging(TextTask):
-    """Tagged sentences; a model says how probable each tag is for each word.
+    """Tagging of words; a model predicts the probability of each tag for each word.
 
-    A word is cut into tokens alone, and its log odds are the mean over its tokens, so that any
-    tokenizer will do. A word beyond those that are read has the training's commonest tag.
+    Words are tokenized one by one, and a word's logits are the mean over its tokens, so that any
+    tokenizer can be used. Words that are truncated get the most frequent tag in training.
     """
 
     settings: TaggingSettings
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The data as it was found, split into train and test."""
+        """Load the data, split into train and test."""
         asked = self.settings
         return load_tagged(
             asked.data,
@@ -75,36 +75,36 @@ class Tagging(TextTask):
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Words of each tag to learn from, in the order of their numbers."""
+        """Return the number of training words of each tag, in the order of the tags' numbers."""
         if self.known:
             found = self.known.get("labels", []), self.known.get("counts", [])
             if not found[0]:
-                raise RegardError("the run's env.json names no tags; train the run anew")
+                raise RegardError("the run's env.json has no tags; train the run again")
             return dict(zip(*found, strict=True))
         counts = Counter(tag for example in self._split_examples[0] for tag in tags_of(example))
         return {tag: counts[tag] for tag in in_order({*counts})}
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tags; their numbers are their places here."""
+        """Return the tags; a tag's number is its index here."""
         return tuple(self.counts)
 
     @property
     def commonest(self) -> str:
-        """The tag that most words of the training have."""
+        """Return the most frequent tag in training."""
         return max(self.counts, key=lambda tag: (self.counts[tag], tag))
 
     @cached_property
     def metric(self) -> str:  # type: ignore[override]
-        """F1 of spans where tags mark them, else the accuracy, unless the settings say which.
+        """Return the metric of the settings; for auto, span F1 if tags mark spans, else accuracy.
 
-        Errors: F1 of spans where tags mark none.
+        Errors: span F1 for tags that mark no spans.
         """
         marked = mark_spans(self.labels)
         if self.settings.metric == "span-f1" and not marked:
             raise RegardError(
-                f"metric=span-f1: {', '.join(self.labels[:5])} … mark no spans, which begin with "
-                "B- or I-; take metric=accuracy"
+                f"metric=span-f1 needs tags that begin with B- or I-, not "
+                f"{', '.join(self.labels[:5])} …; set metric=accuracy"
             )
         if self.settings.metric == "auto":
             return "span F1" if marked else "accuracy"
@@ -112,17 +112,17 @@ class Tagging(TextTask):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What a model is built for; ``marks`` where the tokenizer has symbols of its own."""
+        """Return the sizes for which a model is built; ``marks`` are a tokenizer's symbols."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
         return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
 
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its data, its tags and the training words of each."""
+        """Return what a run saves about its data, with its tags and their training words."""
         counts = list(self.counts.values())
         return {**super().facts(), "labels": list(self.labels), "counts": counts}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
-        """The numbers of each sentence's tags, as an array of arrays."""
+        """Return the numbers of each sentence's tags, as an array of arrays."""
         place = {tag: number for number, tag in enumerate(self.labels)}
         found = np.empty(len(examples), dtype=object)
         for i, example in enumerate(examples):
@@ -131,9 +131,9 @@ class Tagging(TextTask):
         return found
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each word: one at least.
+        """Return the tokens of each word, at least one per word.
 
-        Byte pairs and Unigram's pieces begin with the space before a word.
+        Tokens of bpe and unigram include the space before a word.
         """
         kind = self.tokenizer.kind
         spaced = kind in WHOLE or isinstance(self.tokenizer, EncoderTokenizer)
@@ -147,20 +147,20 @@ class Tagging(TextTask):
         return [ids or [empty] for ids in self.tokenizer.encode(texts)]
 
     def cut(self, words: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the tokens that are read of a sentence, and the word that each belongs to."""
+        """Return the truncated tokens of a sentence, and the word index of each."""
         whole = [(token, i) for i, ids in enumerate(self.pieces(words)) for token in ids]
         kept = truncate(whole, self.settings.length, self.settings.truncate)
         found = np.array(kept, dtype=np.int32).reshape(-1, 2)
         return found[:, 0].copy(), found[:, 1].copy()
 
     def cut_all(self, asked: Sequence[str | Example]) -> Sentences:
-        """Return sentences as token ids, their tags unknown."""
+        """Return sentences as token ids, without tags."""
         found = [self.cut(said_words(text)) for text in asked]
         ids, words = [x for x, _ in found], tuple(x for _, x in found)
         return Sentences(ids, np.array([]), [], self._trees(asked, words), words)
 
     def _trees(self, asked: Sequence[str | Example], words: Sequence[NDArray[np.int32]]) -> Trees:
-        """The trees of parsed sentences, where every word is one token."""
+        """Return the trees of parsed sentences if each word is one token, else None."""
         if self.tokenizer.kind != "words" or not asked:
             return None
         trees = [x.parents if isinstance(x, Example) else None for x in asked]
@@ -170,11 +170,11 @@ class Tagging(TextTask):
         return [np.array(kept_tree(tree or (), kept.tolist()), np.int32) for tree, kept in pairs]
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """The tokens that are read of each text."""
+        """Return the truncated token ids of each text."""
         return self.cut_all(texts).ids
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> TagBatch:
-        """These sentences of a split as tensors."""
+        """Return the sentences at these indexes as tensors."""
         found = self.split(split)
         assert isinstance(found, Sentences)
         tokens, lengths = pad([found.ids[i] for i in indexes])
@@ -183,7 +183,7 @@ class Tagging(TextTask):
         return TagBatch(tokens, lengths, tags, parents_of(found.trees, indexes), words)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Cross entropy in nats: the mean over the words that are read and whose tag is known."""
+        """Compute the mean cross entropy over words that are read and have a known tag, in nats."""
         assert isinstance(batch, TagBatch)
         assert batch.words is not None
         logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
@@ -198,7 +198,7 @@ class Tagging(TextTask):
     def log_probabilities(
         self, model: Any, what: Split | Sequence[str | Example]
     ) -> list[NDArray[np.float64]]:
-        """(words, tags) of each sentence, in the order of a split or a list."""
+        """Return log probabilities (words, tags) per sentence, in the order of a split or list."""
         asked = self.split(what).examples if isinstance(what, str) else what
         if not isinstance(model, nn.Module):
             found: list[NDArray[np.float64]] = model.log_probabilities([*map(said_words, asked)])
@@ -224,19 +224,19 @@ class Tagging(TextTask):
         return answers
 
     def _with_unread(self, told: Tensor, read: Tensor) -> NDArray[np.float64]:
-        """The answers to a sentence's words; of those that are not read, the training's shares."""
+        """Return log probabilities of a sentence, with tag frequencies for words not read."""
         found = told.double().cpu().numpy()
         counts = np.array(list(self.counts.values()), dtype=np.float64)
         found[~read.cpu().numpy()] = np.log(np.maximum(counts / counts.sum(), 1e-12))
         return np.asarray(found)
 
     def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:
-        """The likeliest tag of every word."""
+        """Return the most probable tag of every word."""
         found = self.log_probabilities(model, what)
         return [[self.labels[i] for i in each.argmax(1)] for each in found]
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric, and the mean loss of a word in nats."""
+        """Return the metric, and the mean loss per word in nats."""
         found, examples = self.log_probabilities(model, split), self.split(split).examples
         truth, told = np.concatenate([*self.numbered(examples)]), np.concatenate(found)
         known = truth != UNTAGGED
@@ -245,30 +245,30 @@ class Tagging(TextTask):
         return self._judged(examples, tags).value, float(loss)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to the sentences of these numbers."""
+        """Fit a baseline to the train split, or to its sentences at the indexes ``chosen``."""
         found = self.train
         picked = range(len(found)) if chosen is None else chosen
         words = [found.examples[i].words for i in picked]
         baseline.fit(words, [found.labels[i] for i in picked])
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Tags]:
-        """The tags of sentences."""
+        """Predict the tags of sentences."""
         asked = list(inputs)
         tags = self.tag(model, asked)
         return [Tags(tuple(said_words(x)), tuple(t)) for x, t in zip(asked, tags, strict=True)]
 
     def answer(self, model: Any) -> TagEvaluation:
-        """What the model says to the test split, judged."""
+        """Return the evaluation of the model on the test split."""
         return self._judged(self.test.examples, self.tag(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> TagEvaluation:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         return TagEvaluation.parse(rows, self.metric, self.commonest, name)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> TagEvaluation:
-        """What the model says to the sentences of a file, judged by its tags.
+        """Return the evaluation of the model on a file of tagged sentences.
 
-        Columns that are not named are those of the training. Errors: a bad row, by file:line.
+        Columns default to those of the training. Errors: a bad row, by file:line.
         """
         no_labels(columns)
         word, tag = columns.text or self.settings.text, columns.label or self.settings.label
@@ -276,28 +276,28 @@ class Tagging(TextTask):
         return self._judged(examples, self.tag(model, examples))
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
-        """The sentences of a file of tagged words; None of another file."""
+        """Return the sentences of a file of tagged words; None for any other file."""
         if not (is_conllu(path) or tags_by_name(path)):
             return super().read_file(path)
         return read_tagged(path, word=self.settings.text, tag=self.settings.label).examples
 
     def whole(self, text: str) -> list[int]:
-        """All tokens of a text."""
+        """Return all tokens of a text, before truncation."""
         return [token for ids in self.pieces(words_of(text)) for token in ids]
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens of each text the model does not read."""
+        """Return the number of tokens of each text that are cut off."""
         return [max(0, len(self.whole(text)) - self.room) for text in texts]
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model sees."""
+        """Return the tokens that the model reads, as readable pieces of the text."""
         words = words_of(text)
         named = list(self._named(words))
         kept = truncate(range(len(named)), self.settings.length, self.settings.truncate)
         return [named[place] for place in kept]
 
     def _named(self, words: Sequence[str]) -> Iterator[str]:
-        """What each token of some words is called: the word, or its part."""
+        """Yield the name of each token: the word, or the part of it."""
         kind = self.tokenizer.kind
         for word, ids in zip(words, self.pieces(words), strict=True):
             if len(ids) == 1:
@@ -316,7 +316,7 @@ class Tagging(TextTask):
 
 
 def said_words(text: str | Example) -> list[str]:
-    """The words of a sentence: of a plain text as `words_of` finds them."""
+    """Return the words of a sentence; a plain text is split by `words_of`."""
     return text.words if isinstance(text, Example) else words_of(text)
 
 
@@ -330,7 +330,7 @@ def by_word(
     >>> odds[0, :, 0].tolist(), read[0].tolist()
     ([2.0, 0.0, 5.0], [True, False, True])
     """
-    place = words.long() + 1  # padding goes to a place of its own, which is dropped
+    place = words.long() + 1  # padding goes to column 0, which is dropped
     shape = (logits.shape[0], count + 1)
     sums = logits.new_zeros(*shape, logits.shape[2])
     real = (words >= 0)[..., None]

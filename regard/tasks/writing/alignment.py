@@ -1,4 +1,4 @@
-"""How far a model that writes looks at the true sources, where an alignment is known."""
+"""Compare attention weights of a sequence model with known alignments."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ Truth = Bool[np.ndarray, "target source"]
 
 
 def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Aligned | None]:
-    """How far each pair's target, read by the model, looks at its true sources.
+    """Return the alignment error of each pair while the model reads its target.
 
-    The weights are the mean over all heads of all layers that look at the source. None where a
-    pair knows no alignment, or is not cut into its characters. Nothing at all where no pair does,
-    or the model does not look.
+    The weights are the mean over all heads of all layers that attend to the source. A pair without
+    a known alignment, or not tokenized into characters, gets None. The list is empty if all pairs
+    would, or if the model does not attend to its source.
     """
     found = {
         place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
@@ -36,10 +36,10 @@ def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Al
 def weighed(
     task: "Sequences", model: nn.Module, pairs: Sequence[Pair], rows: int = 64
 ) -> Iterator[tuple[int, dict[str, Weights], Truth]]:
-    """Of each pair whose alignment is known: its place, what each layer looks at, and the truth.
+    """Yield index, weights of each layer and true alignment of pairs with a known alignment.
 
-    Weights are (heads, target, source), while the model reads the target. Nothing of pairs that
-    are not cut into their characters, nor of a model that does not look at its source.
+    The weights (heads, target, source) are those while the model reads the target. Pairs that are
+    not tokenized into characters are skipped; a model without attention to its source yields none.
     """
     truths = [pair.alignment() for pair in pairs]
     source, target = (task.encode([getattr(pair, side) for pair in pairs])

@@ -1,4 +1,4 @@
-"""A split of pairs as token ids, in memory or on the disk, and batches of them."""
+"""Splits of text pairs as token ids, in memory or on disk, and their batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from regard.data.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids of both sides, and the pairs that they come from.
+    """A split as token ids of both sides, with the original pairs.
 
-    ``lengths``: tokens of each pair, both sides and the end of the target.
+    ``lengths``: tokens of each pair, both sides and the end symbol of the target.
     """
 
     source: Sequence[NDArray[np.integer]]
@@ -37,13 +37,13 @@ class Encoded:
         target: Sequence[NDArray[np.integer]],
         pairs: Sequence[Pair],
     ) -> "Encoded":
-        """A split that is in memory."""
+        """Create a split in memory."""
         lengths = [len(a) + len(b) + 1 for a, b in zip(source, target, strict=True)]
         return cls(source, target, pairs, np.array(lengths, np.int64))
 
     @classmethod
     def stored(cls, pairs: StreamedPairs, tokenizer: Tokenizer, most: int) -> "Encoded":
-        """A split on the disk, without the pairs of more than `most` tokens on a side."""
+        """Create a split on disk, without pairs of more than ``most`` tokens on a side."""
         found = store_pairs(pairs, tokenizer, fingerprint=pairs.fingerprint)
         source, target = found.source.lengths, found.target.lengths
         kept = np.flatnonzero((source <= most) & (target <= most))
@@ -55,7 +55,10 @@ class Encoded:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Padded source and target; ``given`` is what the decoder reads, ``wanted`` what it writes."""
+    """A batch of padded pairs; ``given`` is the decoder's input, ``wanted`` its target.
+
+    ``real`` marks the positions of ``wanted`` that are not padding.
+    """
 
     source: Int[Tensor, "batch read"]
     source_lengths: Int[Tensor, " batch"]
@@ -65,14 +68,14 @@ class PairBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """Tokens of each pair, both sides and the end."""
+        """Return the number of tokens of each pair, both sides and the end symbol."""
         return self.source_lengths + self.real.sum(1)
 
 
 def paired(
     sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]], end: int
 ) -> PairBatch:
-    """Token ids of both sides as tensors: 0 begins what is given, `end` ends what is wanted."""
+    """Batch the token ids of both sides: 0 begins the decoder's input, ``end`` ends its target."""
     source, source_lengths = pad(sources)
     given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
     wanted, lengths = pad([np.concatenate([ids, [end]]) for ids in targets])

@@ -1,4 +1,4 @@
-"""Texts that a run wrote, beside those that were wanted, and what they are worth."""
+"""Evaluate written texts against references."""
 
 import json
 import math
@@ -21,44 +21,44 @@ from regard.tasks.writing import metrics
 from regard.tasks.writing.metrics import Aligned, Judgement
 
 BREAKS = re.compile(r"\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-REPEATED = 0.05  # the share of sources with several targets from which all are references
+REPEATED = 0.05  # minimum fraction of sources with several targets to score all references
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text that was written, the logarithm of its probability, and whether its end was."""
+    """A written text, its log probability, and whether the model wrote the end symbol."""
 
     text: str
     log_probability: float
     ended: bool
 
     def line(self) -> str:
-        """The text on one line: a space for each end of a line and each tab in it."""
+        """Return the text in one line, with line breaks and tabs replaced by spaces."""
         return BREAKS.sub(" ", self.text)
 
     def ranked(self, number: int) -> str:
-        """One of several for the same text: its text's number, ln p and itself, tabs between."""
+        """Return the number of the input, ln p and the text, separated by tabs."""
         return f"{number}\t{round(self.log_probability, 4) + 0.0:.4f}\t{self.line()}"
 
     def told(self) -> str:
-        """The answer in words."""
+        """Return the text with its log probability."""
         return f"{self.text}  (ln p = {round(self.log_probability, 2) + 0.0:.2f})"
 
     def json(self) -> dict[str, Any]:
-        """The answer as plain values."""
+        """Return the answer as JSON-serialisable values."""
         return {"written": self.text, "log_probability": self.log_probability, "ended": self.ended}
 
 
 @dataclass(frozen=True)
 class Scored:
-    """How likely a given text is: ln p of all its tokens and its end, and how many these are."""
+    """ln p of a given text, summed over its tokens and its end, and their number."""
 
     log_probability: float
     tokens: int
 
     @property
     def perplexity(self) -> float:
-        """exp(−ln p / tokens): among how many words the model wavered on average.
+        """Return exp(−ln p / tokens).
 
         >>> Scored(math.log(1 / 8), 3).perplexity
         2.0
@@ -66,21 +66,21 @@ class Scored:
         return math.exp(min(-self.log_probability / self.tokens, 700.0))
 
     def line(self) -> str:
-        """ln p, tokens and perplexity with tabs between them."""
+        """Return ln p, tokens and perplexity, separated by tabs."""
         return f"{round(self.log_probability, 4) + 0.0:.4f}\t{self.tokens}\t{self.perplexity:.4f}"
 
     def json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the score as JSON-serialisable values."""
         return {**vars(self), "perplexity": self.perplexity}
 
 
 @dataclass(frozen=True, repr=False)
 class Translations(Evaluation):
-    """Texts that were written beside those that were wanted, and what they are worth.
+    """Written texts with the references, and their scores.
 
-    `value` is the metric ("exact match" or "BLEU", as a share), `low` and `high` its 95 % interval
-    over texts; `signature` says how BLEU was counted. `aligned`: of each text how far attention
-    looks where the true alignment is, where both are known; none otherwise.
+    `value` is the metric ("exact match" or "BLEU", as a fraction), `low` and `high` its 95 %
+    interval over texts; `signature` is sacreBLEU's. `aligned` compares the attention weights of
+    each text with its true alignment, None for a text without one; empty if no text has both.
     """
 
     metric: str
@@ -106,12 +106,12 @@ class Translations(Evaluation):
         language: str = "",
         aligned: Sequence[Aligned | None] = (),
     ) -> "Translations":
-        """Judge what was written by what was wanted. `language` of the texts, where it is known.
+        """Evaluate written texts against the targets of pairs.
 
-        Errors: no pairs.
+        ``language`` of the targets, if known, selects BLEU's tokenization. Errors: no pairs.
         """
         if not pairs:
-            raise RegardError("there is nothing to evaluate: no pairs")
+            raise RegardError("there are no pairs to evaluate; give at least one")
         said, wanted = [text.text for text in written], [pair.target for pair in pairs]
         language = metrics.language_for(language, wanted)
         exact = metrics.judge("exact", said, wanted)
@@ -135,22 +135,22 @@ class Translations(Evaluation):
 
     @property
     def said(self) -> list[str]:
-        """What was written for each text."""
+        """Return the text written for each source."""
         return [text.text for text in self.written]
 
     @property
     def n(self) -> int:
-        """How many texts."""
+        """Return the number of texts."""
         return len(self.pairs)
 
     @property
     def compared(self) -> str:
-        """What two systems are compared by."""
+        """Return the name of the score by which systems are compared."""
         return self.metric
 
     @cached_property
     def corpus(self) -> Judgement | None:
-        """BLEU with what every text adds to it, where that is the metric."""
+        """Return BLEU with the statistics of each text; None for another metric."""
         if self.metric != "BLEU":
             return None
         said, wanted = [text.text for text in self.written], [pair.target for pair in self.pairs]
@@ -158,14 +158,14 @@ class Translations(Evaluation):
 
     @property
     def per_example(self) -> NDArray[np.float64]:
-        """Whether each text is right to the letter, or what it adds to BLEU."""
+        """Return 1 or 0 for each exact match, or each text's pseudo-value of BLEU."""
         if self.corpus is None:
             return np.asarray(self.correct, dtype=np.float64)
         return np.asarray(self.corpus.pseudo_values() / 100)
 
     @cached_property
     def by_references(self) -> Judgement | None:
-        """BLEU of each different source once, by all its targets; none where they do not repeat."""
+        """Return BLEU of distinct sources against all their targets; None if few have several."""
         sources, targets = references(self.pairs)
         several = sum(len(set(found)) > 1 for found in targets)
         if several < REPEATED * len(sources):
@@ -176,13 +176,13 @@ class Translations(Evaluation):
 
     @property
     def alignment(self) -> Aligned | None:
-        """How far attention looks where the truth is, over all texts whose alignment is known."""
+        """Return the alignment error over all texts with a known alignment; None without any."""
         known = [found for found in self.aligned if found is not None]
         return Aligned.joined(known) if known else None
 
     @property
     def also(self) -> dict[str, float]:
-        """What else a comparison tells of a run: numbers by name, shares."""
+        """Return further scores by name, as fractions."""
         found = {"chrF": self.chrf}
         if self.metric == "BLEU":
             found["exact match"] = self.exact
@@ -192,17 +192,17 @@ class Translations(Evaluation):
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether each text is the one that was wanted, letter by letter."""
+        """Return for each text whether it equals the reference exactly."""
         pairs = zip(self.written, self.pairs, strict=True)
         return np.array([text.text == pair.target for text, pair in pairs])
 
     @property
     def examples(self) -> list[Example]:
-        """The sources and the wanted texts."""
+        """Return the sources with their references."""
         return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
 
     def json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as JSON-serialisable values."""
         keys = "metric", "value", "low", "high", "n", "exact", "bleu", "chrf", "signature"
         found = {key: getattr(self, key) for key in keys}
         if (many := self.by_references) is not None:
@@ -216,7 +216,7 @@ class Translations(Evaluation):
         return found
 
     def line(self) -> str:
-        """The summary on one line."""
+        """Return the summary in one line."""
         sign = "" if self.metric == "BLEU" else "%"
         value, low, high = (f"{100 * x:.1f}{sign}" for x in (self.value, self.low, self.high))
         rest = (
@@ -230,26 +230,25 @@ class Translations(Evaluation):
         return f"{told}, {rest}"
 
     def words(self) -> list[tuple[str, str]]:
-        """The summary for people: what is told, and how much it is."""
+        """Return the summary as (name, formatted value) pairs for the terminal."""
         low, high = 100 * self.low, 100 * self.high
-        interval = f"(95 % interval {low:.1f} to {high:.1f}; of other texts, not another seed)"
+        interval = f"(95 % interval {low:.1f} to {high:.1f}; of texts, not seeds)"
         told = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
         told.append(("chrF", f"{100 * self.chrf:.1f}"))
         told = [(name, f"{says}  {interval}" if name == self.metric else says)
                 for name, says in told]  # fmt: skip
         told.append(("signature", self.signature))
         if (many := self.by_references) is not None:
-            how = f"{many.value:.1f}  ({len(many):,} different sources, {many.signature})"
+            how = f"{many.value:.1f}  ({len(many):,} distinct sources, {many.signature})"
             told.append(("all references", how))
         if (looked := self.alignment) is not None:
             told.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
         return told
 
     def rows(self) -> bytes:
-        """The texts as JSON lines: source, text, label (what was wanted), predicted, confidence.
+        """Return JSON lines: source, text, label (the reference), predicted, confidence, ….
 
-        Where attention was compared with a true alignment, "aligned" holds the numbers of
-        `Aligned`.
+        "aligned" has the numbers of `Aligned` for texts with a known alignment.
         """
         aligned = self.aligned or (None,) * self.n
         lines = (
@@ -272,7 +271,7 @@ class Translations(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
-        """What `rows` wrote, under a name for errors: lines that are no such rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         found = list(parse_rows(rows, name))
         try:
             pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]
@@ -290,6 +289,6 @@ class Translations(Evaluation):
 
 def _how_it_looks(looked: Aligned) -> str:
     return (
-        f"of {looked.positions:,} signs written, the heaviest weight is not on a true source; "
-        f"{looked.mass:.1%} of the weight is, and would be {looked.guess:.1%} if spread evenly"
+        f"of {looked.positions:,} target tokens have their largest weight off the true source; "
+        f"mean weight on it {looked.mass:.1%}, uniform weights {looked.guess:.1%}"
     )

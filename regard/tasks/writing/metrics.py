@@ -1,11 +1,10 @@
-"""What written texts are worth: BLEU and chrF with signatures, exact match, alignment error.
+"""Scores of written texts: BLEU and chrF with signatures, exact match, alignment error.
 
-Texts are as people write them: detokenised, cased. BLEU and chrF are sacreBLEU's (Post 2018), whose
-signature says all that the number depends on; a figure without it is not comparable.
+Texts are detokenized and cased. BLEU and chrF are those of sacreBLEU (Post 2018); its signature
+names all choices behind a number, and only numbers with the same signature are comparable.
 
-A `Judgement` keeps each text's sufficient statistics (counts of n-grams, lengths), whose sum is the
-corpus's. So a resampled corpus is a sum of drawn rows, and its score the very number that sacreBLEU
-gives for its texts.
+A `Judgement` keeps the sufficient statistics of each text (n-gram counts, lengths), which add up to
+those of the corpus. The score of a resampled corpus thus equals sacreBLEU's score of its texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,16 +18,16 @@ from jaxtyping import Bool, Float, Int, Integer
 from regard.errors import RegardError, look_up
 from regard.tasks.classification.metrics import wilson
 
-Wanted = Sequence[str] | Sequence[Sequence[str]]  # one reference for each text, or some
+Wanted = Sequence[str] | Sequence[Sequence[str]]  # one or several references per text
 
 MEASURES: Final = {
     "bleu": "BLEU. Papineni et al. 2002; Post 2018",
     "chrf": "chrF2, of characters. Popović 2015",
-    "exact": "the share of texts that are a reference, letter by letter",
+    "exact": "fraction of texts that equal a reference exactly",
 }
-#: How sacreBLEU cuts texts of a language; elsewhere as mteval-v13a does, by spaces and punctuation.
+#: sacreBLEU's tokenizer for a language; 13a (mteval-v13a, by spaces and punctuation) for others.
 TOKENIZE: Final = {"zh": "zh"} | dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")
-#: Where the letters of a script lie.
+#: Unicode ranges of the letters of a script.
 SCRIPTS: Final = {
     "ja": (("\u3040", "\u30ff"),),
     "ko": (("\uac00", "\ud7a3"),),
@@ -38,14 +37,14 @@ SCRIPTS: Final = {
     "my": (("\u1000", "\u109f"),),
     "km": (("\u1780", "\u17ff"),),
 }
-SAMPLE = 1_000  # texts that tell the script
+SAMPLE = 1_000  # texts from which the script is detected
 RESAMPLES = 1_000
 SEED = 12_345  # sacreBLEU's
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A corpus score, its signature, and what every text adds to it: rows of ``statistics``."""
+    """A corpus score with its signature and ``statistics``, one row per text."""
 
     measure: str
     signature: str
@@ -57,25 +56,25 @@ class Judgement:
 
     @cached_property
     def value(self) -> float:
-        """The score of the corpus: 0 … 100 for BLEU and chrF, 0 … 1 for exact match."""
+        """Return the score of the corpus: 0 … 100 for BLEU and chrF, 0 … 1 for exact match."""
         return self._of(self.statistics.sum(0))
 
     def score(self, texts: Integer[np.ndarray, " drawn"]) -> float:
-        """The score of the corpus made of these texts, some maybe several times."""
+        """Return the score of the corpus of these text indexes, which may repeat."""
         return self._of(self.statistics[texts].sum(0))
 
     def by_text(self) -> Float[np.ndarray, " texts"]:
-        """Each text alone as a corpus, to find the worst; BLEU with effective order."""
+        """Return the score of each text as a corpus of its own; BLEU uses the effective order."""
         return np.array([self._of(row, alone=True) for row in self.statistics])
 
     def pseudo_values(self) -> Float[np.ndarray, " texts"]:
-        """A number for each text, whose mean is the score of the corpus.
+        """Return jackknife pseudo-values, one per text, whose mean is the score of the corpus.
 
             x_i = v + (N − 1) (mean_j v_(−j) − v_(−i))
 
-        with v_(−i) the score without text i: the jackknife's (Miller 1974), moved so that their
-        mean is v itself. Their variance over N is that of v over other texts, so that a corpus
-        score enters every statistic that is made of examples.
+        with v_(−i) the score without text i (Miller 1974), shifted so that their mean is v. Their
+        variance / N estimates the variance of v over samples of texts, so that statistics of
+        per-example numbers apply to corpus scores.
 
         >>> found = judge("bleu", ["a cat sat down", "it rains a lot"], ["a cat sat up"] * 2)
         >>> bool(np.isclose(found.pseudo_values().mean(), found.value))
@@ -88,10 +87,10 @@ class Judgement:
     def interval(
         self, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = SEED
     ) -> tuple[float, float]:
-        """What other test texts would give: Wilson's for exact match, else by bootstrap.
+        """Return a confidence interval over test texts: Wilson's for exact match, else bootstrap.
 
-        The middle `level` of the scores of `resamples` corpora drawn with replacement (Koehn
-        2004). It says nothing about other seeds of training.
+        The bootstrap takes the middle `level` of the scores of `resamples` corpora drawn with
+        replacement (Koehn 2004). The interval does not cover other training seeds.
         """
         if self.measure == "exact":
             return wilson(int(self.statistics[:, 0].sum()), len(self), level)
@@ -117,10 +116,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Resampled:
-    """System a minus system b on the same texts, and what other texts would say of it.
+    """The difference between systems a and b on the same texts, with interval and p-value.
 
-    ``wins`` is the share of resampled corpora on which a is better (an equal score counts half),
-    Koehn's statistic; ``p`` that of a difference as large if there were none, two-sided.
+    ``wins`` is the fraction of resampled corpora on which a is better, ties counted half (Koehn's
+    statistic); ``p`` is the two-sided p-value of the difference.
     """
 
     difference: float
@@ -133,13 +132,12 @@ class Resampled:
 
 
 def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = "") -> Judgement:
-    """How good the texts `said` are, by "bleu", "chrf" or "exact", beside those `wanted`.
+    """Score written texts by "bleu", "chrf" or "exact" against references.
 
-    A text may have several references; their number may differ. The `language` of the texts
-    chooses how BLEU cuts them into words (Chinese and Japanese by characters); the signature
-    tells.
+    Each text has one or several references. The `language` of the texts selects BLEU's tokenizer
+    (Chinese and Japanese are split into characters), which the signature names.
 
-    Errors: no texts; another number of references; a text without any.
+    Errors: no texts; different numbers of texts and references; a text without a reference.
 
     >>> found = judge("bleu", ["A man sleeps on a bench."], ["A man sleeps on the bench."])
     >>> f"{found.value:.1f}", found.signature
@@ -148,16 +146,19 @@ def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = 
     look_up(MEASURES, measure, "measure")
     references = [[one] if isinstance(one, str) else list(one) for one in wanted]
     if not references or len(said) != len(references):
-        raise RegardError(f"{len(said)} texts cannot be judged by {len(references)} references")
+        raise RegardError(
+            f"{len(said)} texts for {len(references)} references; give at least one text, and a "
+            "reference for each"
+        )
     if [] in references:
-        raise RegardError(f"text {references.index([]) + 1} has no reference to be judged by")
+        raise RegardError(f"text {references.index([]) + 1} has no reference; give at least one")
     if measure == "exact":
         hits = [text in found for text, found in zip(said, references, strict=True)]
         return Judgement(measure, "", np.array([[int(hit), 1] for hit in hits]))
     scorer = _scorer(measure, language)
     most = max(map(len, references))
     streams = [[(*found, *[None] * most)[i] for found in references] for i in range(most)]
-    # As sacreBLEU's own tests of significance get them (sacrebleu/significance.py).
+    # As in sacreBLEU's significance tests (sacrebleu/significance.py).
     rows = scorer._extract_corpus_statistics(list(said), streams)
     return Judgement(measure, scorer.get_signature().format(), np.array(rows), scorer)
 
@@ -165,7 +166,7 @@ def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = 
 def restored(
     measure: str, statistics: Int[np.ndarray, "texts numbers"], signature: str
 ) -> Judgement:
-    """A judgement from what was kept of it.
+    """Rebuild a judgement from its saved statistics and signature.
 
     >>> found = judge("bleu", ["a cat sat down"], ["a cat sat up"])
     >>> restored("bleu", found.statistics, found.signature).value == found.value
@@ -177,10 +178,10 @@ def restored(
 
 
 def language_of(texts: Sequence[str]) -> str:
-    """The language that texts are cut for where none is named, by their script; else none.
+    """Detect a language that BLEU tokenizes in its own way, by script; "" for others.
 
-    Where a third of the letters are kana it is ja, of Hangul ko, of Han zh, of Thai th, …: scripts
-    without spaces, or whose words BLEU does not count by spaces.
+    If more than a third of the letters are kana the language is ja, for Hangul ko, for Han zh, for
+    Thai th, …: scripts without spaces, or whose words BLEU does not split at spaces.
 
     >>> language_of(["我们 2024 年去北京。"]), language_of(["We go to 北京."])
     ('zh', '')
@@ -194,9 +195,7 @@ def language_of(texts: Sequence[str]) -> str:
 
 
 def language_for(named: str, texts: Sequence[str]) -> str:
-    """The language that texts are judged in: the named one if it is cut in a way of its own, else
-    that of their script.
-    """
+    """Return the language for BLEU: ``named`` if it is in `TOKENIZE`, else that of the script."""
     return named if named in TOKENIZE else language_of(texts)
 
 
@@ -210,17 +209,17 @@ def _scorer(measure: str, language: str = "") -> Any:
 
 
 def bleu(said: Sequence[str], wanted: Wanted, *, language: str = "") -> float:
-    """Corpus BLEU by sacreBLEU, 0 … 100; see `judge`."""
+    """Compute sacreBLEU's corpus BLEU, 0 … 100; see `judge`."""
     return judge("bleu", said, wanted, language=language).value
 
 
 def chrf(said: Sequence[str], wanted: Wanted) -> float:
-    """Corpus chrF2 by sacreBLEU, 0 … 100; see `judge`."""
+    """Compute sacreBLEU's corpus chrF2, 0 … 100; see `judge`."""
     return judge("chrf", said, wanted).value
 
 
 def exact_match(said: Sequence[str], wanted: Wanted) -> float:
-    """The share of texts that are as they should be, letter by letter.
+    """Compute the fraction of texts that equal a reference exactly.
 
     >>> exact_match(["2024-03-05", "2024-03-06"], ["2024-03-05", "2024-06-03"])
     0.5
@@ -231,12 +230,12 @@ def exact_match(said: Sequence[str], wanted: Wanted) -> float:
 def bleu_interval(
     said: Sequence[str], wanted: Wanted, *, language: str = ""
 ) -> tuple[float, float]:
-    """The 95 % bootstrap interval of `bleu` over other test texts."""
+    """Compute the 95 % bootstrap interval of `bleu` over test texts."""
     return judge("bleu", said, wanted, language=language).interval()
 
 
 def signature(measure: str = "bleu", *, language: str = "") -> str:
-    """The signature that `judge` gives with one reference for each text.
+    """Return the signature of `judge` with one reference per text.
 
     >>> signature("chrf")
     'nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:...'
@@ -249,13 +248,13 @@ def paired_bootstrap(
 ) -> Resampled:
     """Compare two systems on the same texts, by the same measure. Koehn 2004, section 4.
 
-    Both are scored on `resamples` corpora of as many texts drawn with replacement, the same for
-    both: the interval is the middle 95 % of the differences d*, and
+    Both are scored on the same `resamples` corpora of as many texts, drawn with replacement. The
+    interval is the middle 95 % of the differences d*, and
 
         p = (1 + #{|d* − d| ≥ |d|}) / (1 + resamples)
 
-    for the difference d that was observed. It is about these two models; of methods only several
-    seeds tell.
+    for the observed difference d. The result holds for these two models; a comparison of methods
+    needs several seeds.
 
     >>> wanted = ["a cat sat down", "it rains again today", "we go home now"] * 20
     >>> good = judge("bleu", wanted, wanted)
@@ -266,8 +265,8 @@ def paired_bootstrap(
     """
     if (a.measure, a.signature, len(a)) != (b.measure, b.signature, len(b)):
         raise RegardError(
-            "a paired bootstrap compares one measure on the same texts, not "
-            f"{_title(a)} with {_title(b)}"
+            "a paired bootstrap needs the same measure, signature and number of texts, not "
+            f"{_title(a)} and {_title(b)}"
         )
     seen = a.value - b.value
     drawn = np.array([a.score(texts) - b.score(texts) for texts in _draws(len(a), resamples, seed)])
@@ -296,10 +295,10 @@ def _draws(texts: int, resamples: int, seed: int) -> Iterator[Integer[np.ndarray
 
 @dataclass(frozen=True)
 class Aligned:
-    """How far attention looks where the truth is, over all target positions that have one.
+    """Attention weights compared with a true alignment, over target positions that have one.
 
-    ``error`` is the share of them whose heaviest source is not a true one, ``mass`` the mean
-    weight on the true ones, ``guess`` what weights spread evenly would put there.
+    ``error`` is the fraction of positions with their largest weight on a source that is not a true
+    one, ``mass`` the mean weight on the true sources, ``guess`` the mass of uniform weights.
     """
 
     error: float
@@ -309,10 +308,10 @@ class Aligned:
 
     @classmethod
     def joined(cls, parts: Sequence["Aligned"]) -> "Aligned":
-        """That of several texts together, each position alike."""
+        """Combine several texts, with equal weight for each position."""
         positions = sum(part.positions for part in parts)
         if not positions:
-            raise RegardError("no target position has a true source: there is nothing to compare")
+            raise RegardError("no target position has a true source; give texts with an alignment")
         error, mass, guess = (
             sum(getattr(part, name) * part.positions for part in parts) / positions
             for name in ("error", "mass", "guess")
@@ -326,10 +325,11 @@ def alignment_error(
 ) -> Aligned:
     """Compare the weights of each text (target × source) with its true alignment.
 
-    A target position without a true source (the dashes of a date) is not asked. Of equal weights
-    the first counts.
+    Target positions without a true source (the dashes of a date) are ignored. Among equal weights
+    the first is the largest.
 
-    Errors: other numbers of texts or positions; a weight that is no number; no true source at all.
+    Errors: different numbers of texts; different shapes; a weight that is not finite; no true
+    source at all.
 
     >>> weights = [np.array([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])]
     >>> truths = [np.array([[False, True], [False, True], [False, False]])]
@@ -337,7 +337,10 @@ def alignment_error(
     Aligned(error=0.5, mass=0.65, guess=0.5, positions=2)
     """
     if len(weights) != len(truths):
-        raise RegardError(f"{len(weights)} texts have weights, {len(truths)} a true alignment")
+        raise RegardError(
+            f"{len(weights)} texts have weights and {len(truths)} a true alignment; give both for "
+            "each text"
+        )
     wrong = positions = 0
     mass = guess = 0.0
     for number, (looked, truth) in enumerate(zip(weights, truths, strict=True), 1):
@@ -345,12 +348,12 @@ def alignment_error(
         if looked.shape != truth.shape or looked.ndim != 2:
             raise RegardError(
                 f"text {number} has weights of shape {looked.shape} and a true alignment of shape "
-                f"{truth.shape}; both are target × source"
+                f"{truth.shape}; both must be (target, source)"
             )
         asked = truth.any(1)
         looked, truth = looked[asked], truth[asked]
         if not np.isfinite(looked).all():
-            raise RegardError(f"text {number} has a weight that is no number")
+            raise RegardError(f"text {number} has a weight that is not finite")
         if not len(looked):
             continue
         heaviest = looked.argmax(1)
@@ -359,5 +362,5 @@ def alignment_error(
         guess += float(truth.mean(1).sum())
         positions += len(looked)
     if not positions:
-        raise RegardError("no target position has a true source, so there is nothing to compare")
+        raise RegardError("no target position has a true source; give texts with an alignment")
     return Aligned(wrong / positions, mass / positions, guess / positions, positions)

@@ -1,4 +1,4 @@
-"""How texts are looked for once a model can write: greedily, by beam, by drawing, or given."""
+"""Decoding of texts: greedy, beam search, sampling, and scoring of given texts."""
 
 import math
 from abc import abstractmethod
@@ -33,27 +33,28 @@ from regard.tasks.writing.evaluation import Text
 from regard.tasks.writing.streaming import LONGEST, WriteRequest, reread
 
 B = TypeVar("B")
-ROWS = 64  # texts that are written side by side
+ROWS = 64  # texts decoded in one batch
 
 Ids = NDArray[np.integer]
 
 
-MOST = 100_000  # tokens of a text that is written
+MOST = 100_000  # maximum tokens of a written text
 
 
 @dataclass(frozen=True)
 class Search:
-    """``beam`` texts are gone on with (1: greedy), with a length ``penalty``; ``best`` are given.
+    """Settings of decoding; the default is greedy search.
 
-    With a ``temperature`` above 0 each word is drawn instead, of the ``top_k`` likeliest (0: all)
-    that make up a share of ``top_p``; ``best`` are then so many draws, the likeliest first.
-    ``longest``: the most tokens of a text (0: the task's own limit), `MOST` at most. More than the
-    task's limit are written by a model alone that goes on with a text and by no beam: past its
-    context by a window (`regard.decoding.Sliding`). ``behind``: how many texts were written before
-    these, so that parts of a long file are not drawn alike.
+    ``beam``: beam size, 1 for greedy search. ``penalty``: length penalty of beam search. ``best``:
+    number of texts to return, best first. ``temperature``: if above 0, sample each token from the
+    ``top_k`` most probable (0: all) and, among them, the most probable with total probability
+    ``top_p``; ``best`` is then the number of samples. ``longest``: maximum tokens of a text (0: the
+    task's limit), at most `MOST`. Only a decoder that continues a text, without beam search,
+    exceeds the task's limit, by a sliding window (`regard.decoding.Sliding`). ``behind``: number of
+    texts written earlier, so that parts of a long file get different random numbers.
 
-    Errors: fewer than one text or token; a penalty or temperature that is no finite number of 0 or
-    more, a share of nothing; a setting of drawing without a temperature.
+    Errors: ``beam`` or ``best`` below 1; a negative or infinite number; ``longest`` above `MOST`;
+    ``top_p`` outside (0, 1]; a sampling setting without a temperature.
     """
 
     beam: int = 1
@@ -70,76 +71,76 @@ class Search:
         least = {"beam": 1, "best": 1, "longest": 0, "temperature": 0, "penalty": 0, "top_k": 0}
         for name, low in {**least, "seed": 0, "behind": 0}.items():
             if not low <= (given := getattr(self, name)) < math.inf:
-                raise RegardError(f"{name} is a number of {low} or more, not {given:g}")
+                raise RegardError(f"{name} must be at least {low} and finite, not {given:g}")
             if name == "longest" and given > MOST:
-                raise RegardError(f"longest is {MOST:,} tokens at most, not {given:,}")
+                raise RegardError(f"longest must be at most {MOST:,} tokens, not {given:,}")
             if name not in ("temperature", "penalty") and not isinstance(given, int):
-                raise RegardError(f"{name} is a whole number, not {given:g}")
+                raise RegardError(f"{name} must be a whole number, not {given:g}")
         if not 0 < self.top_p <= 1:
-            raise RegardError(f"top_p is a share above 0 and at most 1, not {self.top_p:g}")
+            raise RegardError(f"top_p must be above 0 and at most 1, not {self.top_p:g}")
         if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
-            raise RegardError("top_k, top_p and seed go with a temperature: temperature=1 draws")
+            raise RegardError("top_k, top_p and seed need sampling; set temperature above 0")
 
     def slides(self, context: int) -> bool:
-        """Whether it may go past a context of so many tokens: not by a beam, nor past none."""
+        """Return whether texts may exceed a context: not with a beam, nor without a context."""
         return bool(context > 1 and self.longest) and (
             self.temperature > 0 or self.beam == self.best == 1
         )
 
 
 class Writes(Task[B], Generic[B]):
-    """A task whose model writes texts."""
+    """A task whose models write texts."""
 
-    #: Whether what is written stands behind what is read, in one text; else it is another text.
+    #: True if a model continues its input in one text; False if it writes another text.
     behind: ClassVar[bool] = False
 
     @property
     def context(self) -> int:
-        """Tokens that are read at once of a text that can be gone on with without end; else 0."""
+        """Return the context length of a model that can continue a text indefinitely, else 0."""
         return 0
 
     @property
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """What a network is built for; its ``vocabulary`` is what it writes."""
+        """Return the sizes for which a network is built; ``vocabulary`` is that of its output."""
 
     @property
     @abstractmethod
     def end(self) -> int:
-        """The symbol at which what is written ends."""
+        """Return the id of the symbol that ends a written text."""
 
     @property
     @abstractmethod
     def limits(self) -> Limits:
-        """How much is written."""
+        """Return the limits of the length of written texts."""
 
     @property
     def search(self) -> Search:
-        """How texts are looked for if nothing else is said: greedily."""
+        """Return the default search, which is greedy."""
         return Search()
 
     @abstractmethod
     def prompts(self, texts: Sequence[str]) -> Sequence[Ids]:
-        """What is read of each text before anything is written."""
+        """Return the token ids that a model reads of each text before it writes."""
 
     @abstractmethod
     def names(self, ids: Sequence[int]) -> list[str]:
-        """The readable token of each id."""
+        """Return the readable token of each id."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """What was written, as a text."""
+        """Decode ids to a text."""
 
     def write(
         self, model: nn.Module, texts: Sequence[str], search: Search | None = None
     ) -> list[list[Written]]:
-        """What the model writes for each text, best first; nothing for one without tokens."""
+        """Write texts for each input, best first; an input without tokens gets an empty text."""
         found = self.prompts(texts)
         plan, limits = search or self.search, self.limits
         return write(model, found, plan, end=self.end, limits=limits, context=self.context)
 
     def best(self, model: Any, texts: Sequence[str], search: int | Search) -> list[list[Text]]:
-        """The best texts for each, best first: so many by the task's own search, or by another."""
+        """Return the best texts for each input; ``search`` is their number or another `Search`."""
         plan = replace(self.search, best=search) if isinstance(search, int) else search
         if not isinstance(model, nn.Module):
             return self._by_baseline(model, texts, plan)
@@ -151,21 +152,23 @@ class Writes(Task[B], Generic[B]):
     def _by_baseline(
         self, model: TextBaseline, texts: Sequence[str], plan: Search
     ) -> list[list[Text]]:
-        """What a baseline writes, which it is sure of: ln p = 0. Errors: it is to draw."""
+        """Return the texts of a baseline, with ln p = 0. Errors: sampling."""
         if plan.temperature:
-            raise RegardError(f"{model.name} draws no words: leave --temperature and the like out")
+            raise RegardError(
+                f"{model.name} cannot sample; leave --temperature, --top-k, --top-p and --seed out"
+            )
         found = model.write([text.strip() for text in texts], plan.best)
         return [[Text(text, 0.0, True) for text in several] for several in found]
 
     def predict(self, model: Any, inputs: Sequence[str]) -> list[Text]:
-        """What the model writes for each text; nothing for one without tokens.
+        """Write a text for each input.
 
-        A language model begins a text for one without tokens.
+        For an input without tokens a language model begins a new text; other models write nothing.
         """
         return [several[0] for several in self.best(model, inputs, 1)]
 
     def request(self, text: str, most: int) -> WriteRequest:
-        """What the model is given to write from, and at most so many tokens to write."""
+        """Return the request to write at most ``most`` tokens for a text."""
         (source,) = self.prompts([text])
         context = self.context if self.context > 1 else 0
         lengths = replace(self.limits, longest=min(self.limits.longest, most))
@@ -183,7 +186,7 @@ class Writes(Task[B], Generic[B]):
         )
 
     def at_work(self, model: nn.Module, text: str) -> tuple[list[LayerAttention], int | None]:
-        """What every layer looks at while the model writes, by the search that it is judged by."""
+        """Return the attention weights of each layer while the model writes by `search`."""
         asked = self.request(text, LONGEST)
         if not len(asked.source):
             return self.attention(model, text), None
@@ -203,11 +206,11 @@ def write(
     limits: Limits,
     context: int = 0,
 ) -> list[list[Written]]:
-    """The ``best`` texts of each source, best first: batches of like length, longest first.
+    """Write the ``best`` texts for each source, best first.
 
-    Answers come in the order of the sources; of one without tokens the model is not asked. A source
-    has the same texts alone or among others; what is drawn depends on its place. With a ``context``
-    of so many tokens ``search.longest`` may go past it: see `Search`.
+    Batches have sources of similar length, longest first; results are in the order of the sources.
+    A source without tokens gets an empty text. The texts of a source do not depend on the other
+    sources; samples depend on its index. ``search.longest`` may exceed a ``context``: see `Search`.
     """
     slides = search.slides(context)
     if search.longest:
@@ -255,7 +258,7 @@ def _drawn(
     limits: Limits,
     numbers: Sequence[int],
 ) -> list[list[Written]]:
-    """So many draws of each text, the likeliest first; each draw has a seed of its own."""
+    """Sample ``best`` texts for each source, most probable first, each with its own seed."""
     seeds = np.random.SeedSequence(search.seed).generate_state(search.best, np.uint32)
     draws = [
         sample(
@@ -281,7 +284,7 @@ def _drawn(
 def score(
     model: nn.Module, sources: Sequence[Ids], targets: Sequence[Ids], *, end: int
 ) -> list[Written]:
-    """How likely the model thinks each target, its end included, in the order of the pairs."""
+    """Compute the probability of each target, its end included, in the order of the pairs."""
     order = np.argsort([-len(ids) for ids in targets], kind="stable")
     found: dict[int, Written] = {}
     writer, device = cast(Writer, model), device_of(model)

@@ -1,4 +1,4 @@
-"""Texts token by token, and what the model looked at while it wrote them."""
+"""Write texts token by token, and recompute the attention weights of written texts."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -23,14 +23,13 @@ from regard.decoding.stepwise import BEGIN, begun, without
 from regard.errors import RegardError
 
 END, FIRST = "[END]", "[BEGIN]"
-LONGEST = 10_000  # tokens: as many as a model writes
+LONGEST = 10_000  # maximum tokens, above the limit of any task
 
 
 class Piece(NamedTuple):
-    """A token that was written, its probability and its number, and the text as it now stands.
+    """A written token with its probability and id, and the text so far.
 
-    The last token of a text that ends by itself is its ``end``. Without a number: a text that is
-    written all at once.
+    ``end`` marks the end symbol. ``id`` is None for a text that is written in one step.
     """
 
     token: str
@@ -41,9 +40,9 @@ class Piece(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How tokens are chosen: at temperature 0 the likeliest, else drawn as `decoding.sample` does.
+    """Settings of token choice: greedy at temperature 0, else sampling as in `decoding.sample`.
 
-    ``most``: tokens at most.
+    ``most``: maximum number of tokens.
     """
 
     most: int
@@ -54,11 +53,11 @@ class Drawing(NamedTuple):
 
 
 class WriteRequest(NamedTuple):
-    """What a model is given to write from, and how its tokens are read.
+    """The input of a model that writes, and how to decode its tokens.
 
-    ``behind``: what is written stands behind what is read, in one text (a decoder alone); else it
-    is another text. The writer takes and tells numbers ``shift`` above the model's own. Past a
-    ``context`` of so many tokens (0: never) it writes by a window, `regard.decoding.Sliding`.
+    ``behind``: True if a decoder continues the input in one text, False if it writes another text.
+    The writer's ids are ``shift`` above the model's own. Beyond ``context`` tokens (0: no limit) it
+    writes with a sliding window, `regard.decoding.Sliding`.
     """
 
     source: NDArray[np.integer]
@@ -72,34 +71,33 @@ class WriteRequest(NamedTuple):
     context: int = 0
 
     def writer(self, model: Writer) -> Writer:
-        """The model, as it writes this text."""
+        """Return the writer for this text: the model, with a window if there is a context."""
         return cast(Writer, Sliding(model, self.context)) if self.context else model
 
     def window(self, kept: int) -> int:
-        """How many of the last tokens are read behind so many that were written."""
+        """Return the number of tokens in the window after ``kept`` written tokens."""
         size, most = len(self.source), self.context or math.inf
         for _ in range(kept):
             size = size + 1 if size < most else int(most) // 2
         return size
 
     def piece(self, written: Sequence[int], chance: float) -> Piece:
-        """The last of the tokens written, and the text as it stands with it."""
+        """Return the last written token with the text so far."""
         ended = written[-1] == self.end
         text = self.text(written[:-1] if ended else written)
         return Piece(self.named(written[-1]), chance, text, written[-1], ended)
 
     def named(self, token: int) -> str:
-        """A written token as it can be read."""
+        """Return a written token in readable form."""
         return END if token == self.end else self.names([token])[0]
 
 
 class Reread(NamedTuple):
-    """A text that was written, token by token, and what the model looked at as it wrote them.
+    """A written text token by token, with the attention weights of the model that wrote it.
 
-    ``read``: how many tokens of the one text were read before any was written; None where what is
-    written is another text. ``layers`` are those of the window in which the last token was
-    written: of a text longer than the context, ``read`` is less by the tokens before it, and may
-    be negative.
+    ``read``: number of prompt tokens if the text continues the prompt, else None. ``layers`` are
+    those of the window of the last token. If the text exceeds the context, ``read`` is reduced by
+    the tokens before the window, and may be negative.
     """
 
     pieces: list[Piece]
@@ -108,7 +106,7 @@ class Reread(NamedTuple):
 
 
 def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """A text that was written as `Text.json` tells it.
+    """Return a text that was written token by token in the form of `Text.json`.
 
     >>> answered([Piece("a", 0.5, "a", 7), Piece("[END]", 1.0, "a", 3, True)])["written"]
     'a'
@@ -126,8 +124,8 @@ def write(
     drawing: Drawing,
     computing: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
 ) -> Iterator[Piece]:
-    """A text token by token, each step for itself and inside ``computing``."""
-    with computing():  # not around a yield, where it would be the caller's too
+    """Yield a text token by token, with each step inside the context ``computing``."""
+    with computing():  # around a yield, it would also be active in the caller
         tokens, sizes = pad([asked.source + asked.shift])
         writing = asked.writer(model).start(tokens, sizes)
         places = torch.Generator().manual_seed(drawing.seed)
@@ -153,14 +151,14 @@ def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tenso
 
 
 def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Reread:
-    """Lead the model once through what it read and wrote: all its weights, and each token's p.
+    """Recompute attention weights and token probabilities of a written text in one pass.
 
-    A causal model sees at each place what it saw when it wrote there, so these are the weights it
-    wrote with, to the rounding of float32. Of a text that went past the context it is led through
-    the last window, and the tokens' probabilities are found as it wrote them, step by step.
+    A causal model sees the same tokens at each position as when it wrote there, so the weights
+    equal those of writing up to float32 rounding. For a text that exceeds the context, the pass
+    covers the last window, and the probabilities are recomputed step by step.
 
-    Errors: numbers that are no tokens of the model; more than it writes for this text; more
-    weights than `analysis.layer_attention.at_most` takes.
+    Errors: ids that are not tokens of the model; more tokens than the limit for this text; more
+    weights than `analysis.layer_attention.at_most` allows.
     """
     written = list(written)
     _check(asked, written)
@@ -188,7 +186,7 @@ def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Rer
 def _reread_window(
     model: nn.Module, asked: WriteRequest, written: Sequence[int], kept: Sequence[int], size: int
 ) -> Reread:
-    """The last ``size`` tokens of a text that went past the context."""
+    """Recompute a text that exceeds the context, with weights of its last ``size`` tokens."""
     whole = [*asked.source.tolist(), *kept]
     writer = cast(Writer, Shifted(cast(Writer, model)) if asked.shift else model)
     with torch.no_grad():
@@ -212,32 +210,32 @@ def _pieces(asked: WriteRequest, written: Sequence[int], chances: Sequence[float
 
 def _check(asked: WriteRequest, written: Sequence[int]) -> None:
     if not len(asked.source):
-        raise RegardError("there is no token to write behind or for: give a text")
+        raise RegardError("the text has no tokens; give a text with at least one")
     if not written and not asked.behind:
-        raise RegardError("written: there is no token; ask without it")
+        raise RegardError("written has no tokens; leave it out")
     least = 0 if asked.shift else BEGIN + 1
     for place, token in enumerate(written, 1):
         early = token == asked.end and place < len(written)
         if early or not least <= token < asked.vocabulary:
             raise RegardError(
-                f"written: {token} is no token that this model writes at place {place}; give the "
-                "numbers that /generate tells"
+                f"written: the model cannot write token {token} at position {place}; give the ids "
+                "that /generate returns"
             )
     most, count = int(asked.lengths.of([len(asked.source)])[0]), len(written)
     if count - (count > 0 and written[-1] == asked.end) > most:
-        raise RegardError(f"written: at most {most} tokens for this text, not {count}")
+        raise RegardError(f"written may have at most {most} tokens for this text, not {count}")
 
 
 def _both(
     recording: Recording, asked: WriteRequest, written: Sequence[int]
 ) -> list[LayerAttention]:
-    """Of an encoder and a decoder: each in its own text, and the one in the other's."""
+    """Return self-attention of encoder and decoder, and the decoder's attention to the source."""
     must_be_few(recording)
     reads = asked.names(asked.source.tolist())
     said = [asked.named(token) for token in written]
     across, found = of_source(recording, 1), dict[str, LayerAttention]()
     for name, seen in recording.layers:
-        if name in found:  # a recurrent model asks once for each word
+        if name in found:  # a recurrent model is recorded once for each token
             continue
         if name in across:
             found[name] = LayerAttention(name, reads, across[name][0].numpy(), said)

@@ -1,4 +1,4 @@
-"""A text in, another text out: strings turned around, dates made uniform, sentences translated."""
+"""The task of writing a text for another: reversed strings, uniform dates, translations."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -32,16 +32,16 @@ from regard.tasks.writing.metrics import bleu, exact_match, language_for
 from regard.tasks.writing.searching import Search, Writes, score, write
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
-TOO_LONG = "no pair has at most {} tokens on both sides; raise length="
-TEACHING = 50_000  # pairs that a tokenizer learns from, about, at most
-LOOKED_AT = 10_000  # pairs whose tokens have to be known, by and large
+TOO_LONG = "all pairs have more than {} tokens on one side; raise length="
+TEACHING = 50_000  # approximate maximum number of pairs for training the tokenizer
+LOOKED_AT = 10_000  # pairs checked for unknown tokens
 
 
 class Sequences(Writes[PairBatch]):
-    """Pairs of texts, tokenised once by one tokenizer; the words' end is its last number and one.
+    """A task on text pairs with one tokenizer for both sides; the end symbol has the next id.
 
-    Data are read when a split is first asked for. With a saved tokenizer texts can be written
-    without any data.
+    Data are read on first use of a split. With a saved tokenizer, texts can be written without the
+    training data.
     """
 
     settings: SequencesSettings
@@ -57,12 +57,12 @@ class Sequences(Writes[PairBatch]):
 
     @cached_property
     def corpus(self) -> PairCorpus:
-        """The data as they were found, in three splits."""
+        """Load the pairs in three splits."""
         return load(self.settings)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Learned from both sides of what is trained on; of many pairs from all parts of them."""
+        """Train the tokenizer on both sides of the training pairs, evenly sampled if many."""
         train = self.corpus.train
         far = max(1, -(-len(train) // TEACHING))
         taught = islice(train, 0, None, far)
@@ -74,21 +74,21 @@ class Sequences(Writes[PairBatch]):
 
     @property
     def end(self) -> int:
-        """The number of the symbol that ends a text."""
+        """Return the id of the symbol that ends a text."""
         return len(self.tokenizer)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What a network is built for."""
+        """Return the sizes for which a network is built."""
         return {"vocabulary": self.end + 1, "labels": 0}
 
     @cached_property
     def splits(self) -> dict[str, Encoded]:
-        """Splits that were asked for, encoded."""
+        """Return the cache of encoded splits."""
         return {}
 
     def split(self, name: str) -> Encoded:
-        """train, validation or test. Errors: hardly a token of train is known."""
+        """Return a split by name. Errors: most tokens of train are unknown."""
         must_be_split(name)
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
@@ -101,23 +101,23 @@ class Sequences(Writes[PairBatch]):
 
     @property
     def room(self) -> int:
-        """Tokens that are read of a text."""
+        """Return the maximum number of tokens read from a text."""
         return self.settings.length
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
-        """Token ids of each text, at most `length` of them; spaces around it are no part of it."""
+        """Return at most `length` token ids of each text, without surrounding whitespace."""
         return [ids[: self.room] for ids in self.tokenizer.arrays(map(str.strip, texts))]
 
     def whole(self, text: str) -> NDArray[np.integer]:
-        """All tokens of a text."""
+        """Return all tokens of a text, before truncation."""
         return next(self.tokenizer.arrays([text.strip()]))
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:
-        """Tokens of each pair, both sides and the end: the same in every epoch."""
+        """Return the tokens of each pair, both sides and the end symbol, equal in every epoch."""
         return self.split(split).lengths
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> PairBatch:
-        """These pairs of a split as tensors."""
+        """Return the pairs at these indexes as tensors."""
         encoded = self.split(split)
         sources, targets = ([x[i] for i in indexes] for x in (encoded.source, encoded.target))
         return self.tensors(sources, targets)
@@ -125,27 +125,28 @@ class Sequences(Writes[PairBatch]):
     def tensors(
         self, sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]]
     ) -> PairBatch:
-        """Token ids of both sides as tensors."""
+        """Batch the token ids of both sides."""
         return paired(sources, targets, self.end)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Float[Tensor, ""]:
-        """Mean cross entropy of a target's words and its end, in nats, smoothed if asked for.
+        """Compute the mean cross entropy of the targets and their ends, in nats.
 
-        Szegedy et al. 2016, section 7: a share of the truth is spread evenly over all words.
+        With label smoothing, a fraction ``smoothing`` of the target probability is uniform over the
+        vocabulary. Szegedy et al. 2016, section 7.
         """
         return self._loss(model, batch, self.settings.smoothing)
 
     def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
-        # Of real words alone: padding costs nothing.
+        # States of real tokens only: padding costs nothing.
         states = model(batch.source, batch.source_lengths, batch.given, batch.real.sum(1))
         return word_loss(model, states, batch.wanted[batch.real], smoothing)
 
     @torch.no_grad()
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
-        """The metric of what is written greedily for `judged` of the pairs, and the loss of all.
+        """Return the metric of greedy texts for `judged` of the pairs, and the loss of all pairs.
 
-        The loss is per word, without smoothing; of a baseline, which gives no probabilities, the
-        share of texts that it does not write exactly.
+        The loss is per token, without smoothing. A baseline has no probabilities; its loss is the
+        fraction of texts without an exact match.
         """
         if not isinstance(model, nn.Module):
             return self._judge_baseline(model, split)
@@ -173,13 +174,13 @@ class Sequences(Writes[PairBatch]):
         return self._measure(said, wanted), 1 - exact_match(said, wanted)
 
     def fit(self, baseline: TextBaseline, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to the pairs of these numbers."""
+        """Fit a baseline to the train split, or to its pairs at the indexes ``chosen``."""
         pairs = self.split("train").pairs
         picked = range(len(pairs)) if chosen is None else chosen
         baseline.fit((pairs[i].source.strip(), pairs[i].target) for i in picked)
 
     def _measure(self, said: Sequence[str], wanted: Sequence[str]) -> float:
-        """The metric as a share; BLEU's words are those of the language, as in the test."""
+        """Return the metric as a fraction, with BLEU's tokenizer of the target language."""
         if self.settings.metric == "exact":
             return exact_match(said, wanted)
         language = language_for(self.settings.target_name, wanted)
@@ -187,31 +188,31 @@ class Sequences(Writes[PairBatch]):
 
     @property
     def search(self) -> Search:
-        """How texts are looked for if nothing else is said."""
+        """Return the default search, from the settings."""
         return Search(beam=self.settings.beam, penalty=self.settings.penalty)
 
     @property
     def limits(self) -> Limits:
-        """Twice what was read and ten tokens, at most what a model can count: twice `length`."""
+        """Return the limits of a written text: twice the source plus ten, at most 2 · `length`."""
         return Limits(longest=2 * self.settings.length)
 
     def prompts(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
-        """What the encoder reads: all that is read of a text."""
+        """Return the tokens that the encoder reads of each text."""
         return self.encode(texts)
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """The readable token of each id."""
+        """Return the readable token of each id."""
         return self.tokenizer.tokens(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """A text again."""
+        """Decode ids to a text."""
         return self.tokenizer.decode(ids)
 
     def answer(self, model: Any) -> Translations:
-        """What the model writes for the test split, judged, and where it looked if that is known.
+        """Return the evaluation of the model on the test split.
 
-        The alignment is that of the wanted texts: the network reads them, and its weights are
-        compared with the truth.
+        For pairs with a known alignment, it includes the network's attention weights while it reads
+        the reference.
         """
         pairs = self.split("test").pairs
         said = self.predict(model, [pair.source for pair in pairs])
@@ -220,12 +221,12 @@ class Sequences(Writes[PairBatch]):
         return Translations.judge(self.metric, pairs, said, language=language, aligned=aligned)
 
     def restore(self, rows: bytes, name: str) -> Translations:
-        """The evaluation that wrote these rows. Errors: lines that are no such rows."""
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
         language = self.settings.target_name
         return Translations.parse(rows, self.metric, name, language=language)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Translations:
-        """What the model writes for a file of pairs, judged. Errors: a bad row, by file:line."""
+        """Return the evaluation on a file of pairs. Errors: a bad row, by file:line."""
         no_labels(columns)
         language = columns.label or self.settings.target_name
         source = columns.text or self.settings.source_name
@@ -234,16 +235,15 @@ class Sequences(Writes[PairBatch]):
         return Translations.judge(self.metric, pairs, said, language=language)
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
-        """What each attention to the source looks at while the text's best answer is written.
+        """Return the attention weights to the source while the model writes its best text.
 
-        Rows are the tokens written, the end among them; columns those of the source. A baseline
-        looks at nothing.
+        Rows are the written tokens with the end, columns those of the source. A baseline has none.
         """
         if not isinstance(model, nn.Module):
             return []
         source = self.encode([text])
         if not len(source[0]):
-            raise RegardError("there is no token to look at in this text")
+            raise RegardError("this text has no tokens, so there are no attention weights to show")
         ((best,),) = self.write(model, [text])
         batch = self.tensors(source, [np.array(best.tokens, np.int64)])
         with torch.no_grad(), evaluation_mode(model):
@@ -254,16 +254,16 @@ class Sequences(Writes[PairBatch]):
         return [LayerAttention(name, reads, seen, asking) for name, seen in weights.items()]
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text that the model reads."""
+        """Return the tokens that the model reads, in readable form."""
         return self.names(self.encode([text])[0].tolist())
 
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
-        """How likely the model thinks each target, its end included, given its source.
+        """Compute the probability of each target, its end included, given its source.
 
-        Errors: those of `unscorable`; a baseline.
+        Errors: a pair that is `unscorable`; a baseline.
         """
         if not isinstance(model, nn.Module):
-            raise RegardError(f"{model.name} gives no probabilities: --score is for networks")
+            raise RegardError(f"--score needs a network; {model.name} has no probabilities")
         for number, why in enumerate(self.unscorable(pairs), 1):
             if why:
                 raise RegardError(f"pair {number}: {why}")
@@ -273,12 +273,12 @@ class Sequences(Writes[PairBatch]):
         return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
 
     def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Of each pair what keeps it from being scored; nothing of those that can be."""
+        """Return for each pair why it cannot be scored; "" if it can."""
         found = []
         for source, target in pairs:
             size, most = len(self.whole(target)), self.limits.longest
-            long = f"the target has {size:,} tokens, and the model writes {most:,} at most"
-            empty = "the source has no token"
+            long = f"the target has {size:,} tokens; the maximum is {most:,}"
+            empty = "the source has no tokens"
             found.append(empty if not len(self.whole(source)) else long if size > most else "")
         return found
 
@@ -307,12 +307,12 @@ class Sequences(Writes[PairBatch]):
             if len(kept) < len(pairs):
                 source, target = [source[i] for i in kept], [target[i] for i in kept]
                 pairs = [pairs[i] for i in kept]
-        # Texts are judged as they are; the loss of what no model writes is not asked for.
+        # Texts are evaluated whole; the loss skips what is beyond the limit of written texts.
         return Encoded.held([ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs)
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Places of at most so many of ``count`` things, evenly: files may be sorted by length.
+    """Return at most ``most`` evenly spaced indexes below ``count``; files may be sorted by length.
 
     >>> spread(3, 5), spread(10, 4)
     ([0, 1, 2], [0, 3, 6, 9])
@@ -321,7 +321,7 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def load(asked: SequencesSettings) -> PairCorpus:
-    """Pairs by name, made or read, or from files."""
+    """Load the pairs of a named data set or of files, according to the settings."""
     return load_pairs(
         asked.data,
         target=asked.target,
