@@ -1,4 +1,4 @@
-"""The formula and its parts."""
+"""Attention: scores, masks, normalisers, positions, and the layers built from them."""
 
 from regard.attention.acceleration import Acceleration
 from regard.attention.attend import attend, explain

@@ -1,4 +1,4 @@
-"""What kernels may know about a score beside its formula, in one companion object."""
+"""Properties of a score that kernels use for speed, memory and precision."""
 
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class Acceleration:
-    """Properties of a score that save time, memory or digits, and change no formula.
+    """Properties of a score that save time, memory or precision and do not change its formula.
 
-    A score keeps one as its ``acceleration``; this one fits every score. It holds no tensors and is
-    given the score at each call, so that it serves a score and all copies of it.
-    ``numbers``: see `numbers_per_pair`.
+    A score has one as its ``acceleration``; this base class fits every score. It holds no tensors
+    and gets the score at each call, so that one serves a score and all its copies.
+    ``numbers`` is the result of `numbers_per_pair`.
     """
 
     #: compare(q', k') is scale · q'·k', so torch's fused kernels can serve it.
     inner_product = False
     #: compare(q', k') is scale · q'·k' + bias, with the q' of `product_queries`.
     linear = False
-    #: A pair costs a hidden layer, by the kernel of `Additive`.
+    #: The score has a hidden layer per pair and uses the kernel of `Additive`.
     additive = False
     #: score(q + c, k + c) = score(q, k), so both sides may be centred before any rounding.
     translation_invariant = False
@@ -33,17 +33,17 @@ class Acceleration:
     def fast_compare(
         self, score: "Score", queries: Prepared, keys: Prepared, positions: Positions
     ) -> Tensor:
-        """Compute the numbers of ``score.compare``, by a quicker way if the score has one.
+        """Compute the result of ``score.compare`` in a faster way, if the score has one.
 
-        Kernels that go by tiles call it, compiled where that is worth its time.
+        Tiled kernels call it, compiled if the call is large enough.
         """
         return score.compare(queries, keys, positions)
 
     def numbers_per_pair(self, score: "Score", keys: Prepared) -> int:
-        """Return how many numbers `fast_compare` holds at once for a pair.
+        """Return how many numbers per pair `fast_compare` has in memory at once.
 
-        One a column of a key, unless ``numbers`` says otherwise. Tiles of a score that holds many
-        are smaller; a score that holds one is not compiled.
+        The default is ``numbers``, or else the key's width. The larger it is, the smaller are the
+        tiles; a score with 1 is not compiled.
         """
         if self.numbers is not None:
             return self.numbers
@@ -51,28 +51,28 @@ class Acceleration:
         return int(first.shape[-1])
 
     def scale(self, score: "Score", width: int) -> float:
-        """Return the factor before q'·k' if the prepared queries have this width."""
+        """Return the factor of q'·k' for prepared queries of this width."""
         return 1.0
 
     def product_queries(self, score: "Score", queries: Prepared) -> Tensor:
-        """Return the q' of a linear score's product: one of the prepared tensors."""
+        """Return q' of a linear score's product, which is one of the prepared tensors."""
         assert isinstance(queries, Tensor)
         return queries
 
     def bias(self, score: "Score", queries: Prepared, positions: Positions) -> Tensor | None:
-        """Return what a linear score adds to its product, broadcastable to it; None for nothing."""
+        """Return the term that a linear score adds to its product, broadcastable to it, or None."""
         return None
 
     def needs_upcast(self, score: "Score", queries: Prepared, keys: Prepared | None) -> bool:
-        """Return whether the dtype of these prepared rows is too coarse for their scores.
+        """Return whether the dtype of these prepared rows is too imprecise for their scores.
 
-        Without keys, whether it may be for some keys.
+        Without keys, return whether it may be for some keys.
         """
         return False
 
 
 class ProductAcceleration(Acceleration):
-    """That of an `InnerProduct`."""
+    """The acceleration of an `InnerProduct`."""
 
     inner_product = linear = True
 

@@ -1,4 +1,4 @@
-"""What `attend` is given: checked, and parts given by name made."""
+"""The arguments of `attend`: checks, and parts built from their names."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from regard.plugins import a, is_part, load_part
 
 
 class Arguments(NamedTuple):
-    """The arguments of :func:`attend`, in its order."""
+    """The arguments of :func:`attend`, in the same order."""
 
     queries: Tensor
     keys: Tensor
@@ -31,35 +31,41 @@ class Arguments(NamedTuple):
     cache: KeyValueCache | None = None
 
     def parts(self) -> tuple[Score, Normalizer, Mask | None, int | None]:
-        """Return score, normaliser, mask and the number of heads, once all has been checked."""
+        """Check the arguments and return the score, normaliser, mask and number of heads."""
         queries, keys, values = self.queries, self.keys, self.values
         must_be_tensors(queries=queries, keys=keys, values=values)
         if self.query_positions is not None or self.key_positions is not None:
-            given = {"query_positions": self.query_positions, "key_positions": self.key_positions}
-            must_be_tensors(**{name: x for name, x in given.items() if x is not None})
-        score = score_named(self.score, queries, keys, self.heads)
+            positions = {
+                "query_positions": self.query_positions,
+                "key_positions": self.key_positions,
+            }
+            must_be_tensors(**{name: x for name, x in positions.items() if x is not None})
+        score = as_score(self.score, queries, keys, self.heads)
         heads, mask = self.heads or score.heads, as_mask(self.mask)
         normalizer = named(self.normalize, heads)
         check(queries, keys, values, score, self.dropout, heads)
         return score, normalizer, mask, heads
 
 
-def must_be_tensors(**given: object) -> None:
-    """Errors: a list, an array or anything else where a tensor is asked for, by its name."""
-    for what, x in given.items():
-        verb = "is" if what == "memory" else "are"
+def must_be_tensors(**arguments: object) -> None:
+    """Raise a RegardError that names the first argument that is not a tensor."""
+    for name, x in arguments.items():
         if x is None:
-            raise RegardError(f"{what} {verb} a tensor, not None")
+            raise RegardError(f"{name} must be a tensor, not None")
         if not isinstance(x, Tensor):
             raise RegardError(
-                f"{what} {verb} a tensor, not {a(type(x).__name__)}: give torch.as_tensor({what})"
+                f"{name} must be a tensor, not {a(type(x).__name__)}; pass torch.as_tensor({name})"
             )
 
 
 def places(
     queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Positions as given, or the last of m: of the keys at hand, and of the queries."""
+    """Return the positions of queries and keys; by default the last n and the last new of 0 … m−1.
+
+    ``rows`` and ``columns`` are the positions that the caller passed, or None; m counts the keys
+    in the cache too.
+    """
     n, new = queries.shape[-2], keys.shape[-2]
     same = rows is None and n == new
     if columns is None:
@@ -71,7 +77,7 @@ def places(
 
 
 def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
-    """A normaliser, by name ("top-k-4" says how many), as the user's ``FILE.py:Name``, or as it is.
+    """Return a normaliser from its name ("top-k-4" sets k), from ``FILE.py:Name``, or as it is.
 
     >>> named("top-k-4").k
     4
@@ -79,7 +85,7 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
     if isinstance(normalize, Normalizer):
         return normalize
     if not isinstance(normalize, str):
-        raise RegardError(f"a normalizer is a Normalizer or the name of one, not {normalize!r}")
+        raise RegardError(f"normalize must be a Normalizer or the name of one, not {normalize!r}")
     if is_part(normalize):
         own: type[Normalizer] = load_part(normalize, Normalizer, "normalizer")
         return own(heads)
@@ -89,22 +95,25 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
     return look_up(NORMALIZERS, normalize, "normalizer")(heads)
 
 
-def score_named(score: Score | str, queries: Tensor, keys: Tensor, heads: int | None) -> Score:
-    """Return a score as it is, or one without parameters by its name."""
+def as_score(score: Score | str, queries: Tensor, keys: Tensor, heads: int | None) -> Score:
+    """Return a score as it is, or build one without parameters from its name."""
     if isinstance(score, Score):
         return score
     if not isinstance(score, str):
-        raise RegardError(f"a score is a Score, as make_score('dot') makes one, not {score!r}")
+        raise RegardError(
+            f"score must be a name or a Score, as in make_score('dot'), not {score!r}"
+        )
     length = max(queries.shape[-2:-1] + keys.shape[-2:-1], default=1)
     kind = look_up(SCORES, score, "score")
     widths = [x.shape[-1] if x.ndim else None for x in (queries, keys)]
-    made = kind(*widths, heads=heads, length=length)
-    if next(made.parameters(), None) is not None:
+    built = kind(*widths, heads=heads, length=length)
+    if next(built.parameters(), None) is not None:
         raise RegardError(
-            f"{score} has parameters, which every call by name would make anew: make it once, by "
-            f"make_score({score!r}, query_width={widths[0]}, key_width={widths[1]})"
+            f"score {score!r} has parameters, which each call by name would initialise again; "
+            f"create it once with make_score({score!r}, query_width={widths[0]}, "
+            f"key_width={widths[1]})"
         )
-    return made
+    return built
 
 
 def check(
@@ -115,34 +124,37 @@ def check(
     dropout: float,
     heads: int | None,
 ) -> None:
-    """Refuse what cannot be attended to, in words."""
+    """Raise a RegardError for a dropout out of range, or shapes and heads that do not match."""
     if not 0 <= dropout < 1:
-        raise RegardError(f"dropout is a share of the weights from 0 up to 1, not {dropout}")
+        raise RegardError(f"dropout must be at least 0 and below 1, not {dropout}")
     if min(queries.ndim, keys.ndim, values.ndim) < 2:
         shapes = ", ".join(str(tuple(x.shape)) for x in (queries, keys, values))
-        raise RegardError(f"queries, keys and values are (*batch, rows, width), not {shapes}")
+        raise RegardError(f"queries, keys and values must be (*batch, rows, width), not {shapes}")
     if keys.shape[-2] != values.shape[-2]:
-        raise RegardError(f"{keys.shape[-2]} keys came with {values.shape[-2]} values")
+        raise RegardError(
+            f"there must be one value per key, not {keys.shape[-2]} keys and "
+            f"{values.shape[-2]} values"
+        )
     score.check(queries.shape[-1], keys.shape[-1])
     if heads is None:
         return
     if score.heads not in (None, heads):
-        raise RegardError(f"the score was made for heads={score.heads}; the call has {heads}")
+        raise RegardError(f"the score has heads={score.heads}, but the call has heads={heads}")
     if min(queries.ndim, keys.ndim, values.ndim) < 3 or queries.shape[-3] != heads:
         raise RegardError(
-            f"a score for {heads} heads takes (*batch, {heads}, n, width), "
-            f"not queries of shape {tuple(queries.shape)}"
+            f"with {heads} heads, queries must be (*batch, {heads}, n, width), "
+            f"not {tuple(queries.shape)}"
         )
     groups = keys.shape[-3]
     if not groups or heads % groups or values.shape[-3] != groups:
         raise RegardError(
-            f"{heads} heads of queries cannot share {groups} heads of keys and "
-            f"{values.shape[-3]} of values"
+            f"{heads} query heads cannot share {groups} key heads and {values.shape[-3]} value "
+            "heads; their number must be equal and divide the query heads"
         )
 
 
 def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) -> torch.Size:
-    """(\\*batch, n, m), with all of the queries' heads."""
+    """Return the shape of the scores, (\\*batch, n, m), with all query heads."""
     batch = keys.shape[:-2]
     if heads is not None:
         batch = torch.Size([*batch[:-1], heads])
@@ -151,7 +163,7 @@ def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) ->
             batch = torch.broadcast_shapes(queries.shape[:-2], batch)
     except RuntimeError:
         raise RegardError(
-            f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} have batch axes that do "
+            f"the batch axes of queries {tuple(queries.shape)} and keys {tuple(keys.shape)} do "
             "not broadcast"
         ) from None
     return torch.Size([*batch, queries.shape[-2], m])

@@ -28,31 +28,37 @@ def attend(
     heads: int | None = None,
     cache: KeyValueCache | None = None,
 ) -> Attended:
-    """Average the values, each weighed by how well its key answers the query.
+    """Compute attention: a weighted average of the values for each query.
 
-    weights = normalize(score(queries, keys)); output = weights @ values. Bahdanau et al. 2015,
-    section 3.1; Nadaraya 1964; Vaswani et al. 2017.
+    weights = normalize(score(queries, keys)), over the keys that the mask allows;
+    output = weights @ values. Bahdanau et al. 2015, section 3.1; Nadaraya 1964; Vaswani et al.
+    2017.
 
-    ``score`` is a `Score`, or the name of one without parameters: dot, scaled-dot, cosine. Batch
-    axes broadcast. With ``heads``, or a score made for heads, axis −3 is heads, keys and
-    values may have fewer (each serves its share of the queries' heads), and the mask's batch axes
-    align with those before it. Positions are integers that broadcast to (\\*batch, n) and
-    (\\*batch, m); by default keys are 0 … m − 1 and queries the last n of them. ``dropout`` is
-    applied to the weights as they are used, not to ``Attended.weights``.
+    Queries (\\*batch, n, query_width), keys (\\*batch, m, key_width) and values
+    (\\*batch, m, value_width) give an output (\\*batch, n, value_width) and weights
+    (\\*batch, n, m); batch axes broadcast. ``score`` is a `Score`, or the name of one without
+    parameters: dot, scaled-dot, cosine. With ``heads``, or a score that has heads, axis −3 is the
+    heads; keys and values may have fewer heads, each shared by neighbouring query heads, and the
+    mask's batch axes align with the axes before the heads. Positions are integers that broadcast
+    to (\\*batch, n) and (\\*batch, m); by default keys are at 0 … m − 1 and queries at the last n
+    of them. ``dropout`` applies to the weights that multiply the values, not to
+    ``Attended.weights``. With a ``cache``, keys and values are appended to it, and the queries
+    attend to all keys in it.
 
     A query that may see no key gets zero weights, zero output and zero gradients. Keys that no
-    query may see may hold anything, NaN included, in a cache too. On a CPU a NaN that some queries
-    may see reaches them alone; on a GPU, where finding it would wait, all. Without a mask every
-    query sees the padding. A row that is NaN sends no gradient back where inputs are sanitized
-    (with a mask, in a cache); without a mask its gradients are NaN. A Tensor as mask is refused
-    with the remedy.
-    With a ``cache``, keys and values are appended to it, and the queries attend to all it holds.
+    query may see may contain anything, NaN included, also in a cache. A visible NaN reaches only
+    the queries that may see it on a CPU, and all queries on a GPU, where locating it would force a
+    synchronisation. Without a mask every query sees the padding. A row that is NaN has no gradient
+    if inputs are sanitized (with a mask, or in a cache); without a mask its gradients are NaN.
+
+    Raise a RegardError for arguments that are not tensors, for shapes that do not match, for
+    unknown names, and for a tensor in place of a `Mask`.
 
     >>> same = torch.zeros(1, 2, 4)
     >>> attend(same, same, same, "dot").weights.tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
-    given = Arguments(
+    arguments = Arguments(
         queries,
         keys,
         values,
@@ -65,7 +71,7 @@ def attend(
         heads,
         cache,
     )
-    return Computation.of(given).run()
+    return Computation.of(arguments).run()
 
 
 def explain(
@@ -81,13 +87,13 @@ def explain(
     key_positions: Int[Tensor, "... keys"] | None = None,
     heads: int | None = None,
 ) -> choose.Plan:
-    """How :func:`attend` would compute this call: the path, why, and what memory it would take.
+    """Return the plan by which :func:`attend` would compute this call: kernel, reason and memory.
 
     >>> x = torch.zeros(2, 9, 4)
     >>> print(explain(x, x, x, "dot"))
     fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB beside the inputs
     """
     positions = (query_positions, key_positions)
-    given = Arguments(queries, keys, values, score, mask, normalize, dropout, *positions, heads)
+    arguments = Arguments(queries, keys, values, score, mask, normalize, dropout, *positions, heads)
     with torch.no_grad():
-        return Computation.of(given).plan
+        return Computation.of(arguments).plan

@@ -1,4 +1,4 @@
-"""What attention gives: the output, and the weights for who asks."""
+"""The result of attention: the output, and the weights on request."""
 
 import pickle
 from collections.abc import Callable, Iterable
@@ -15,10 +15,16 @@ from regard.shown import shown
 
 
 class Attended:
-    """What attention gives: the ``output``, and the ``weights`` for who asks.
+    """The result of attention: the ``output``, and the ``weights``, computed on request.
 
-    A copy or a pickle has the same numbers, and no gradient goes from it to the original. Errors of
-    both: inputs or parameters that have changed since, where the weights were not read before.
+    ``output`` is (\\*batch, n, value_width), ``weights`` (\\*batch, n, m). A copy or a pickle has
+    the same numbers and no gradient to the original; both raise a RegardError if inputs or
+    parameters have changed before the weights were read.
+
+    >>> from regard import attend
+    >>> x = torch.zeros(2, 4)
+    >>> attend(x, x, x)
+    Attended(output (2, 4), weights (2, 2))
     """
 
     def __init__(
@@ -31,13 +37,13 @@ class Attended:
         heads: int | None = None,
     ) -> None:
         self.output = output
-        #: Of ``weights``, known before they are computed: (\*batch, queries, keys).
+        #: The shape of ``weights``, known before they are computed: (\*batch, queries, keys).
         self.shape = shape
-        #: How many heads axis −3 has; None where it is an axis of the batch, or not there.
+        #: The number of heads, at axis −3; None if there is no head axis.
         self.heads = heads
         self._weigh, self._summarize = weigh, summarize
         self._weights: Tensor | None = None
-        self._with_gradient = True  # whether they were computed where gradients are kept
+        self._with_gradient = True  # whether the weights were computed with gradients enabled
         self._sources = [Source.of(tensor) for tensor in sources]
 
     def __repr__(self) -> str:
@@ -66,10 +72,10 @@ class Attended:
 
     @property
     def weights(self) -> Float[Tensor, "*batch queries keys"]:
-        """The weights of each query, per head, before dropout, differentiable.
+        """The weights of each query and head, before dropout, differentiable.
 
-        Computed when first asked for, from the inputs and parameters of the call: a RegardError
-        if those have been changed in place since.
+        They are computed on first access from the inputs and parameters of the call. Raise a
+        RegardError if those have been changed in place since.
         """
         if self._weights is None or (torch.is_grad_enabled() and not self._with_gradient):
             self._refuse_if_changed("weights")
@@ -77,28 +83,28 @@ class Attended:
         return self._weights
 
     def summary(self, top: int = 16) -> Summary:
-        """The ``top`` keys of each query, its entropy, and the mass of each key: never n × m.
+        """Return the ``top`` keys of each query, its entropy, and each key's mass, in O(n) memory.
 
-        Errors as of ``weights``; a ``top`` below 1.
+        Raise a RegardError for a ``top`` below 1, and where ``weights`` does.
         """
         if top < 1:
-            raise RegardError(f"a summary names at least one key, not {top}")
+            raise RegardError(f"summary: top must be at least 1, not {top}")
         self._refuse_if_changed("summary()")
         return self._summarize(top)
 
-    def _refuse_if_changed(self, what: str) -> None:
+    def _refuse_if_changed(self, name: str) -> None:
         if any(source.changed() for source in self._sources):
             raise RegardError(
-                "inputs or parameters have changed since attention was computed: "
-                f"read .{what} before the next step"
+                "inputs or parameters have changed since attention was computed; "
+                f"read .{name} before the next step"
             )
 
 
 class Source(NamedTuple):
-    """A tensor that weights are computed from, and what it was when attention was computed.
+    """A tensor that the weights depend on, with its state when attention was computed.
 
-    ``bits``: a number from all bits of what an optimizer may step, for a fused optimizer counts no
-    version; None of other tensors.
+    ``bits`` is a checksum of a parameter, because fused optimizers do not increase its version;
+    None for other tensors.
 
     >>> x = torch.nn.Parameter(torch.ones(2))
     >>> source = Source.of(x)
@@ -113,27 +119,27 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
-        """Remember a tensor as it is now."""
+        """Record the current state of a tensor."""
         stepped = tensor.is_leaf and tensor.requires_grad
         return cls(tensor, version_of(tensor), bits_of(tensor) if stepped else None)
 
     def changed(self) -> bool:
-        """Whether the tensor holds other numbers now."""
+        """Return whether the numbers of the tensor have changed since."""
         if version_of(self.tensor) != self.version:
             return True
         return self.bits is not None and not torch.equal(bits_of(self.tensor), self.bits)
 
 
-def sources_of(*given: Tensor | nn.Module) -> list[Tensor]:
-    """Tensors, and those of modules, where a later change of them could be seen."""
-    if any(isinstance(x, Tensor) and not readable(x) for x in given):
+def sources_of(*inputs: Tensor | nn.Module) -> list[Tensor]:
+    """Return the tensors and those of the modules; none if their numbers cannot be read."""
+    if any(isinstance(x, Tensor) and not readable(x) for x in inputs):
         return []
-    of_each = ([x] if isinstance(x, Tensor) else [*x.parameters(), *x.buffers()] for x in given)
+    of_each = ([x] if isinstance(x, Tensor) else [*x.parameters(), *x.buffers()] for x in inputs)
     return [tensor for tensors in of_each for tensor in tensors]
 
 
 def version_of(tensor: Tensor) -> int:
-    """Return how often a tensor was written to; 0 of one made under inference_mode."""
+    """Return how often a tensor was written to; 0 for one created under inference_mode."""
     return 0 if tensor.is_inference() else tensor._version
 
 

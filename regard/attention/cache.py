@@ -1,4 +1,4 @@
-"""What a decoder remembers of the keys and values it has seen."""
+"""The cache of keys and values for decoding."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,14 +11,14 @@ from regard.errors import RegardError
 class KeyValueCache:
     """Prepared keys, values and positions of the past, for one attention layer.
 
-    Room grows by doubling, so a step writes its own rows and never copies the whole past.
-    Positions are absolute. No gradient flows into what is kept. A ``fixed`` cache takes the first
-    keys it is given and no others, as they are: a decoder's memory, prepared once, and trained.
+    Its memory grows by doubling, so that a step writes its own rows and rarely copies the past.
+    Positions are absolute. No gradient flows into cached rows. A ``fixed`` cache stores only the
+    first keys it gets, as they are, with gradients: a decoder's memory, prepared once.
     """
 
     def __init__(self, *, fixed: bool = False) -> None:
         self.fixed = fixed
-        self.finite = True  # all that it holds, as far as anyone has looked
+        self.finite = True  # no cached number is known to be NaN or infinite
         self._origin: Tensor | None = None
         self._length = 0
         self._room: list[Tensor] = []
@@ -27,7 +27,7 @@ class KeyValueCache:
         return f"<KeyValueCache of {self._length:,} keys{', fixed' if self.fixed else ''}>"
 
     def __len__(self) -> int:
-        """How many keys are kept."""
+        """Return the number of cached keys."""
         return self._length
 
     def append(
@@ -36,7 +36,10 @@ class KeyValueCache:
         values: Float[Tensor, "*batch m value_width"],
         positions: Int[Tensor, "... m"],
     ) -> tuple[Prepared, Float[Tensor, "*batch total value_width"], Int[Tensor, "... total"]]:
-        """Add rows; get all keys, values and positions kept, without a copy."""
+        """Append rows; return views of all cached keys, values and positions.
+
+        Raise a RegardError for rows of another batch or width.
+        """
         is_tuple = isinstance(keys, tuple)
         new = [*(keys if isinstance(keys, tuple) else (keys,)), values, positions.unsqueeze(-1)]
         if self.fixed:
@@ -51,8 +54,8 @@ class KeyValueCache:
         for kept, x in zip(self._room, new, strict=True):
             if kept.shape[:-2] != x.shape[:-2] or kept.shape[-1] != x.shape[-1]:
                 raise RegardError(
-                    f"the cache holds rows of shape {_rows(kept)}, not {_rows(x)}: "
-                    "a new batch takes a new KeyValueCache"
+                    f"the cache has rows of shape {_rows(kept)}, not {_rows(x)}; "
+                    "use a new KeyValueCache for a new batch"
                 )
         total = self._length + values.shape[-2]
         if total > self._room[0].shape[-2]:
@@ -60,17 +63,17 @@ class KeyValueCache:
         for kept, x in zip(self._room, new, strict=True):
             kept.narrow(-2, self._length, x.shape[-2]).copy_(x.detach())
         self._length = total
-        # .data has a version of its own: later steps write behind these rows, not into them.
-        held = [kept.data.narrow(-2, 0, total) for kept in self._room]
-        prepared = tuple(held[:-2]) if is_tuple else held[0]
-        return prepared, held[-2], held[-1].squeeze(-1)
+        # .data has its own version counter: later steps write after these rows, not into them.
+        room = [kept.data.narrow(-2, 0, total) for kept in self._room]
+        prepared = tuple(room[:-2]) if is_tuple else room[0]
+        return prepared, room[-2], room[-1].squeeze(-1)
 
     def centred(
         self, queries: Tensor, keys: Tensor, seen: Bool[Tensor, "... m"] | None
     ) -> tuple[Tensor, Tensor]:
-        """Both sides less the first finite key that it was ever given and that a query may see.
+        """Subtract the first finite visible key of the cache's life from queries and keys.
 
-        ``seen``: which of these keys are; None for all. Padding may hold any number.
+        ``seen`` marks the visible keys; None for all. Padding may contain any number.
         """
         if self._origin is None and keys.numel():
             fit = keys.detach().isfinite().all(-1)
@@ -83,9 +86,9 @@ class KeyValueCache:
         return queries - self._origin, keys - self._origin
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these rows of the first batch axis alone: finished sentences leave.
+        """Keep only these rows of the first batch axis, as when sentences are finished.
 
-        What is the same for the whole batch, as positions are, stays.
+        Tensors shared by the whole batch, such as positions, are unchanged.
         """
         batch = self._room[-2].shape[0] if self._room else 0
         self._room = [

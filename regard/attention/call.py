@@ -1,4 +1,4 @@
-"""A call of attention as kernels get it."""
+"""The prepared call of attention that kernels receive."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from regard.attention.score import Score
 
 @dataclass(frozen=True)
 class Call:
-    """What attention is computed from: checked, sanitized, and prepared once per row.
+    """The inputs of a kernel: checked, sanitized, and prepared once per row.
 
-    Keys and values may have fewer heads than the queries. What was not finite in ``queries``,
-    ``keys`` and ``values`` is 0, and its places are in ``nonfinite``.
+    Keys and values may have fewer heads than the queries. Numbers of ``queries``, ``keys`` and
+    ``values`` that were not finite are 0, and ``nonfinite`` marks their places.
     """
 
     queries: Prepared

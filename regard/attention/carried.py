@@ -1,8 +1,7 @@
-"""Context variables whose values travel with a call, and not with the thread that computes it.
+"""Context variables whose values belong to a call, not to the thread that computes it.
 
-torch.utils.checkpoint calls a function again in the backward pass: after the block that set a
-variable has ended, or in a thread that never had it. torch.compile reads no context variable at
-all.
+torch.utils.checkpoint repeats a function in the backward pass: after the block that set a variable
+has ended, or in a thread without the variable. torch.compile reads no context variables.
 """
 
 import sys
@@ -18,14 +17,14 @@ from torch.utils import checkpoint
 
 T = TypeVar("T")
 LOCK = Lock()
-HERE = vars(checkpoint)  # the globals of the functions that call again
+HERE = vars(checkpoint)  # the globals of the functions that repeat a call
 
 
 class Repeated(NamedTuple):
-    """The call of torch.utils.checkpoint that a line of code runs in.
+    """A call of torch.utils.checkpoint on the stack.
 
-    ``state`` is the object that torch keeps until the call is repeated; ``again``: it is repeated
-    now.
+    ``state`` is the object that torch keeps until the call is repeated; ``again`` is true while it
+    is repeated.
     """
 
     state: Any
@@ -33,31 +32,31 @@ class Repeated(NamedTuple):
 
 
 class Carried(Generic[T]):
-    """A context variable that a recomputed call reads as the call did that it repeats.
+    """A context variable that has its original value when torch.utils.checkpoint repeats a call.
 
-    What is set inside of the function that is repeated is set again there, and holds.
+    A value set inside the repeated function is set again there, and applies.
     """
 
     def __init__(self, name: str) -> None:
         self._name = f"_regard_{name}"
         self._value: ContextVar[tuple[T, Any] | None] = ContextVar(name, default=None)
-        #: What the blocks that are open have set, in any thread.
+        #: The values set by the open blocks of all threads.
         self._open: list[tuple[object, T]] = []
-        #: What was set last of these: a graph of torch.compile is guarded by it, so that a compiled
-        #: call has the value of its own thread where one thread at a time sets one.
+        #: The latest of them, which guards graphs of torch.compile: a compiled call has the value
+        #: of its own thread if only one thread at a time sets one.
         self.latest: T | None = None
 
     def get(self) -> T | None:
-        """The value, or None."""
+        """Return the value, or None."""
         if torch.compiler.is_compiling():
             return self.latest
-        given = self._value.get()
-        if given is None and torch._C._current_graph_task_id() < 0:  # no backward pass
+        current = self._value.get()
+        if current is None and torch._C._current_graph_task_id() < 0:  # no backward pass
             return None
-        value, inside = given or (None, None)
+        value, inside = current or (None, None)
         begun = []
         for state, again in repeated():
-            if given is not None and state is inside:
+            if current is not None and state is inside:
                 break
             if again:
                 value = getattr(state, self._name, None)
@@ -69,7 +68,7 @@ class Carried(Generic[T]):
 
     @contextmanager
     def set(self, value: T) -> Iterator[None]:
-        """Inside the block `get` gives this value."""
+        """Set the value that `get` returns inside the block."""
         if torch.compiler.is_compiling():
             before, self.latest = self.latest, value
             yield
@@ -97,18 +96,18 @@ class Carried(Generic[T]):
 
 
 def repeated() -> Iterator[Repeated]:
-    """The calls of torch.utils.checkpoint on the stack, the innermost first."""
+    """Yield the calls of torch.utils.checkpoint on the stack, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals is HERE:
-            held = frame.f_locals
+            local = frame.f_locals
             match frame.f_code.co_name:
-                case "forward" | "backward" if "ctx" in held:  # use_reentrant=True
-                    yield Repeated(held["ctx"], frame.f_code.co_name == "backward")
-                case "checkpoint" if "gen" in held:  # False
-                    begun = held["gen"].gi_frame
+                case "forward" | "backward" if "ctx" in local:  # use_reentrant=True
+                    yield Repeated(local["ctx"], frame.f_code.co_name == "backward")
+                case "checkpoint" if "gen" in local:  # False
+                    begun = local["gen"].gi_frame
                     if begun is not None and "new_frame" in begun.f_locals:
                         yield Repeated(begun.f_locals["new_frame"], False)
-                case "unpack_hook" if "frame" in held:
-                    yield Repeated(held["frame"], True)
+                case "unpack_hook" if "frame" in local:
+                    yield Repeated(local["frame"], True)
         frame = frame.f_back

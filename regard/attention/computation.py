@@ -1,4 +1,4 @@
-"""From the arguments of `attend` to what it gives: sanitized, prepared, planned, computed."""
+"""Compute a call of `attend`: check, sanitize, prepare, plan and run it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +24,7 @@ from regard.attention.score import Score
 from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
 from regard.errors import RegardError
 
-#: Where a score would lose its digits, it is computed in these.
+#: The wider dtype in which a score is computed if `needs_upcast` is true.
 FINER = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -34,7 +34,7 @@ FINER = {
 
 @dataclass(frozen=True)
 class Computation:
-    """A call with the plan by which it is computed."""
+    """A prepared call with its plan, output dtype, autocast state and source tensors."""
 
     call: Call
     plan: choose.Plan
@@ -43,44 +43,49 @@ class Computation:
     sources: Sequence[Tensor]
 
     @classmethod
-    def of(cls, given: Arguments) -> "Computation":
-        """Check, place, sanitize, prepare and plan what `attend` was given."""
-        score, normalizer, mask, heads = given.parts()
-        queries, keys, values, cache = given.queries, given.keys, given.values, given.cache
+    def of(cls, arguments: Arguments) -> "Computation":
+        """Check, sanitize, prepare and plan the arguments of `attend`."""
+        score, normalizer, mask, heads = arguments.parts()
+        queries, keys, values, cache = (
+            arguments.queries,
+            arguments.keys,
+            arguments.values,
+            arguments.cache,
+        )
         m = keys.shape[-2] + (0 if cache is None else len(cache))
         if cache is not None and cache.fixed and len(cache):
-            m = len(cache)  # it takes no others
-        if mask is not None and cache is None and given.key_positions is None and on_cpu(keys):
+            m = len(cache)  # a filled fixed cache takes no more keys
+        if mask is not None and cache is None and arguments.key_positions is None and on_cpu(keys):
             mask.must_fit(m)
-        rows, columns = places(queries, keys, m, given.query_positions, given.key_positions)
+        rows, columns = places(queries, keys, m, arguments.query_positions, arguments.key_positions)
         kind = mask.kind if mask else None
-        by_default = given.query_positions is given.key_positions is None
+        by_default = arguments.query_positions is arguments.key_positions is None
         if kind == "causal" and not (by_default and rows.shape[-1] == m):
             kind = "pairs"
         sources = sources_of(queries, keys, values, rows, columns, score, normalizer)
         shape = shape_of_scores(queries, keys, m, heads)
         context = MaskContext(mask, kind, rows, columns, heads, shape)
         if cache is None:
-            call = prepared(given, score, normalizer, context)
+            call = prepared(arguments, score, normalizer, context)
         else:
-            call = remembered(given, score, normalizer, context, cache)
+            call = prepared_with_cache(arguments, score, normalizer, context, cache)
         cast = autocasting(queries.device.type)
         if score.acceleration.needs_upcast(score, call.queries, None):
-            cast = False, cast[1]  # autocast would round what was just made finer
+            cast = False, cast[1]  # autocast would undo the upcast
         plan = choose.plan(properties(call, queries, keys))
         if readable(queries):
-            choose.tell_if_not_taken(plan)
+            choose.warn_if_not_taken(plan)
         return cls(call, plan, values.dtype, cast, sources)
 
     def casting(self) -> AbstractContextManager[object]:
-        """Inside, autocast is as it was when the call was made."""
+        """Return a context with the autocast state of the original call."""
         device = self.call.values.device.type
         if autocasting(device) == self.cast:
             return nullcontext()
         return torch.autocast(device, self.cast[1], self.cast[0])
 
     def run(self) -> Attended:
-        """Compute the output, by the plan; the weights for who asks."""
+        """Compute the output by the plan; weights and summary are computed on request."""
         call, context, weigh = self.call, self.call.context, self.weigh
         with self.casting():
             if self.plan.kernel == "exact":
@@ -95,29 +100,35 @@ class Computation:
         return Attended(output, weigh, self.summarize, self.sources, context.shape, heads)
 
     def summarize(self, top: int) -> Summary:
-        """Sum the weights up strip by strip. Errors: numbers that cannot be read."""
+        """Summarize the weights strip by strip.
+
+        Raise a RegardError for tensors whose numbers cannot be read.
+        """
         if not readable(self.call.values):
             raise RegardError(
-                "summary() reads numbers, which torch.compile, torch.export, torch.func and the "
-                "meta device do not show: read .weights there, or sum up an eager call"
+                "summary() reads numbers, which are not available under torch.compile, "
+                "torch.export, torch.func or on the meta device; read .weights there, or "
+                "summarize an eager call"
             )
         with self.casting():
             return summarize(self.call, self.plan, top)
 
     def weigh(self) -> Tensor:
-        """Compute the weights, whole, before dropout."""
+        """Compute all weights, before dropout."""
         with self.casting():
             weights, shape = exact.weights(self.call), self.call.context.shape
-        # A score of positions alone says the same for every text.
+        # A score of positions alone has no batch axes.
         return weights if weights.shape == shape else weights.expand(shape)
 
 
-def prepared(given: Arguments, score: Score, normalizer: Normalizer, context: MaskContext) -> Call:
-    """Prepare both sides, sanitized where that may matter, in a dtype that keeps their digits."""
-    queries, keys, values, nonfinite = given.queries, given.keys, given.values, None
+def prepared(
+    arguments: Arguments, score: Score, normalizer: Normalizer, context: MaskContext
+) -> Call:
+    """Prepare queries and keys, sanitized where necessary, in a dtype of sufficient precision."""
+    queries, keys, values, nonfinite = arguments.queries, arguments.keys, arguments.values, None
     mask, acceleration = context.mask, score.acceleration
-    # Finite numbers that nobody may see do no harm; on a CPU finding out costs 1 % of the call.
-    # Without a mask one key is subtracted from all where only differences matter.
+    # Finite numbers in hidden rows do no harm; checking for them on a CPU costs 1 % of the call.
+    # Without a mask, a translation-invariant score subtracts one key from all rows.
     spreads = mask is not None or (acceleration.translation_invariant and on_cpu(queries))
     if spreads and not (on_cpu(queries) and is_finite(queries, keys, values)):
         queries, raw, values, nonfinite = sanitize(queries, keys, values, context)
@@ -126,31 +137,31 @@ def prepared(given: Arguments, score: Score, normalizer: Normalizer, context: Ma
         queries, keys = centred(queries, keys, context)
     rows, columns = context.positions
     ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
-    # By the numbers themselves only where all queries see the same keys: else a number
-    # that comes later would change bits of what came before.
+    # Read the numbers only if all queries see the same keys: otherwise a later number would
+    # change bits of earlier results.
     alike = context.kind in (None, "keys")
     if acceleration.needs_upcast(score, ours, theirs if alike else None):
         finer = FINER[queries.dtype]
         ours = score.prepare_queries(queries.to(finer), rows)
         theirs, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)
-    return Call(ours, theirs, values, score, normalizer, context, nonfinite, given.dropout)
+    return Call(ours, theirs, values, score, normalizer, context, nonfinite, arguments.dropout)
 
 
-def remembered(
-    given: Arguments,
+def prepared_with_cache(
+    arguments: Arguments,
     score: Score,
     normalizer: Normalizer,
     context: MaskContext,
     cache: KeyValueCache,
 ) -> Call:
-    """Prepare both sides, the keys together with those that the cache holds.
+    """Prepare the queries, and the new keys together with those in the cache.
 
-    What comes later must not change what came before: so by the first key and by the dtype alone.
+    Later keys must not change earlier results, so only the first key and the dtype decide how.
     """
     queries, keys, values, acceleration = (
-        given.queries,
-        given.keys,
-        given.values,
+        arguments.queries,
+        arguments.keys,
+        arguments.values,
         score.acceleration,
     )
     rows, columns = context.positions
@@ -158,7 +169,7 @@ def remembered(
         seen = None
         if context.mask is not None and not len(cache):
             seen = context.seen
-            if context.heads and seen.ndim > 1:  # by some head: keys may be of fewer
+            if context.heads and seen.ndim > 1:  # by any head: there may be fewer key heads
                 seen = seen.any(-2, keepdim=True)
         queries, keys = cache.centred(queries, keys, seen)
     ours = score.prepare_queries(queries, rows)
@@ -177,7 +188,7 @@ def remembered(
     if not (on_cpu(queries) and cache.finite and is_finite(queries)):
         queries, theirs, values, nonfinite = sanitize(queries, theirs, values, context)
         ours = score.prepare_queries(queries, rows)
-    return Call(ours, theirs, values, score, normalizer, context, nonfinite, given.dropout)
+    return Call(ours, theirs, values, score, normalizer, context, nonfinite, arguments.dropout)
 
 
 def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
@@ -195,7 +206,7 @@ def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
 
 
 def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
-    """Return what a plan depends on; queries and keys are those that `attend` was given."""
+    """Return the properties that a plan depends on; queries and keys are those of the caller."""
     score, normalizer, context = call.score, call.normalizer, call.context
     acceleration, ours = score.acceleration, first(call.queries)
     return choose.Properties(
@@ -223,12 +234,12 @@ def _as_computed(weights: Tensor) -> Tensor:
 
 
 def autocasting(device: str) -> tuple[bool, torch.dtype]:
-    """Whether torch rounds products here, and to what."""
-    if device == "meta":  # which torch has no autocast for
+    """Return whether autocast is enabled on a device, and its dtype."""
+    if device == "meta":  # torch has no autocast for it
         return False, torch.float32
     return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
 
 
 def first(prepared: Prepared) -> Tensor:
-    """The first tensor of what a prepare method gave."""
+    """Return the first tensor of a prepared side."""
     return as_tuple(prepared)[0]

@@ -1,4 +1,4 @@
-"""Attention as a layer: the one class that models call and recordings hook."""
+"""Attention as a layer: the class that models call and recordings hook into."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -14,11 +14,19 @@ from regard.attention.score import Score
 
 
 class Attention(nn.Module):
-    """:func:`attend` with its score, normaliser and dropout kept; dropout in training mode only.
+    """:func:`attend` as a module with a fixed score, normaliser and dropout.
 
-    A forward hook on it sees the :class:`Attended` of every call. With ``compress`` the queries
-    attend to a few mixtures of the keys, and the weights are over those: masks may hide keys from
-    all queries alike, nothing else, and neither caches nor scores by position have a meaning.
+    output = dropout(normalize(score(q, k))) v, with dropout in training mode only. Shapes and
+    errors are those of :func:`attend`. A forward hook gets the :class:`Attended` of every call.
+    With ``compress`` the queries attend to a few mixtures of the keys, and the weights are over
+    those. Then a mask can only hide keys from all queries alike, and caches, key positions and
+    scores that depend on positions raise a RegardError.
+
+    >>> import torch
+    >>> from regard.attention import make_score
+    >>> x = torch.zeros(3, 5, 4)
+    >>> Attention(make_score("dot"))(x, x, x).output.shape
+    torch.Size([3, 5, 4])
     """
 
     def __init__(
@@ -49,8 +57,8 @@ class Attention(nn.Module):
         key_positions: Int[Tensor, "... keys"] | None = None,
         cache: KeyValueCache | None = None,
     ) -> Attended:
-        """The values averaged for each query; arguments as in :func:`attend`."""
-        given = Arguments(
+        """Compute the weighted average of the values; arguments as in :func:`attend`."""
+        arguments = Arguments(
             queries,
             keys,
             values,
@@ -64,8 +72,8 @@ class Attention(nn.Module):
             cache,
         )
         if self.compress is not None:
-            given = compressed(self.compress, given)
-        return Computation.of(given).run()
+            arguments = compressed(self.compress, arguments)
+        return Computation.of(arguments).run()
 
     def extra_repr(self) -> str:
         return f"normalize={self.normalize.name!r}, dropout={self.dropout}"

@@ -1,4 +1,4 @@
-"""Keys and values mixed along their length before anyone looks: what `Attention` compresses by."""
+"""Linformer: project keys and values along their length before attention."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,16 +15,17 @@ from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper
 from regard.errors import RegardError, look_up
 
-#: Rows of a projection whose number nobody told.
+#: Default number of rows of a projection.
 ROWS = 64
 
 
 class Linformer(nn.Module):
     """keys' = E keys, values' = F values, with E and F (to, length). Wang et al. 2020, equation 7.
 
-    n queries then attend to ``to`` rows and not to n, in O(n) time and memory. Of a text shorter
-    than ``length`` the first columns are used. With ``share`` E is F; with ``heads`` each head has
-    its own.
+    Keys (…, m, key_width) become (…, to, key_width), values likewise: n queries attend to ``to``
+    rows in O(n) time and memory. A text shorter than ``length`` uses the first columns. With
+    ``share`` E is F; with ``heads`` each head has its own. Raise a RegardError for sizes below 1,
+    and for more keys than ``length``.
 
     >>> Linformer(2, 9)(torch.ones(3, 5, 4), torch.ones(3, 5, 6))[1].shape
     torch.Size([3, 2, 6])
@@ -35,10 +36,10 @@ class Linformer(nn.Module):
     ) -> None:
         super().__init__()
         if to < 1 or length < 1:
-            raise RegardError(f"linformer projects a length to 1 row or more, not {length} to {to}")
+            raise RegardError(f"linformer: to={to} and length={length} must be at least 1")
         self.rows, self.length, self.heads = to, length, heads
         shape = (heads, to, length) if heads else (to, length)
-        # Rows of unit variance from a text as long as can be.
+        # A text of maximum length gives rows of unit variance.
         self.key_projection = nn.Parameter(torch.randn(shape) * length**-0.5)
         self.value_projection = None if share else nn.Parameter(torch.randn(shape) * length**-0.5)
 
@@ -48,10 +49,11 @@ class Linformer(nn.Module):
         values: Float[Tensor, "... m value_width"],
         seen: Bool[Tensor, "... m"] | None = None,
     ) -> tuple[Float[Tensor, "... to key_width"], Float[Tensor, "... to value_width"]]:
-        """What is ``seen`` of keys and values, projected; the rest may hold anything, NaN too."""
+        """Project the ``seen`` keys and values; hidden rows may contain anything, NaN included."""
         if keys.shape[-2] > self.length:
             raise RegardError(
-                f"linformer was made for length={self.length}, and {keys.shape[-2]} keys came"
+                f"linformer has length={self.length}, but the input has {keys.shape[-2]} keys; "
+                "use a larger length="
             )
         if seen is not None:
             keys, values = (x.masked_fill(~seen.unsqueeze(-1), 0) for x in (keys, values))
@@ -65,12 +67,12 @@ class Linformer(nn.Module):
         return f"{self.rows}, {self.length}"
 
 
-#: A name means a module that keys and values go through together, or none.
+#: Modules that compress keys and values, by name.
 COMPRESS: dict[str, type[Linformer] | None] = {"none": None, "linformer": Linformer}
 
 
 def named_compress(name: str, length: int | None = None) -> Linformer | None:
-    """What compresses, by name; "linformer-32" says to how many rows, 64 if it is not said.
+    """Return a compressing module by name; "linformer-32" projects to 32 rows, the default is 64.
 
     >>> named_compress("linformer-32", length=400)
     Linformer(32, 400)
@@ -82,43 +84,48 @@ def named_compress(name: str, length: int | None = None) -> Linformer | None:
     if kind is None:
         return None
     if not length:
-        raise RegardError(f"{base} projects along the length: say length=, the longest input")
+        raise RegardError(f"compress={base!r} needs length=, the maximum input length")
     return kind(int(number) if number else ROWS, length)
 
 
 def refuse_positional(score: Score) -> None:
-    """A mix of keys has no position, so a score by position has nothing to go by.
+    """Raise a RegardError for a score that depends on positions: a mixture of keys has none.
 
-    `Rotary` is no such score: it turns each key before they are mixed.
+    `Rotary` is allowed: it rotates each key before they are mixed.
     """
     while isinstance(score, Rotary):
         score = score.inner
     if isinstance(score, Wrapper | Synthesizer):
         raise RegardError(
-            f"{type(score).__name__} scores by the position of a key, and compress mixes the keys "
-            "of all positions: take a score of what keys hold, and positions that turn them "
+            f"{type(score).__name__} depends on the position of a key, but compress mixes the keys "
+            "of all positions; use a score of the keys' contents, and positions that rotate them "
             "(rotary) or are added to the input (sinusoidal, learned)"
         )
 
 
-def compressed(compress: Linformer, given: Arguments) -> Arguments:
-    """Return what is left to attend with, once keys and values are mixed.
+def compressed(compress: Linformer, arguments: Arguments) -> Arguments:
+    """Return the arguments of a call with compressed keys and values.
 
-    A query of a text of which nothing may be seen sees nothing. Errors: a cache, positions of keys,
-    a mask of pairs.
+    The queries of a text without visible keys see nothing. Raise a RegardError for a cache, key
+    positions, or a mask of pairs.
     """
-    if given.cache is not None or given.key_positions is not None:
-        what = "cache" if given.cache is not None else "key_positions"
-        raise RegardError(f"compress mixes the keys of a whole text: it takes no {what}")
-    queries, keys, values, score = given.queries, given.keys, given.values, given.score
+    if arguments.cache is not None or arguments.key_positions is not None:
+        name = "cache" if arguments.cache is not None else "key_positions"
+        raise RegardError(f"compress mixes the keys of a whole text and takes no {name}; omit it")
+    queries, keys, values, score = (
+        arguments.queries,
+        arguments.keys,
+        arguments.values,
+        arguments.score,
+    )
     assert isinstance(score, Score)
-    mask, heads = as_mask(given.mask), given.heads or score.heads
+    mask, heads = as_mask(arguments.mask), arguments.heads or score.heads
     if mask is not None and mask.kind != "keys":
         raise RegardError(
-            "compress mixes all keys, the future's too, so a mask can only hide keys from every "
-            "query alike, as lengths() does; causal() and other masks of pairs cannot be kept"
+            "compress mixes all keys, including future ones, so a mask can only hide keys from "
+            "all queries alike, as lengths() does; it supports no causal() or other mask of pairs"
         )
-    rows, columns = places(queries, keys, keys.shape[-2], given.query_positions, None)
+    rows, columns = places(queries, keys, keys.shape[-2], arguments.query_positions, None)
     while isinstance(score, Rotary):
         queries = rotate(queries, over_heads(rows, heads))
         keys, score = rotate(keys, columns), score.inner
@@ -132,7 +139,7 @@ def compressed(compress: Linformer, given: Arguments) -> Arguments:
         seen = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
         keys, values = compress(keys, values, seen)
         left = rows_that_see(seen.any(-1)[..., None, None], heads is not None)
-    return given._replace(queries=queries, keys=keys, values=values, score=score, mask=left)
+    return arguments._replace(queries=queries, keys=keys, values=values, score=score, mask=left)
 
 
 def rows_that_see(some: Tensor, over_heads: bool) -> Mask | None:

@@ -1,4 +1,4 @@
-"""A mask: which keys a query may look at. True = may look, everywhere; joined by ``& | ~``."""
+"""Masks: which keys a query may see. True = may look, everywhere; combined with ``& | ~``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from regard.shown import shown
 Predicate = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["keys", "causal", "pairs"]
 Made = tuple[Callable[..., "Mask"], tuple[Any, ...]]
-SHOWN = 16  # numbers of a tensor that a mask's repr writes out
+SHOWN = 16  # largest tensor that a mask's repr prints in full
 
 
 class Tile(NamedTuple):
-    """Some queries and some keys of a call, by their places in it."""
+    """A part of a call: some queries and some keys, by index."""
 
     rows: slice
     columns: slice | Tensor
@@ -30,7 +30,7 @@ WHOLE = Tile(slice(None), slice(None))
 
 
 class Blocks(NamedTuple):
-    """Queries, or keys, cut into blocks: the first and last position in each, (blocks,)."""
+    """Queries or keys in blocks: the lowest and highest position in each, (blocks,)."""
 
     positions: Tensor
     size: int
@@ -39,15 +39,15 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, positions: Int[Tensor, "... n"], size: int) -> Blocks:
-        """Blocks of ``size`` neighbours; over a batch, the first and last of any row."""
+        """Return blocks of ``size`` neighbours; over a batch, the extremes of all rows."""
         low, high = extremes(positions, size)
         return cls(positions, size, low, high)
 
 
 class Reach(NamedTuple):
-    """What a mask says of whole blocks of queries × keys, (blocks, blocks), without looking inside.
+    """A mask's answers for whole blocks of queries × keys, (blocks, blocks), in three values.
 
-    ``may``: a pair in it may be allowed; ``must``: all pairs in it are. Kleene's three values.
+    ``may``: some pair of the block may be allowed; ``must``: all pairs of it are.
     """
 
     may: Tensor
@@ -55,16 +55,17 @@ class Reach(NamedTuple):
 
 
 class Mask:
-    """A predicate on positions: may the query at a row look at the key at a column?
+    """A predicate on positions: may the query at position i see the key at position j?
 
-    The function gets the positions of queries (\\*batch, n) and keys (\\*batch, m) and answers with
-    a bool tensor that broadcasts to (\\*batch, n, m); heads are no part of it. It is asked for
-    tiles too, so it answers from the positions alone. Written with ``[..., :, None]`` and
-    ``[..., None, :]`` it serves positions of any batch shape. ``reach``, if it is known, tells
-    which blocks need not be computed; ``grain`` is the size of blocks in which it answers alike.
+    allowed[…, i, j] = predicate(rows, columns), with positions of queries (\\*batch, n) and keys
+    (\\*batch, m) and a bool result that broadcasts to (\\*batch, n, m), without heads. Kernels call
+    it for tiles too, so it must depend on the positions alone. Use ``[..., :, None]`` and
+    ``[..., None, :]`` to support positions of any batch shape. ``reach``, if given, tells which
+    blocks need no computation; ``grain`` is a block size within which all answers are equal.
 
-    ``made``: the function and the arguments that make an equal mask, by which it is pickled, copied
-    and shown; without them it is pickled if ``predicate`` and ``reach`` can be.
+    ``made`` is the function and the arguments that build an equal mask, for its pickle, copies and
+    repr; without it the mask can be pickled if ``predicate`` and ``reach`` can. Raise a RegardError
+    if the predicate returns anything but a bool tensor.
 
     >>> from regard.attention import causal
     >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
@@ -101,33 +102,32 @@ class Mask:
         columns: Int[Tensor, "... keys"],
         tile: Tile = WHOLE,
     ) -> Bool[Tensor, "..."]:
-        """The answers for these positions, or a tile of them, broadcastable to (\\*batch, n, m)."""
+        """Return which pairs are allowed, or those of a tile, broadcastable to (\\*batch, n, m)."""
         answers = self._answer(rows, columns, tile)
         if not isinstance(answers, Tensor) or answers.dtype != torch.bool:
-            what = answers.dtype if isinstance(answers, Tensor) else type(answers).__name__
-            raise RegardError(f"a mask answers with a bool tensor, True = may look, not {what}")
+            kind = answers.dtype if isinstance(answers, Tensor) else type(answers).__name__
+            raise RegardError(
+                f"a mask's predicate must return a bool tensor, True = may look, not {kind}"
+            )
         return answers
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return self.predicate(rows[..., tile.rows], columns[..., tile.columns])
 
     def reach(self, rows: Blocks, columns: Blocks) -> Reach:
-        """Of each block of queries × keys, whether pairs may be allowed, and whether all are."""
+        """Return for each block of queries × keys whether some pair may be allowed, and all are."""
         if self._reach is not None:
             return self._reach(rows, columns)
         size = (len(rows.low), len(columns.low))
         return Reach(torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool))
 
     def must_fit(self, keys: int) -> None:
-        """Raise if the mask tells of more keys than a call has, whose keys stand at 0 … keys − 1.
-
-        ``fits`` raises the RegardError.
-        """
+        """Raise a RegardError if the mask needs more keys than those at positions 0 … keys − 1."""
         if self._fits is not None:
             self._fits(keys)
 
     def over_heads(self) -> Mask:
-        """The same mask for scores (\\*batch, heads, n, m): the head axis is put at −3."""
+        """Return the same mask for scores (\\*batch, heads, n, m), with a head axis at −3."""
         return self if self.has_heads else _OverHeads(self)
 
     def __and__(self, other: object) -> Mask:
@@ -163,7 +163,8 @@ class _Joined(Mask):
     def __init__(self, one: Mask, two: object, how: Callable[[Tensor, Tensor], Tensor]) -> None:
         if not isinstance(two, Mask):
             raise RegardError(
-                f"masks join with masks, not with {type(two).__name__}; see dense(...)"
+                f"a mask combines only with masks, not with {type(two).__name__}; use dense(...) "
+                "for a tensor"
             )
         if one.has_heads or two.has_heads:
             one, two = one.over_heads(), two.over_heads()
@@ -209,7 +210,7 @@ class _Inverse(Mask):
 
 
 class Placed(Mask):
-    """A mask that answers by place in the call and not by position."""
+    """A mask by index in the call, not by position."""
 
     def __init__(
         self,
@@ -234,7 +235,9 @@ class Placed(Mask):
 
 
 def _written(argument: object) -> str:
-    """An argument of a mask, the same for equal ones: numbers, or of many their shape and a hash.
+    """Return a text for an argument of a mask, equal for equal arguments.
+
+    A large tensor is shown by its shape and a hash.
 
     >>> _written(torch.tensor([3, 2])), _written(torch.arange(99))
     ('[3, 2]', 'int64 (99,) #06af2b32')
@@ -248,22 +251,24 @@ def _written(argument: object) -> str:
     return f"{kind} {tuple(argument.shape)} #{hashlib.sha256(content).hexdigest()[:8]}"
 
 
-def as_mask(given: object) -> Mask | None:
-    """A mask or none; anything else is refused with the remedy."""
-    if given is None or isinstance(given, Mask):
-        return given
-    raise RegardError(remedy(given))
+def as_mask(mask: object) -> Mask | None:
+    """Return a mask or None; raise a RegardError with the remedy for anything else."""
+    if mask is None or isinstance(mask, Mask):
+        return mask
+    raise RegardError(remedy(mask))
 
 
 def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:
-    """The least and the greatest of each block of ``size`` neighbours, over the batch, on the CPU.
+    """Return the minimum and maximum of each block of ``size`` neighbours, over the batch.
+
+    Both are on the CPU.
 
     >>> extremes(torch.tensor([3, 1, 4, 1, 5]), 2)
     (tensor([1, 1, 5]), tensor([3, 4, 5]))
     """
     if not numbers.numel():
-        nothing = torch.zeros(-(-numbers.shape[-1] // size), dtype=numbers.dtype)
-        return nothing, nothing
+        zeros = torch.zeros(-(-numbers.shape[-1] // size), dtype=numbers.dtype)
+        return zeros, zeros
     numbers = numbers.reshape(-1, numbers.shape[-1])
     low, high = numbers.amin(0).cpu(), numbers.amax(0).cpu()
     whole = len(low) // size * size
@@ -274,13 +279,13 @@ def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:
     return torch.cat(lows), torch.cat(highs)
 
 
-def remedy(given: object) -> str:
-    """What to say to somebody who gives this for a mask."""
-    if not isinstance(given, Tensor):
-        return f"a mask is a regard Mask such as causal() & lengths(n), not {type(given).__name__}"
-    if given.dtype == torch.bool:
-        return "a bool tensor becomes a mask by dense(tensor), where True = may look"
+def remedy(mask: object) -> str:
+    """Return the error message for a value that is not a mask."""
+    if not isinstance(mask, Tensor):
+        return f"mask must be a Mask such as causal() & lengths(n), not {type(mask).__name__}"
+    if mask.dtype == torch.bool:
+        return "mask must be a Mask, not a bool tensor; use dense(tensor), where True = may look"
     return (
-        f"a mask is never added to the scores, so {given.dtype} is refused: say "
-        "dense(tensor == 0) for a 0 / −inf mask, and make a bias part of the score"
+        f"mask must be a Mask, not a tensor of {mask.dtype}, which would be added to the scores; "
+        "use dense(tensor == 0) for a 0 / −inf mask, and make a bias part of the score"
     )

@@ -1,4 +1,4 @@
-"""The masks there are: who may look at whom, by what a position is."""
+"""The masks: causal, lengths, prefix, window, global tokens, blocks, documents and dense."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,11 @@ from regard.errors import RegardError
 
 
 def causal() -> Mask:
-    """Each position sees itself and the past."""
+    """Allow j ≤ i: each position sees itself and the past.
+
+    >>> causal().allows(torch.arange(3), torch.arange(3)).int().tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    """
     return Mask(
         lambda rows, columns: columns[..., None, :] <= rows[..., :, None],
         kind="causal",
@@ -24,10 +28,11 @@ def causal() -> Mask:
 
 
 def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask:
-    """Keys at positions 0 … valid − 1 may be seen; the rest is padding.
+    """Allow j < valid: keys at positions 0 … valid − 1; the rest is padding.
 
-    Errors, on a CPU: a length below 0; of a call without a cache and without positions of its keys,
-    one of more keys than there are.
+    ``valid`` is (\\*batch,), and the mask (\\*batch, 1, m). Raise a RegardError for lengths that
+    are not integers and, on a CPU, for a length below 0, or above the number of keys in a call
+    without cache and key positions.
 
     >>> lengths([1, 3]).allows(torch.arange(3), torch.arange(3)).int().tolist()
     [[[1, 0, 0]], [[1, 1, 1]]]
@@ -36,20 +41,26 @@ def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask
 
 
 def prefix(size: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
-    """The first ``size`` keys may be seen by all: ``causal() | prefix(k)`` is a prefix model.
+    """Allow j < size: all queries see the first ``size`` keys, or all keys if there are fewer.
 
-    All keys where there are fewer.
+    ``size`` is (\\*batch,). ``causal() | prefix(k)`` is the mask of a prefix language model. Raise
+    a RegardError for sizes that are not integers and, on a CPU, for a size below 0.
+
+    >>> (causal() | prefix(2)).allows(torch.arange(3), torch.arange(3)).int().tolist()
+    [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     """
     return _first(size, prefix)
 
 
-def _first(given: object, function: Callable[..., Mask]) -> Mask:
-    valid = _counts(given)
+def _first(size: object, function: Callable[..., Mask]) -> Mask:
+    valid = _counts(size)
 
     def fits(keys: int) -> None:
         if on_cpu(valid) and valid.numel() and int(valid.max()) > keys:
             row = f" of row {int(valid.argmax())}" if valid.numel() > 1 else ""
-            raise RegardError(f"the length{row} is {int(valid.max())}, and there are {keys} keys")
+            raise RegardError(
+                f"the length{row} is {int(valid.max())}, but there are only {keys} keys"
+            )
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
         limit = valid.to(columns.device)[..., None, None]
@@ -70,7 +81,14 @@ def _first(given: object, function: Callable[..., Mask]) -> Mask:
 
 
 def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[int]]) -> Mask:
-    """The i-th query of the call sees the keys at positions 0 … valid[i] − 1."""
+    """Allow j < valid[i]: the i-th query of the call sees the keys at positions 0 … valid[i] − 1.
+
+    ``valid`` is (\\*batch, n). Raise a RegardError for lengths that are not integers, for another
+    number of queries and, on a CPU, for a length below 0.
+
+    >>> lengths_per_query([[1, 3]]).allows(torch.arange(2), torch.arange(3)).int().tolist()
+    [[[1, 0, 0], [1, 1, 1]]]
+    """
     valid = _counts(valid)
 
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
@@ -91,7 +109,11 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
 
 
 def others() -> Mask:
-    """Every position but one's own: leave one out."""
+    """Allow j ≠ i: every position except the query's own, as in leave-one-out.
+
+    >>> others().allows(torch.arange(3), torch.arange(3)).int().tolist()
+    [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    """
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         apart = (columns.low > rows.high[:, None]) | (columns.high < rows.low[:, None])
@@ -106,17 +128,18 @@ def others() -> Mask:
 
 
 def window(size: int, step: int = 1) -> Mask:
-    """Keys at most ``size`` steps away, on both sides; ``& causal()`` keeps the past.
+    """Allow |i − j| ≤ size: keys on both sides; add ``& causal()`` for the past alone.
 
-    With a ``step`` the window is dilated: every step-th position, as far as size · step. Beltagy
-    et al. 2020, figure 2.
+    With a ``step`` the window is dilated: |i − j| ≤ size · step, with i − j divisible by step.
+    Beltagy et al. 2020, figure 2. Raise a RegardError for a size below 0 or a step below 1.
 
     >>> window(1).allows(torch.arange(4), torch.arange(4)).int().tolist()
     [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
     """
     if size < 0 or step < 1:
-        raise RegardError(f"a window reaches 0 steps or more, by steps of 1 or more, not {size}, "
-                          f"{step}")  # fmt: skip
+        raise RegardError(
+            f"window needs a size of at least 0 and a step of at least 1, not {size} and {step}"
+        )
     far = size * step
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
@@ -134,12 +157,16 @@ def window(size: int, step: int = 1) -> Mask:
 
 
 def global_tokens(size: int) -> Mask:
-    """The first ``size`` positions see all and are seen by all: ``window(64) | global_tokens(4)``.
+    """Allow i < size or j < size: the first ``size`` positions see all and are seen by all.
 
-    Beltagy et al. 2020, section 3.1; Zaheer et al. 2020 (BigBird-ITC).
+    Usually combined, as in ``window(64) | global_tokens(4)``. Beltagy et al. 2020, section 3.1;
+    Zaheer et al. 2020 (BigBird-ITC). Raise a RegardError for a size below 0.
+
+    >>> global_tokens(1).allows(torch.arange(3), torch.arange(3)).int().tolist()
+    [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
     """
     if size < 0:
-        raise RegardError(f"global tokens are 0 or more, not {size}")
+        raise RegardError(f"global_tokens: size must be at least 0, not {size}")
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         low, high = rows.low[:, None], rows.high[:, None]
@@ -153,9 +180,10 @@ def global_tokens(size: int) -> Mask:
 
 
 def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
-    """Blocks of ``size`` positions: block i of queries sees block j of keys where allowed[i, j].
+    """Allow allowed[⌊i / size⌋, ⌊j / size⌋]: a table over blocks of ``size`` positions.
 
-    Positions beyond the table see nothing and are not seen.
+    Positions beyond the table see nothing and are not seen. Raise a RegardError unless ``allowed``
+    is a bool tensor (query blocks, key blocks) and ``size`` at least 1.
 
     >>> blocks(torch.tensor([[True, False], [True, True]]), 2).allows(
     ...     torch.arange(4), torch.arange(4)).int().tolist()
@@ -163,17 +191,17 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
     """
     if allowed.dtype != torch.bool or allowed.ndim != 2 or size < 1:
         raise RegardError(
-            f"blocks take a table of bools (blocks of queries, blocks of keys) and a size of 1 or "
-            f"more, not {allowed.dtype} of shape {tuple(allowed.shape)} and {size}"
+            "blocks needs a bool table (query blocks, key blocks) and a size of at least 1, "
+            f"not {allowed.dtype} of shape {tuple(allowed.shape)} and size {size}"
         )
     table = torch.nn.functional.pad(allowed, (0, 1, 0, 1))  # the last row and column: beyond
     edges = torch.tensor(allowed.shape, device="cpu")
-    # Sums over all rectangles from the corner: a block of any extent is four of them.
+    # A summed-area table: the sum over any rectangle is a combination of four entries.
     corner = torch.nn.functional.pad(allowed.long(), (1, 0, 1, 0)).cumsum(0).cumsum(1).cpu()
 
     def place(positions: Tensor, axis: int) -> Tensor:
-        found = positions.div(size, rounding_mode="floor")
-        return found.where((found >= 0) & (found < edges[axis]), edges[axis].to(found.device))
+        block = positions.div(size, rounding_mode="floor")
+        return block.where((block >= 0) & (block < edges[axis]), edges[axis].to(block.device))
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
         return table.to(columns.device)[
@@ -182,9 +210,9 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         spans, whole = [], []
-        for found, axis in ((rows, 0), (columns, 1)):
-            low = found.low.div(size, rounding_mode="floor")
-            high = found.high.div(size, rounding_mode="floor") + 1
+        for side, axis in ((rows, 0), (columns, 1)):
+            low = side.low.div(size, rounding_mode="floor")
+            high = side.high.div(size, rounding_mode="floor") + 1
             whole.append((low >= 0) & (high <= edges[axis]))
             spans.append((low.clamp(0, int(edges[axis])), high.clamp(0, int(edges[axis]))))
         (top, bottom), (left, right) = spans
@@ -202,14 +230,21 @@ def blocks(allowed: Bool[Tensor, "rows columns"] | Tensor, size: int) -> Mask:
 def bigbird(
     length: int, *, block: int = 64, near: int = 1, first: int = 1, random: int = 2, seed: int = 0
 ) -> Mask:
-    """Blocks of ``block`` positions see ``near`` neighbours on each side, the ``first`` blocks,
-    and ``random`` others, drawn by ``seed`` alone; the first blocks see all.
+    """Allow neighbouring, global and random blocks: `blocks` of ``block`` positions, O(n) pairs.
 
-    Zaheer et al. 2020, BigBird-ITC, section 2. For texts up to ``length``; O(n) in all.
+    Each block sees ``near`` neighbours on each side, the ``first`` blocks and ``random`` others,
+    which depend on ``seed`` alone; the first blocks see all. Zaheer et al. 2020, BigBird-ITC,
+    section 2. The mask covers positions below ``length``. Raise a RegardError for a length or block
+    below 1, or a count below 0.
+
+    >>> mask = bigbird(4, block=1, near=0, random=0)
+    >>> mask.allows(torch.arange(4), torch.arange(4)).int().tolist()
+    [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]]
     """
     if length < 1 or block < 1 or min(near, first, random) < 0:
         raise RegardError(
-            "bigbird takes a length and a block of 1 or more, and counts of 0 or more"
+            f"bigbird: length={length} and block={block} must be at least 1, and near={near}, "
+            f"first={first} and random={random} at least 0"
         )
     number = -(-length // block)
     at = torch.arange(number, device="cpu")
@@ -227,7 +262,11 @@ def documents(
     queries: Int[Tensor, "*batch queries"] | Tensor,
     keys: Int[Tensor, "*batch keys"] | Tensor | None = None,
 ) -> Mask:
-    """Texts packed into one row: a query sees the keys of its own document, by place in the call.
+    """Allow queries[i] = keys[j]: in packed texts, a query sees the keys of its own document.
+
+    ``queries`` (\\*batch, n) and ``keys`` (\\*batch, m), by default the same, are document numbers
+    by index in the call. Raise a RegardError for numbers that are not integers, or for another
+    number of queries or keys.
 
     >>> documents(torch.tensor([0, 0, 1])).allows(torch.arange(3), torch.arange(3)).int().tolist()
     [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
@@ -255,22 +294,29 @@ def documents(
 
 
 def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: bool = False) -> Mask:
-    """A mask from a tensor, True = may look, by place in the call and not by position.
+    """Allow allowed[…, i, j]: a mask from a bool tensor (\\*batch, n, m), by index in the call.
 
-    With ``over_heads`` its axis −3 is heads: (\\*batch, heads, queries, keys).
+    True = may look. With ``over_heads`` axis −3 is the heads: (\\*batch, heads, n, m). Raise a
+    RegardError for another dtype, for too few axes, or for other numbers of queries and keys.
+
+    >>> from regard.attention import attend
+    >>> x = torch.eye(2)
+    >>> attend(x, x, x, "dot", dense(torch.eye(2, dtype=torch.bool))).weights.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
     if allowed.dtype != torch.bool:
         raise RegardError(remedy(allowed))
     if allowed.ndim < 2:
         raise RegardError(
-            f"a dense mask is (*batch, queries, keys), not {tuple(allowed.shape)}: with [None] one "
-            "row of keys is for all queries"
+            f"a dense mask must be (*batch, queries, keys), not {tuple(allowed.shape)}; add [None] "
+            "to use one row of keys for all queries"
         )
     if over_heads and allowed.ndim < 3:
         raise RegardError(
-            f"a dense mask over heads is (*batch, heads, queries, keys), not {tuple(allowed.shape)}"
+            "a dense mask over heads must be (*batch, heads, queries, keys), not "
+            f"{tuple(allowed.shape)}"
         )
-    allowed = allowed.clone()  # what is done to the caller's later is not ours
+    allowed = allowed.clone()  # later changes by the caller must not change the mask
 
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         size = (rows.shape[-1], columns.shape[-1])
@@ -279,8 +325,8 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: boo
                 f"a dense mask of {allowed.shape[-2]} × {allowed.shape[-1]} does not fit "
                 f"{size[0]} queries and {size[1]} keys"
             )
-        found = allowed if allowed.shape[-2] == 1 else allowed[..., tile.rows, :]
-        return found if allowed.shape[-1] == 1 else found[..., tile.columns]
+        answers = allowed if allowed.shape[-2] == 1 else allowed[..., tile.rows, :]
+        return answers if allowed.shape[-1] == 1 else answers[..., tile.columns]
 
     kind: Kind = "keys" if allowed.shape[-2] == 1 else "pairs"
     made = (dense, (allowed, True) if over_heads else (allowed,))
@@ -292,24 +338,25 @@ def _nowhere(rows: Blocks, columns: Blocks) -> Reach:
     return Reach(none, none)
 
 
-def _fits(name: str, numbers: Tensor, positions: Tensor, what: str) -> None:
+def _fits(name: str, numbers: Tensor, positions: Tensor, side: str) -> None:
     if numbers.shape[-1] != positions.shape[-1]:
         raise RegardError(
-            f"{name} tells of {numbers.shape[-1]} {what}; the call has {positions.shape[-1]}"
+            f"mask {name!r} is for {numbers.shape[-1]} {side}, but the call has "
+            f"{positions.shape[-1]}"
         )
 
 
 def _integers(valid: object) -> Tensor:
-    numbers = torch.as_tensor(valid).clone()  # what is done to the caller's later is not ours
-    if isinstance(valid, Sequence) and not numbers.numel():  # of an empty batch
+    numbers = torch.as_tensor(valid).clone()  # later changes by the caller must not change the mask
+    if isinstance(valid, Sequence) and not numbers.numel():  # an empty batch
         numbers = numbers.long()
     if numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
-        raise RegardError(f"lengths are whole numbers, not {numbers.dtype}")
+        raise RegardError(f"lengths must be integers, not {numbers.dtype}")
     return numbers
 
 
 def _counts(valid: object) -> Tensor:
     numbers = _integers(valid)
     if on_cpu(numbers) and numbers.numel() and int(numbers.min()) < 0:
-        raise RegardError(f"lengths are 0 or more, not {int(numbers.min())}")
+        raise RegardError(f"lengths must be at least 0, not {int(numbers.min())}")
     return numbers

@@ -1,4 +1,4 @@
-"""What a mechanism is: the contract between models and attention."""
+"""The interface of mechanisms, which models call for attention."""
 
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -10,21 +10,21 @@ from regard.attention.mask import Mask
 from regard.attention.packing import Packing
 
 T = TypeVar("T")
-#: Of the queries, and without a memory of the keys too; or a pair, of the queries and of the keys.
+#: A value for the queries, and for the keys if there is no memory; or a pair (queries, keys).
 PerSide: TypeAlias = T | tuple[T | None, T | None] | None
 
 
 class Mechanism(nn.Module):
-    """A layer by which each vector of a text looks at others: what a model's blocks call.
+    """An attention layer as a model's blocks call it, the base class.
 
-    Made as ``Mechanism(width, heads, score=…, position=…, normalize=…, dropout=…, …)``, with the
-    arguments of `MultiHeadAttention`. Every map that it computes comes out of an
-    `regard.attention.Attention` inside of it, as one `Attended`, which recordings read. A new one
-    is a class with ``forward`` and a row in ``MECHANISMS``.
+    It is built as ``Mechanism(width, heads, score=…, position=…, normalize=…, dropout=…, …)``, with
+    the arguments of `MultiHeadAttention`. It computes every attention map by an
+    `regard.attention.Attention` module, whose `Attended` recordings read. To add one, write a class
+    with ``forward`` and a row in ``MECHANISMS``.
     """
 
     name: ClassVar[str] = "mechanism"
-    #: The last projection, which a pre-norm block begins at zero; None if there is none.
+    #: The last projection, which a pre-norm block initialises with zeros; None if there is none.
     output: nn.Linear | None
 
     def forward(
@@ -37,21 +37,22 @@ class Mechanism(nn.Module):
         cache: KeyValueCache | None = None,
         packing: PerSide[Packing] = None,
     ) -> Float[Tensor, "*batch queries _"]:
-        """Compute what each query finds in the memory, or among the queries without one.
+        """Attend from each query to the memory, or to the queries if there is no memory.
 
-        ``positions`` are integers, 0, 1, 2, … by default. With ``cache`` the keys are added to
-        those that it holds. With ``packing`` rows come and go without padding, (rows, width); mask
-        and positions are those of the padded table.
+        Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give (\\*batch, n, …).
+        ``positions`` are integers, 0, 1, 2, … by default. With ``cache`` the keys are appended to
+        it. With ``packing`` inputs and outputs are rows without padding, (rows, width); mask and
+        positions are those of the padded table.
         """
         raise NotImplementedError(f"{type(self).__name__} has no forward(queries, memory, mask)")
 
 
-def both_sides(given: PerSide[T], memory: Tensor | None) -> tuple[T | None, T | None]:
-    """Return what is given for the queries and for the keys.
+def both_sides(value: PerSide[T], memory: Tensor | None) -> tuple[T | None, T | None]:
+    """Return the values for the queries and for the keys.
 
     >>> both_sides(3, None), both_sides((3, 4), None)
     ((3, 3), (3, 4))
     """
-    if isinstance(given, tuple):
-        return given
-    return given, given if memory is None else None
+    if isinstance(value, tuple):
+        return value
+    return value, value if memory is None else None

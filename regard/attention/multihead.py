@@ -1,4 +1,4 @@
-"""Multi-head attention: several small attentions side by side, each on its own projections."""
+"""Multi-head attention: several heads in parallel, each with its own projections."""
 
 import torch
 from jaxtyping import Float, Int
@@ -24,15 +24,22 @@ from regard.errors import RegardError
 class MultiHeadAttention(Mechanism):
     """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
 
-    ``heads`` heads of ``head_width`` = width / heads columns each. ``key_value_heads`` below
-    ``heads`` lets neighbouring heads share keys and values: 1 is multi-query (Shazeer 2019),
-    more is grouped (Ainslie et al. 2023). ``score`` is a name or a class, wrapped in ``position``
-    where that is part of a score, or a Score, taken as it is. ``compress`` ("linformer",
-    "linformer-32", or a module) mixes keys and values along their length. ``length`` is the longest
-    input: synthesizers and linformer need it.
+    Queries (\\*batch, n, width), keys (\\*batch, m, key_width) and values (\\*batch, m,
+    value_width) give (\\*batch, n, width). Each of the ``heads`` has ``head_width`` columns, by
+    default width / heads. With ``key_value_heads`` below ``heads``, neighbouring heads share keys
+    and values: 1 is multi-query (Shazeer 2019), more is grouped-query attention (Ainslie et al.
+    2023). ``score`` is a name or a class, wrapped in ``position`` if that is part of a score, or a
+    Score, used as it is. ``compress`` ("linformer", "linformer-32", or a module) mixes keys and
+    values along their length. ``length`` is the maximum input length, which synthesizers and
+    linformer need.
 
-    Where queries, keys and values have one width, the three projections are rows of one weight,
-    in that order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
+    If queries, keys and values have the same width, the three projections are rows of one weight,
+    in this order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
+
+    Raise a RegardError for widths and heads that do not divide, and for unknown names.
+
+    >>> MultiHeadAttention(8, 2, key_value_heads=1)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
     """
 
     name = "multi-head"
@@ -58,17 +65,19 @@ class MultiHeadAttention(Mechanism):
         super().__init__()
         if heads < 1 or width < 1:
             raise RegardError(
-                f"a layer has a width and heads of 1 or more, not {width} and {heads}"
+                f"width and heads must be at least 1, not width={width} and heads={heads}"
             )
         groups = key_value_heads or heads
         if head_width is None and width % heads:
             near = width - width % heads or heads
             raise RegardError(
-                f"width {width} does not divide into {heads} heads; take a width of {near} or "
-                f"{near + heads}, or a layer with head_width="
+                f"width={width} is not divisible by heads={heads}; use a width of {near} or "
+                f"{near + heads}, or set head_width="
             )
         if heads % groups:
-            raise RegardError(f"{heads} heads cannot share {groups} heads of keys and values")
+            raise RegardError(
+                f"heads={heads} is not divisible by key_value_heads={groups}; choose a divisor"
+            )
         self.width, self.heads, self.groups = width, heads, groups
         self.head_width = head_width or width // heads
         inner = (heads * self.head_width, groups * self.head_width, groups * self.head_width)
@@ -93,7 +102,7 @@ class MultiHeadAttention(Mechanism):
         return f"width={self.width}, heads={self.heads}{shared}"
 
     def reset(self) -> None:
-        """Draw the projections anew: Glorot and Bengio 2010, and biases of zero."""
+        """Initialise the projections (Glorot and Bengio 2010) and set biases to zero."""
         for name, linear in self.named_children():
             if isinstance(linear, nn.Linear):
                 if name != "output":
@@ -114,22 +123,22 @@ class MultiHeadAttention(Mechanism):
     ) -> Float[Tensor, "*batch queries _"]:
         """Compute each query's average of the values, (\\*batch, n, width).
 
-        The memory is keys and values, unless ``values`` are given apart; without one it is
-        self-attention. The mask's batch axes are those of the queries; the head axis is put in
-        here. With a ``cache``, keys and values are added to it and the queries attend to all that
-        it holds; a fixed cache that is filled is not added to.
+        The memory is both keys and values, unless ``values`` are given; without a memory this is
+        self-attention. The mask's batch axes are those of the queries; the head axis is inserted
+        here. With a ``cache``, keys and values are appended to it and the queries attend to all of
+        it; a filled fixed cache is not extended.
 
-        ``positions`` and ``packing`` are the queries', and the keys' too in self-attention; a pair
-        gives those of the queries and of the memory. With ``packing`` the queries are rows without
-        padding, (rows, width), and so is what comes out; mask and positions are still those of the
-        padded table. The mask must hide a memory's padding from every real query.
+        ``positions`` and ``packing`` are those of the queries, and in self-attention also of the
+        keys; a pair is (queries, memory). With ``packing`` the queries and the result are rows
+        without padding, (rows, width); mask and positions remain those of the padded table. The
+        mask must hide a memory's padding from every real query.
         """
-        given = {"queries": queries, "memory": memory, "values": values}
-        must_be_tensors(**{k: x for k, x in given.items() if x is not None or k == "queries"})
+        tensors = {"queries": queries, "memory": memory, "values": values}
+        must_be_tensors(**{k: x for k, x in tensors.items() if x is not None or k == "queries"})
         if isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim == queries.ndim:
             raise RegardError(
-                "the third argument is a mask, and this one holds numbers: separate values are "
-                "given by name, layer(queries, keys, values=…); a bias is part of the score"
+                "the third argument is a mask, not a tensor of numbers; pass values by name, "
+                "layer(queries, keys, values=…), and make a bias part of the score"
             )
         mask, keys = as_mask(mask), memory
         query_positions, key_positions = both_sides(positions, memory)
@@ -167,7 +176,10 @@ class MultiHeadAttention(Mechanism):
         packing: Packing | None,
         key_packing: Packing | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Projected queries (\\*batch, heads, n, head_width), keys and values (…, groups, m, …)."""
+        """Return projected queries (\\*batch, heads, n, head_width), and keys and values.
+
+        Keys and values are (\\*batch, groups, m, head_width).
+        """
         if cache is not None and cache.fixed and len(cache):
             q = self._project(queries, 0, 1, packing)[0]
             none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
@@ -182,14 +194,14 @@ class MultiHeadAttention(Mechanism):
             (q,) = self._project(queries, 0, 1, packing)
             k, v = self._project(keys, 1, 3, key_packing)
         else:
-            given = ((queries, packing), (keys, key_packing), (values, key_packing))
-            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(given))
+            inputs = ((queries, packing), (keys, key_packing), (values, key_packing))
+            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(inputs))
         return q, k, v
 
     def _project(
         self, x: Tensor, first: int, last: int, packing: Packing | None = None
     ) -> list[Tensor]:
-        """Queries (0), keys (1), values (2): those from first to last, by one product."""
+        """Project to queries (0), keys (1), values (2), from first to last − 1, by one product."""
         sizes = self.sizes[first:last]
         if self.packed:
             start = sum(self.sizes[:first])
@@ -207,7 +219,7 @@ class MultiHeadAttention(Mechanism):
         if packing is not None:
             projected = packing.unpack(projected)
         heads = projected.unflatten(-1, (-1, self.head_width))
-        # Split by heads and not by columns: the gradients then meet in one copy, not in two.
+        # Split by heads and not by columns: the gradients are then joined by one copy, not two.
         parts = heads.split([size // self.head_width for size in sizes], -2)
         return [part.transpose(-3, -2) for part in parts]
 
@@ -215,24 +227,26 @@ class MultiHeadAttention(Mechanism):
 def score_of(
     score: str | type[Score] | Score, position: str, width: int, heads: int, length: int | None
 ) -> Score:
-    """Return a layer's score: made for heads of this width, or as it is.
+    """Return a layer's score, built for heads of this width, or a Score as it is.
 
-    Errors: a Score with positions beside it, or for another number of heads.
+    Raise a RegardError for a Score together with positions, or with another number of heads.
     """
     if not isinstance(score, Score):
         return make_score(score, position, width, width, heads=heads, length=length)
     if position != "none":
-        raise RegardError("a Score is taken as it is: wrap it in its position yourself")
+        raise RegardError(
+            f"position={position!r} applies only to a score given by name; wrap the Score in its "
+            "position yourself"
+        )
     if score.heads not in (None, heads):
-        raise RegardError(f"the score was made for {score.heads} heads, the layer for {heads}")
+        raise RegardError(f"the score has {score.heads} heads, but the layer has {heads}")
     return score
 
 
 def is_plain(linear: nn.Module) -> bool:
-    """Whether a layer computes x Wᵀ + b and nothing else, so that rows of W do for a part.
+    """Return whether a layer computes only x Wᵀ + b, so that rows of W compute a part of it.
 
-    Not what stands in its place: a low-rank adapter, quantized or sharded weights, hooks, a forward
-    of its own.
+    This is not so for a low-rank adapter, quantized or sharded weights, hooks, or its own forward.
     """
     hooks = [linear._forward_hooks, linear._forward_pre_hooks]
     hooks += [linear._backward_hooks, linear._backward_pre_hooks]
@@ -264,14 +278,14 @@ def without_hidden(
     query_positions: Tensor | None,
     key_positions: Tensor | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """What is not finite, or too large to be multiplied, put to zero in rows that no query may see.
+    """Set numbers that are not finite, or overflow when squared, to zero in rows no query may see.
 
-    Before the projections, whose gradients would take a NaN from padding. All else stays: in
-    self-attention a row that nobody sees may ask all the same.
+    This comes before the projections, whose gradients would get a NaN from padding. Other numbers
+    stay: in self-attention a hidden row is still a query.
     """
-    given = [x for x in (queries, keys, values) if x is not None]
+    tensors = [x for x in (queries, keys, values) if x is not None]
     source = queries if keys is None else keys
-    if on_cpu(queries) and is_finite(*given):
+    if on_cpu(queries) and is_finite(*tensors):
         return queries, keys, values
     rows, columns = places(queries, source, source.shape[-2], query_positions, key_positions)
     hidden = ~seen_of(mask, rows, columns).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""What a normaliser is: from the scores of whole rows to weights."""
+"""The interface of normalisers, which turn rows of scores into weights."""
 
 from typing import ClassVar
 
@@ -10,14 +10,23 @@ from regard.attention.twin import twin
 
 
 class Normalizer(nn.Module):
-    """weights = normalize(scores), row by row: (…, rows, keys) to the same shape.
+    """weights = normalize(scores), row by row: (…, rows, keys) to the same shape; the base class.
 
-    A score of −inf is masked: weight 0, gradient 0; a row of nothing else has no weight at all.
-    A new one is a class with ``forward``, of differentiable torch operations: a kernel hands it
-    strips of whole rows, so it may sort them, or look at them as often as it likes.
+    A score of −inf is masked: its weight and gradient are 0, and a row of −inf has only weights of
+    0. A subclass defines ``forward`` with differentiable torch operations. Kernels pass strips of
+    whole rows, so it may sort them or read them several times.
 
-    The other three methods are for speed. ``statistics`` are a few numbers per row, kept between
-    the passes; ``weights`` makes the weights from them; ``gradient`` is the backward by hand.
+    The other three methods are for speed. ``statistics`` returns a few numbers per row, kept
+    between the passes; ``weights`` computes the weights from them; ``gradient`` is the backward
+    pass.
+
+    >>> class Squared(Normalizer):
+    ...     def forward(self, scores):
+    ...         return scores.relu().square()
+    >>> from regard import attend
+    >>> x = torch.tensor([[1.0], [2.0]])
+    >>> attend(x, x, x, "dot", normalize=Squared()).weights.tolist()
+    [[1.0, 4.0], [4.0, 16.0]]
     """
 
     name: ClassVar[str] = "normalizer"
@@ -25,7 +34,7 @@ class Normalizer(nn.Module):
     shift_invariant: ClassVar[bool] = False
     #: A weight is exp(s_j − c) for a number c per row, or 0.
     exponential: bool = False
-    #: It looks at a row many times, so that a large call is worth compiling for.
+    #: It reads a row many times, so that compiling pays for a large call.
     searches: ClassVar[bool] = False
 
     def __init__(self, heads: int | None = None) -> None:
@@ -33,15 +42,15 @@ class Normalizer(nn.Module):
         self.heads = heads
 
     def forward(self, scores: Float[Tensor, "... rows keys"]) -> Float[Tensor, "... rows keys"]:
-        """The weights, by the definition."""
+        """Compute the weights by the definition."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(scores)")
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        """Numbers per row, (…, rows, 1) each; by default none."""
+        """Return statistics of each row, (…, rows, 1) each; by default none."""
         return ()
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        """The weights, from scores and statistics."""
+        """Compute the weights from scores and statistics."""
         return self.forward(scores)
 
     def gradient(
@@ -52,26 +61,28 @@ class Normalizer(nn.Module):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Gradients of the scores and of each parameter, from that of the weights."""
+        """Compute the gradients of the scores and of each parameter from that of the weights."""
         leaves = [scores, *parameters]
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_() for x in leaves]
             again = twin(self, leaves[1:]).forward(leaves[0])
-            found = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
-        made = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
-        made[0] = made[0].masked_fill(scores == -torch.inf, 0)
-        return tuple(made)
+            partial = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
+        gradients = [
+            torch.zeros_like(x) if g is None else g for x, g in zip(leaves, partial, strict=True)
+        ]
+        gradients[0] = gradients[0].masked_fill(scores == -torch.inf, 0)
+        return tuple(gradients)
 
     def extra_repr(self) -> str:
         return "" if self.heads is None else f"heads={self.heads}"
 
 
-def nothing(scores: Tensor) -> Tensor:
-    """The rows, (…, rows, 1), that may see nothing."""
+def empty_rows(scores: Tensor) -> Tensor:
+    """Return which rows have only scores of −inf, (…, rows, 1)."""
     return (scores == -torch.inf).all(-1, keepdim=True)
 
 
-def without_nothing(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores with such rows at 0, and which these are."""
-    empty = nothing(scores)
+def fill_empty_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores with rows of −inf set to 0, and a mask of these rows."""
+    empty = empty_rows(scores)
     return scores.masked_fill(empty, 0), empty

@@ -3,14 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attention.normalizer import Normalizer, nothing
+from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
 from regard.attention.tracing import readable
 from regard.errors import RegardError
 
 
 class Softmax(Normalizer):
-    """weight_j = exp(s_j) / Σ exp(s_i); zeros where nothing may be seen.
+    """weight_j = exp(s_j) / Σ exp(s_i), and 0 in rows that may see nothing.
+
+    Scores (…, rows, keys) give weights of the same shape that sum to 1.
 
     >>> Softmax()(torch.tensor([[0.0, 0.0], [0.0, -torch.inf], [-torch.inf, -torch.inf]])).tolist()
     [[0.5, 0.5], [1.0, 0.0], [0.0, 0.0]]
@@ -21,13 +23,13 @@ class Softmax(Normalizer):
     exponential = True
 
     def forward(self, scores: Tensor) -> Tensor:
-        empty = nothing(scores)
+        empty = empty_rows(scores)
         return scores.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         weights = scores.softmax(-1)
-        if bool(weights[..., :1].isnan().any()):  # rarely: what torch makes of a row of −inf
-            weights = weights.masked_fill(nothing(scores), 0)
+        if bool(weights[..., :1].isnan().any()):  # rare: torch returns NaN for a row of −inf
+            weights = weights.masked_fill(empty_rows(scores), 0)
         return weights
 
     def gradient(
@@ -38,15 +40,16 @@ class Softmax(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (of_softmax(weights, upstream),)
+        return (softmax_gradient(weights, upstream),)
 
 
 class TopK(Softmax):
-    """Softmax over the ``k`` largest scores of a row, and over what equals the k-th; else 0.
+    """Softmax over the ``k`` largest scores of a row and those equal to the k-th; other weights 0.
 
-    Zhao et al. 2019, explicit sparse transformer, section 2. The choice itself has no gradient.
-    With ``equal`` all that are kept weigh alike, so that with a distance as the score it is the
-    mean of the k nearest neighbours, and no score has a gradient.
+    Zhao et al. 2019, explicit sparse transformer, section 2. Scores (…, rows, keys) give weights of
+    the same shape. The choice of keys has no gradient. With ``equal`` the chosen keys have equal
+    weights and no score has a gradient: with a distance as the score, the output is the mean of
+    the k nearest neighbours. Raise a RegardError for a k below 1.
 
     >>> TopK(k=2)(torch.tensor([[0.0, 5.0, 5.0, -1.0]])).tolist()
     [[0.0, 0.5, 0.5, 0.0]]
@@ -59,7 +62,7 @@ class TopK(Softmax):
     def __init__(self, heads: int | None = None, *, k: int = 16, equal: bool = False) -> None:
         super().__init__(heads)
         if k < 1:
-            raise RegardError(f"top-k keeps at least one key, not {k}")
+            raise RegardError(f"top-k: k must be at least 1, not {k}")
         self.k, self.equal, self.exponential = k, equal, not equal
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -92,9 +95,10 @@ class TopK(Softmax):
 
 
 class Sum(Normalizer):
-    """weight_j = max(s_j, 0) / Σ max(s_i, 0): scores are kernels. Nadaraya 1964; Watson 1964.
+    """weight_j = max(s_j, 0) / Σ max(s_i, 0), for scores that are kernels.
 
-    A row with no score above 0 has nothing in reach: zeros, as where nothing may be seen.
+    Nadaraya 1964; Watson 1964. Scores (…, rows, keys) give weights of the same shape. A row
+    without a score above 0 has weights of 0.
 
     >>> Sum()(torch.tensor([[0.75, 0.25, 0.0, -torch.inf], [0.0, 0.0, 0.0, -1.0]])).tolist()
     [[0.75, 0.25, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
@@ -105,10 +109,10 @@ class Sum(Normalizer):
     def forward(self, scores: Tensor) -> Tensor:
         return scores.relu() / self.total(scores)
 
-    # Summed anew where it is needed: a few numbers kept between large blocks that come and go
-    # leave holes in the C library's heap that no later block fits (1.4 GB at 2,000 × 100,000).
+    # Computed again where needed: small tensors kept between large temporary blocks fragment the
+    # heap of the C library (1.4 GB at 2,000 × 100,000).
     def total(self, scores: Tensor) -> Tensor:
-        """The sum of each row, (…, rows, 1); 1 where nothing is in reach."""
+        """Return the sum of each row, (…, rows, 1), with 1 in place of 0."""
         total = scores.relu().sum(-1, keepdim=True)
         return total.masked_fill(total == 0, 1)
 
@@ -128,7 +132,9 @@ class Sum(Normalizer):
 
 
 class SoftmaxPlusOne(Normalizer):
-    """weight_j = exp(s_j) / (1 + Σ exp(s_i)): a query may look at nothing. Miller 2023.
+    """weight_j = exp(s_j) / (1 + Σ exp(s_i)), so that a query can ignore all keys. Miller 2023.
+
+    Scores (…, rows, keys) give weights of the same shape that sum to less than 1.
 
     >>> SoftmaxPlusOne()(torch.tensor([[0.0, 0.0]]))
     tensor([[0.3333, 0.3333]])
@@ -137,18 +143,18 @@ class SoftmaxPlusOne(Normalizer):
     name = "softmax-plus-one"
     exponential = True
 
-    def sunk(self) -> Tensor | None:
-        """The score of looking at nothing, broadcastable to (…, rows, 1); None for 0."""
+    def sink_score(self) -> Tensor | None:
+        """Return the score of ignoring all keys, broadcastable to (…, rows, 1); None for 0."""
         return None
 
     def forward(self, scores: Tensor) -> Tensor:
-        sink, given = torch.zeros_like(scores[..., :1]), self.sunk()
-        if given is not None:
-            sink = sink + given.to(scores.dtype)
+        sink, learned = torch.zeros_like(scores[..., :1]), self.sink_score()
+        if learned is not None:
+            sink = sink + learned.to(scores.dtype)
         return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        sink = self.sunk()
+        sink = self.sink_score()
         sink = scores.new_zeros(()) if sink is None else sink.detach().to(scores.dtype)
         return (torch.logaddexp(scores.logsumexp(-1, keepdim=True), sink),)
 
@@ -173,9 +179,13 @@ class SoftmaxPlusOne(Normalizer):
 
 
 class Sink(SoftmaxPlusOne):
-    """weight_j = exp(s_j) / (exp(b) + Σ exp(s_i)), b learned, one a head; it begins at 0.
+    """weight_j = exp(s_j) / (exp(b) + Σ exp(s_i)), with a learned b per head that starts at 0.
 
-    Xiao et al. 2024 (attention sinks); gpt-oss 2025 has it in this form.
+    Xiao et al. 2024 (attention sinks); gpt-oss 2025 uses this form. Scores (…, [heads,] rows, keys)
+    give weights of the same shape that sum to less than 1.
+
+    >>> Sink()(torch.tensor([[0.0, 0.0]]))
+    tensor([[0.3333, 0.3333]], grad_fn=...)
     """
 
     name = "sink"
@@ -184,14 +194,15 @@ class Sink(SoftmaxPlusOne):
         super().__init__(heads)
         self.sink = nn.Parameter(torch.zeros((heads, 1, 1) if heads else ()))
 
-    def sunk(self) -> Tensor | None:
+    def sink_score(self) -> Tensor | None:
         return self.sink
 
 
 class Sigmoid(Normalizer):
-    """weight_j = σ(s_j + b): each key by itself, no competition. Ramapuram et al. 2024.
+    """weight_j = σ(s_j + b), each key independently of the others. Ramapuram et al. 2024.
 
-    ``bias`` b is −log n by default, as there, n being the keys that the row sees.
+    Scores (…, rows, keys) give weights of the same shape. ``bias`` b defaults to −log n, as in the
+    paper, with n the number of keys that the row may see.
 
     >>> Sigmoid(bias=0.0)(torch.tensor([[0.0, -torch.inf]])).tolist()
     [[0.5, 0.0]]
@@ -239,18 +250,18 @@ NORMALIZERS: dict[str, type[Normalizer]] = {
 }
 
 
-def of_softmax(weights: Tensor, upstream: Tensor) -> Tensor:
-    """w (g − Σ w g), in one pass."""
-    made: Tensor = torch.ops.aten._softmax_backward_data(upstream, weights, -1, weights.dtype)
-    return made
+def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
+    """Return w (g − Σ w g), the gradient of the scores, in one pass."""
+    gradient: Tensor = torch.ops.aten._softmax_backward_data(upstream, weights, -1, weights.dtype)
+    return gradient
 
 
 def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:
-    """The k largest numbers of each row, falling, and where they are.
+    """Return the k largest numbers of each row in descending order, and their indices.
 
-    Only groups whose own largest is among the k largest can hold one: two small sorts and not one
-    of the whole row. A group is every so-many-th number, so that its largest is found for many
-    groups at once.
+    Only the k groups with the largest maxima can contain them: two small sorts instead of one of
+    the whole row. The members of a group are equally spaced, so that the maxima of many groups are
+    computed at once.
     """
     size = scores.shape[-1]
     if not readable(scores) or size < 4 * k * group or size % group:

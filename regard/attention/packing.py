@@ -1,4 +1,4 @@
-"""Texts of different lengths as rows one behind the other, with no padding between them."""
+"""Texts of different lengths as consecutive rows without padding."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class Packing:
-    """Which rows of a padded (batch, time) table are real, and the way there and back.
+    """The real rows of a padded (batch, time) table, with conversions in both directions.
 
-    What looks at one row at a time (projections, norms, feed-forward) then computes nothing for
-    padding; attention alone needs the table (`MultiHeadAttention`'s ``packing``).
+    Layers that process each row on its own (projections, norms, feed-forward) then compute nothing
+    for padding; only attention needs the table (``packing`` of `MultiHeadAttention`).
 
     >>> packing = Packing(torch.tensor([2, 1]), 3)
     >>> packing.pack(torch.tensor([[[1.0], [2.0], [0.0]], [[3.0], [0.0], [0.0]]])).tolist()
@@ -22,28 +22,28 @@ class Packing:
         self.shape = (len(lengths), time)
         positions = torch.arange(time, device=lengths.device)
         real = positions < lengths[:, None]
-        #: The place of each real row in the table, (rows,), and its position in its text, (rows,).
+        #: The index of each real row in the table, and its position in its text, both (rows,).
         self.places = real.flatten().nonzero()[:, 0]
         self.positions = self.places % time
-        # Padding is filled with some real row, which is a third faster than with zeros.
+        # Padding is filled with copies of a real row, a third faster than with zeros.
         self.sources = torch.zeros(len(lengths) * time, dtype=torch.long, device=lengths.device)
         self.sources[self.places] = torch.arange(len(self.places), device=lengths.device)
 
     def __len__(self) -> int:
-        """How many rows are real."""
+        """Return the number of real rows."""
         return len(self.places)
 
     def pack(self, table: Float[Tensor, "batch time *width"]) -> Float[Tensor, " rows *width"]:
-        """The real rows of a table; its padding gets gradients of zero."""
+        """Return the real rows of a table; the gradients of padding are zero."""
         packed: Tensor = _Pack.apply(  # type: ignore[no-untyped-call]
             table.flatten(0, 1), self.places
         )
         return packed
 
     def unpack(self, rows: Float[Tensor, " rows *width"]) -> Float[Tensor, "batch time *width"]:
-        """The table again. Its padding holds finite numbers without a meaning, to be masked.
+        """Return the padded table. Its padding contains arbitrary finite numbers; mask them.
 
-        What becomes of the padding must have gradients of zero, as what `pack` leaves out has.
+        The gradients of the padding must be zero, as `pack` makes them.
         """
         table: Tensor = _Unpack.apply(  # type: ignore[no-untyped-call]
             rows, self.places, self.sources
@@ -53,7 +53,7 @@ class Packing:
 
 
 class _Pack(torch.autograd.Function):
-    """table[places], its gradient by a copy: `index_select`'s own would add one row at a time."""
+    """table[places], with a gradient by one copy: that of `index_select` adds row by row."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, places: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class _Pack(torch.autograd.Function):
 
 
 class _Unpack(torch.autograd.Function):
-    """rows[sources], whose gradient is that of the real places alone."""
+    """rows[sources], with the gradient of the real places alone."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, places: Tensor, sources: Tensor) -> Tensor:

@@ -12,19 +12,19 @@ from regard.usual import nearest
 
 
 class Pattern(NamedTuple):
-    """Examples of a name with its numbers, how many there may be, and what makes the mask."""
+    """A row of ``PATTERNS``: example names with their numbers, and the function of the mask."""
 
     examples: tuple[str, ...]
-    make: Callable[..., Mask]  # of the longest input, then of the numbers
+    make: Callable[..., Mask]  # arguments: the maximum length, then the numbers
 
     def takes(self, numbers: int) -> bool:
-        """Whether some example has so many numbers."""
+        """Return whether some example has this many numbers."""
         return any(example.count("-") == numbers for example in self.examples)
 
 
 def _bigbird(length: int | None, block: int = 64) -> Mask:
     if not length:
-        raise RegardError("bigbird draws its random blocks for a length: say length=")
+        raise RegardError("pattern 'bigbird' needs length=, the maximum input length")
     return bigbird(length, block=block)
 
 
@@ -38,11 +38,12 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def named_mask(pattern: str, length: int | None = None) -> Mask | None:
-    """A mask by name, or None for "none"; with "+", what any of the parts allows.
+    """Return a mask from its name, or None for "none"; "+" is the union of several masks.
 
-    "window-64" sees 64 positions on both sides, "dilated-64-2" 64 on both sides by steps of 2,
-    "global-4" lets the first four see and be seen by all, "bigbird-16" has blocks of 16 positions
-    (64 if it is not said) and needs the ``length`` of the longest input.
+    "window-64" allows 64 positions on both sides, "dilated-64-2" 64 on both sides in steps of 2,
+    "global-4" lets the first four positions see all and be seen by all, "bigbird-16" has blocks of
+    16 positions (64 by default) and needs the maximum input ``length``. Raise a RegardError for an
+    unknown name.
 
     >>> import torch
     >>> near = named_mask("window-1+global-1")
@@ -55,7 +56,7 @@ def named_mask(pattern: str, length: int | None = None) -> Mask | None:
 
 
 def within(mask: Mask | None, pattern: Mask | None) -> Mask | None:
-    """Return a mask of the pairs that both allow; None allows all.
+    """Return the intersection of two masks; None allows all pairs.
 
     >>> import torch
     >>> within(causal(), named_mask("window-1")).allows(torch.arange(3), torch.arange(3)).int()
@@ -75,8 +76,8 @@ def _part(name: str, length: int | None) -> Mask:
         return known.make(length, *map(int, numbers))
     examples = [example for kind in PATTERNS.values() for example in kind.examples]
     near = [base] if known else nearest(base, PATTERNS)
-    hint = f"did you mean {PATTERNS[near[0]].examples[-1]}? There" if near else "there"
+    hint = f"did you mean {PATTERNS[near[0]].examples[-1]}? Choose" if near else "choose"
     raise RegardError(
-        f"no pattern is called {name!r}; {hint} are, with numbers of your own: none, "
-        f"{', '.join(examples)}, and such joined by +, as in window-64+global-4"
+        f"no pattern is called {name!r}; {hint} one of none, {', '.join(examples)}, with your own "
+        "numbers, or join several with +, as in window-64+global-4"
     )

@@ -1,4 +1,4 @@
-"""Positions, by name: added to the input, or wrapped around a score."""
+"""Position encodings: modules added to the input, and scores wrapped around another score."""
 
 import math
 from typing import cast
@@ -19,18 +19,25 @@ from regard.plugins import is_part, load_part, one_line
 
 
 class Learned(nn.Module):
-    """x + P[i], a learned row for each position below ``length``. Gehring et al. 2017."""
+    """x + P[i], with a learned row for each position i below ``length``. Gehring et al. 2017.
+
+    x and the result are (\\*batch, n, width), P is (length, width). Raise a RegardError without a
+    length, and for a position outside 0 … length − 1.
+
+    >>> Learned(4, length=9)(torch.zeros(2, 5, 4)).shape
+    torch.Size([2, 5, 4])
+    """
 
     def __init__(self, width: int, *, length: int | None = None) -> None:
         super().__init__()
         if not length:
-            raise RegardError("learned positions are a table: say length=, the longest input")
+            raise RegardError("learned positions need length=, the maximum input length")
         self.table = nn.Parameter(torch.randn(length, width) * 0.02)
 
     def forward(
         self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with its positions added: 0 … n − 1, or ``positions``."""
+        """Return x + P[i] for i = 0 … n − 1, or for these positions."""
         length, n = len(self.table), x.shape[-2]
         if positions is None:
             beyond = n > length
@@ -38,14 +45,21 @@ class Learned(nn.Module):
             beyond = readable(positions) and bool(((positions < 0) | (positions >= length)).any())
         if beyond:
             longest = n if positions is None else int(positions.max()) + 1
-            raise RegardError(f"learned positions end at {length}, and {longest} were asked for")
+            raise RegardError(
+                f"learned positions end at length={length}, but the input needs {longest}; use "
+                "a larger length="
+            )
         return x + (self.table[:n] if positions is None else self.table[positions])
 
 
 class Rotary(Wrapper):
-    """score(R_i q, R_j k): column h and column h + ⌊width/2⌋ turn together by i / 10000^(2h/width).
+    """score(R_i q, R_j k), where R_i rotates the columns (h, h + ⌊w/2⌋) by i / 10000^(h / ⌊w/2⌋).
 
-    Su et al. 2021; of a dot product only j − i remains. The last column of an odd width stays.
+    Su et al. 2021, with width w. Queries (…, n, w) and keys (…, m, w) give scores (…, n, m); of a
+    dot product only j − i remains. The last column of an odd width is not rotated.
+
+    >>> rotate(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))
+    tensor([[0.5403, 0.8415]])
     """
 
     adds = False
@@ -61,7 +75,7 @@ class Rotary(Wrapper):
 def rotate(
     x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"]
 ) -> Float[Tensor, "*batch n width"]:
-    """Turn each pair of columns of row i by the angle that belongs to its position and column."""
+    """Return x with each pair of columns rotated by the angle of its position and column."""
     half = x.shape[-1] // 2
     speed = torch.arange(half, device=x.device).double() / max(half, 1)
     angles = positions[..., None].double() * torch.pow(10000.0, -speed)
@@ -73,8 +87,11 @@ def rotate(
 class Alibi(Wrapper):
     """score(q, k) − slope · |i − j|, slopes 2^(−8h/heads) for h = 1 … heads. Press et al. 2022.
 
-    For a number of heads that is no power of two, the paper's code: the slopes of the next lower
-    power, then every other one of the next higher.
+    Scores are (…, [heads,] n, m). If the number of heads is not a power of two, the slopes follow
+    the paper's code: those of the next lower power, then every other one of the next higher.
+
+    >>> Alibi(make_score("dot", heads=2)).slopes.flatten().tolist()
+    [0.0625, 0.00390625]
     """
 
     def __init__(self, inner: Score) -> None:
@@ -91,7 +108,7 @@ class Alibi(Wrapper):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """A slope per head.
+    """Return a slope per head.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -103,10 +120,14 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 class RelativeBias(Wrapper):
-    """score(q, k) + b[bucket(j − i)], one learned bias a bucket and head. Raffel et al. 2020, 2.1.
+    """score(q, k) + b[bucket(j − i)], a learned bias per bucket and head. Raffel et al. 2020, 2.1.
 
-    Half the buckets for each direction (``bidirectional``), or all for the past; near distances
-    have their own, farther ones share in logarithmic steps up to ``farthest``.
+    Scores are (…, [heads,] n, m), b is (heads, buckets). Half of the buckets are for each direction
+    (``bidirectional``), or all for the past. Near distances have a bucket each, farther ones share
+    buckets in logarithmic steps up to ``farthest``.
+
+    >>> RelativeBias(make_score("dot", heads=2)).bias.shape
+    torch.Size([2, 32])
     """
 
     def __init__(
@@ -125,7 +146,7 @@ class RelativeBias(Wrapper):
         rows, columns = positions
         bias = self.bias if self.heads else self.bias[0]
         if in_steps(rows) and in_steps(columns):
-            # One number a diagonal, and so is the gradient: no table of buckets, no scattering.
+            # One number per diagonal, in the gradient too: no table of buckets, no scattering.
             n, m = len(rows), len(columns)
             apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
             return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
@@ -135,12 +156,12 @@ class RelativeBias(Wrapper):
         return bias.T[bucket].movedim(-1, -3).squeeze(-4)
 
     def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-        """The bucket of each distance."""
+        """Return the bucket of each distance."""
         return t5_bucket(apart, self.buckets, self.farthest, self.bidirectional)
 
 
 def in_steps(positions: Int[Tensor, "... n"]) -> bool:
-    """Whether these are known to be one row of neighbours, each one more than the last."""
+    """Return whether these are known to be one row of consecutive positions."""
     if positions.ndim != 1 or not readable(positions):
         return False
     return len(positions) > 0 and bool((positions.diff() == 1).all())
@@ -149,7 +170,7 @@ def in_steps(positions: Int[Tensor, "... n"]) -> bool:
 def t5_bucket(
     distance: Int[Tensor, "..."], buckets: int, farthest: int, bidirectional: bool
 ) -> Int[Tensor, "..."]:
-    """T5's bucket of j − i: exact while near, logarithmic up to ``farthest``, the last one beyond.
+    """Return T5's bucket of j − i: exact if near, logarithmic up to ``farthest``, then the last.
 
     >>> t5_bucket(torch.tensor([-200, -9, -1, 0, 1, 9, 200]), 32, 128, True).tolist()
     [15, 8, 1, 0, 17, 24, 31]
@@ -170,8 +191,13 @@ def t5_bucket(
 class RelativeKeys(DistanceKeys):
     """score(q, k) + scale · q·a[clip(j − i)], a learned key for each distance up to ``farthest``.
 
-    Shaw et al. 2018, equation 5, for a scaled dot product; a score that is no inner product gets
-    the term with scale 1/√width. The keys of distance are shared by the heads, as there.
+    Shaw et al. 2018, equation 5, for a scaled dot product; for a score that is not an inner product
+    the scale is 1/√width. Queries (…, n, width) and keys (…, m, width) give scores (…, n, m); a is
+    (2 · farthest + 1, width), shared by the heads as in the paper. Raise a RegardError if the inner
+    score has no ``query_width``.
+
+    >>> RelativeKeys(make_score("scaled-dot", "none", 4, 4), farthest=2).distance_keys.shape
+    torch.Size([5, 4])
     """
 
     name = "relative-keys"
@@ -198,9 +224,10 @@ POSITIONS: dict[str, type[nn.Module] | None] = {
 def input_positions(
     name: str, width: int, *, length: int | None = None, sines: float = 1.0
 ) -> nn.Module | None:
-    """Return the module that adds these positions to the input, or None if the score has them.
+    """Return the module that adds these positions to the input, or None if the score applies them.
 
-    ``sines`` scales sine positions, so that they can be as large as the vectors they are added to.
+    ``sines`` is the factor of sinusoidal positions, to match the size of the input vectors. Raise a
+    RegardError for an unknown name.
     """
     kind = look_up(POSITIONS, name, "position")
     if kind is None or issubclass(kind, Score):
@@ -219,9 +246,10 @@ def make_score(
     heads: int | None = None,
     length: int | None = None,
 ) -> Score:
-    """A score by name, wrapped in positions by name where those are part of the score.
+    """Return a score by name, wrapped in the named positions if those are part of the score.
 
-    A class of the user's own is given as itself, or as ``FILE.py:Name``.
+    A user's own score is a class, or ``FILE.py:Name``. Raise a RegardError for an unknown name and
+    for a class with another constructor.
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(
@@ -230,19 +258,19 @@ def make_score(
     )
     """
     if not isinstance(score, str):
-        made = made_of_own(score, score.__name__, query_width, key_width, heads, length)
+        built = build_own(score, score.__name__, query_width, key_width, heads, length)
     elif is_part(score):
         own: type[Score] = load_part(score, Score, "score")
-        made = made_of_own(own, score, query_width, key_width, heads, length)
+        built = build_own(own, score, query_width, key_width, heads, length)
     else:
-        made = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
+        built = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
     kind = look_up(POSITIONS, position, "position")
     if kind is not None and issubclass(kind, Score):
-        return cast("type[Wrapper]", kind)(made)
-    return made
+        return cast("type[Wrapper]", kind)(built)
+    return built
 
 
-def made_of_own(
+def build_own(
     own: type[Score],
     name: str,
     query_width: int | None,
@@ -250,11 +278,11 @@ def made_of_own(
     heads: int | None,
     length: int | None,
 ) -> Score:
-    """A score of a user's class; a RegardError, with its name, if it is made otherwise."""
+    """Build a score of a user's class; raise a RegardError if its constructor differs."""
     try:
         return own(query_width, key_width, heads=heads, length=length)
     except TypeError as error:
         raise RegardError(
-            f"{name} is not made as a score is, {own.__name__}(query_width, key_width, heads=…, "
+            f"{name} cannot be built as {own.__name__}(query_width, key_width, heads=…, "
             f"length=…): {one_line(error)}"
         ) from error

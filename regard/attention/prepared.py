@@ -1,4 +1,4 @@
-"""What the prepare methods of a score give, and the positions that they are given."""
+"""The results of a score's prepare methods, and the positions that they receive."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ Positions = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
 
 
 def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
-    """What a prepare method gave, as a tuple."""
+    """Return a prepared side as a tuple."""
     return prepared if isinstance(prepared, tuple) else (prepared,)
 
 
 def alone(parts: Sequence[Tensor]) -> Prepared:
-    """Return what a prepare method gave: a tensor if it is one, else a tuple."""
+    """Return one tensor as it is, several as a tuple: the inverse of `as_tuple`."""
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def repeat_kv(keys: Tensor, heads: int | None) -> Tensor:
-    """Give each query head its own copy of the key head that it shares with its neighbours.
+    """Return the keys with a copy of each key head for every query head that shares it.
 
     Grouped keys (\\*batch, groups, m, width) become (\\*batch, heads, m, width).
     """
@@ -31,14 +31,14 @@ def repeat_kv(keys: Tensor, heads: int | None) -> Tensor:
 
 
 def repeat_all_kv(prepared: Prepared, heads: int | None) -> Prepared:
-    """`repeat_kv` over what a prepare method gave."""
+    """Apply `repeat_kv` to all tensors of a prepared side."""
     if isinstance(prepared, Tensor):
         return repeat_kv(prepared, heads)
     return tuple(repeat_kv(x, heads) for x in prepared)
 
 
 def per_positions(x: Tensor, positions: Tensor) -> Tensor:
-    """Rows that several texts share, (…, n, width), once for each of the texts' positions (…, n).
+    """Repeat rows (…, n, width) that several texts share for each text's positions (…, n).
 
     >>> per_positions(torch.zeros(1, 5, 8), torch.zeros(3, 5)).shape
     torch.Size([3, 5, 8])

@@ -1,4 +1,4 @@
-"""Numbers fit to be compared: finite, and near 0 where only differences count."""
+"""Replace numbers that are hidden or not finite, and centre rows for precision."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from regard.attention.tracing import on_cpu
 
 @dataclass(frozen=True)
 class NonFinite:
-    """Where the inputs were not finite before they were put to zero; True = not finite.
+    """Masks of the inputs that were not finite before they were set to zero; True = not finite.
 
-    Kept aside so that a NaN reaches the queries that may see it, and nobody else.
+    They let a NaN reach the queries that may see it, and no others.
     """
 
     queries: Tensor
@@ -25,7 +25,10 @@ class NonFinite:
 def sanitize(
     queries: Tensor, keys: Prepared, values: Tensor, context: MaskContext
 ) -> tuple[Tensor, Prepared, Tensor, NonFinite | None]:
-    """Put to zero what no query may see; on a CPU, set aside what else is not finite."""
+    """Set to zero the keys and values that no query may see; on a CPU also numbers not finite.
+
+    The last element of the result marks the latter, or is None if there are none.
+    """
     sides = [*as_tuple(keys), values]
     if context.mask is not None:
         hidden = ~context.seen
@@ -48,10 +51,10 @@ def nonfinite_rows(x: Tensor) -> Tensor:
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether nothing in them is NaN, infinite, or so large that a product of two could be.
+    """Return whether no number is NaN or infinite, or so large that a product of two could be.
 
-    The sum of squares bounds every inner product. Parts of one projection are read as the whole
-    that they are, which is 3 times faster.
+    The sum of squares bounds every inner product. Views that together make up one tensor are read
+    as that tensor, which is 3 times faster.
     """
     whole = tensors[0]._base
     if whole is not None and all(x._base is whole for x in tensors):
@@ -60,7 +63,7 @@ def is_finite(*tensors: Tensor) -> bool:
 
 
 def _squares(x: Tensor) -> Tensor:
-    """The sum of all squares, in a dtype that holds it if each product of two is held."""
+    """Return the sum of all squares, in a dtype whose range covers any product of two numbers."""
     half = x.dtype in (torch.float16, torch.bfloat16)
     if x.is_contiguous() and not half:  # takes half as long
         return torch.dot(x.view(-1), x.view(-1))
@@ -69,9 +72,9 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def centred(queries: Tensor, keys: Tensor, context: MaskContext) -> tuple[Tensor, Tensor]:
-    """Both sides less the first key that someone sees: far from 0, squares lose their digits.
+    """Subtract the first visible key from queries and keys: far from 0, squares lose digits.
 
-    One key and not a mean, so that what comes later cannot change a bit of what came before.
+    It is a key and not a mean, so that later keys cannot change a bit of earlier results.
     """
     if keys.numel() == 0:
         return queries, keys

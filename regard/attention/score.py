@@ -1,4 +1,4 @@
-"""What a score is: the contract that kernels, positions and every row of ``SCORES`` rest on."""
+"""The interface of scores, which kernels, positions and every row of ``SCORES`` rely on."""
 
 from typing import ClassVar
 
@@ -11,19 +11,30 @@ from regard.errors import RegardError
 
 
 class Score(nn.Module):
-    """score(q, k), in three methods, so that nothing is done per pair that can be done per row.
+    """A score s(q, k), the base class: three methods that separate work per row from work per pair.
 
     ``prepare_queries`` and ``prepare_keys`` run once per row (projections, rotations, features)
-    and give a tensor or a tuple of tensors with the rows at axis −2; they do not see each other's
-    side. ``compare`` runs once per pair, on any tile of rows × columns. ``positions`` holds integer
-    positions: (\\*batch, n) in the prepare methods, a pair (rows, columns) in ``compare``.
-    Whatever in ``compare`` needs a gradient is a registered parameter or comes from prepare.
+    and return a tensor or a tuple of tensors with the rows at axis −2; neither sees the other
+    side. ``compare`` runs once per pair, on any tile of rows × columns. ``positions`` are integers:
+    (\\*batch, n) in the prepare methods, a pair (rows, columns) in ``compare``. A tensor that needs
+    a gradient in ``compare`` must be a registered parameter or come from a prepare method.
 
-    With ``heads=h``, axis −3 of queries and keys is heads, and parameters are one set a head.
+    With ``heads=h``, axis −3 of queries and keys is the heads, and each head has its own
+    parameters.
+
+    >>> import torch
+    >>> class Negative(Score):
+    ...     def compare(self, queries, keys, positions):
+    ...         return -queries @ keys.mT
+    >>> from regard import attend
+    >>> x = torch.eye(2)
+    >>> attend(x, x, x, Negative()).weights
+    tensor([[0.2689, 0.7311],
+            [0.7311, 0.2689]])
     """
 
     name: ClassVar[str] = "score"
-    #: What kernels may do faster than ``compare``; the default fits every score.
+    #: Faster equivalents of ``compare`` for kernels; the default fits every score.
     acceleration: Acceleration = Acceleration()
 
     def __init__(
@@ -41,13 +52,13 @@ class Score(nn.Module):
     def prepare_queries(
         self, queries: Float[Tensor, "... queries width"], positions: Int[Tensor, "... queries"]
     ) -> Prepared:
-        """Compute what a query needs once. By default nothing."""
+        """Compute the part of the score that depends on a query alone. By default the query."""
         return queries
 
     def prepare_keys(
         self, keys: Float[Tensor, "... keys width"], positions: Int[Tensor, "... keys"]
     ) -> Prepared:
-        """Compute what a key needs once; a cache keeps the result. By default nothing."""
+        """Compute the part of the score that depends on a key alone; caches store the result."""
         return keys
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
@@ -55,23 +66,23 @@ class Score(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no compare(queries, keys, positions)")
 
     def check(self, query_width: int, key_width: int) -> None:
-        """Raise a RegardError for widths that this score was not made for."""
-        made = (self.query_width or query_width, self.key_width or key_width)
-        if made != (query_width, key_width):
+        """Raise a RegardError for widths other than those of this score."""
+        own = (self.query_width or query_width, self.key_width or key_width)
+        if own != (query_width, key_width):
             raise RegardError(
-                f"this {self.name} score was made for queries and keys of widths "
-                f"{made[0]} and {made[1]}, not {query_width} and {key_width}"
+                f"this {self.name} score takes queries and keys of widths {own[0]} and {own[1]}, "
+                f"not {query_width} and {key_width}"
             )
 
     def extra_repr(self) -> str:
-        """Return the sizes that it was made with, for its repr."""
+        """Return the sizes of the score for its repr."""
         names = ("query_width", "key_width", "heads", "length")
         sizes = {name: getattr(self, name, None) for name in names}
         return ", ".join(f"{name}={size}" for name, size in sizes.items() if size is not None)
 
 
 class InnerProduct(Score):
-    """A score whose compare is scale · q'·k', whatever the prepare methods do."""
+    """A score with compare(q', k') = scale · q'·k', for any prepare methods."""
 
     acceleration = ProductAcceleration()
 

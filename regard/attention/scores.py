@@ -1,4 +1,4 @@
-"""Scores: how well a key answers a query. A new one is a class and a row in ``SCORES``."""
+"""Scores s(q, k) of queries against keys. To add one, write a class and a row in ``SCORES``."""
 
 import math
 
@@ -19,12 +19,21 @@ from regard.attention.tracing import readable
 from regard.attention.windows import Boxcar, Epanechnikov
 from regard.errors import RegardError
 
-#: How much a score may be wrong by for being a difference of two rounded squares.
+#: Largest acceptable error of a score that is a difference of two rounded squares.
 DIGITS = 5e-5
 
 
 class Dot(InnerProduct):
-    """score(q, k) = q·k. Luong et al. 2015, equation 8."""
+    """score(q, k) = q·k. Luong et al. 2015, equation 8.
+
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m). Raise a RegardError for
+    two different widths.
+
+    >>> score = Dot()
+    >>> q, k = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]])
+    >>> score.compare(q, k, (torch.arange(1), torch.arange(2))).tolist()
+    [[11.0, 2.0]]
+    """
 
     name = "dot"
 
@@ -43,14 +52,20 @@ class Dot(InnerProduct):
     def check(self, query_width: int, key_width: int) -> None:
         if query_width != key_width:
             raise RegardError(
-                f"{self.name} compares queries and keys of one width, not {query_width} and "
-                f"{key_width}; 'general' and 'additive' take two"
+                f"score {self.name!r} needs queries and keys of the same width, not {query_width} "
+                f"and {key_width}; use 'general' or 'additive'"
             )
         super().check(query_width, key_width)
 
 
 class ScaledDot(Dot):
-    """score(q, k) = q·k / √width. Vaswani et al. 2017, equation 1."""
+    """score(q, k) = q·k / √width. Vaswani et al. 2017, equation 1.
+
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m).
+
+    >>> ScaledDot().scale(64)
+    0.125
+    """
 
     name = "scaled-dot"
 
@@ -59,7 +74,16 @@ class ScaledDot(Dot):
 
 
 class Cosine(Dot):
-    """score(q, k) = q·k / (‖q‖ ‖k‖). Graves et al. 2014, equation 6; a zero vector scores 0."""
+    """score(q, k) = q·k / (‖q‖ ‖k‖). Graves et al. 2014, equation 6.
+
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m) in [−1, 1]; a zero vector
+    scores 0.
+
+    >>> from regard import attend
+    >>> q, k = torch.tensor([[2.0, 0.0]]), torch.tensor([[5.0, 0.0], [9.0, 0.0]])
+    >>> attend(q, k, k, "cosine").weights.tolist()
+    [[0.5, 0.5]]
+    """
 
     name = "cosine"
 
@@ -71,7 +95,7 @@ class Cosine(Dot):
 
 
 def direction(x: Tensor) -> Tensor:
-    """x / max(‖x‖, 10⁻⁸), in the dtype of x, without a square that leaves its range.
+    """Return x / max(‖x‖, 10⁻⁸) in the dtype of x, without overflow of the squares.
 
     >>> direction(torch.tensor([[3e30, 4e30], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
@@ -88,10 +112,14 @@ def direction(x: Tensor) -> Tensor:
 
 
 class CosineTemperature(Cosine):
-    """score(q, k) = eᵗ q·k / (‖q‖ ‖k‖), with t learned, one a head. Henry et al. 2020.
+    """score(q, k) = eᵗ q·k / (‖q‖ ‖k‖), with a learned t per head. Henry et al. 2020.
 
-    eᵗ begins at √width, where vectors of unit variance have the scores of scaled-dot; at 1 if the
-    width is not told. Its logarithm is what is learned, as in Radford et al. 2021.
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m). eᵗ starts at √width, where
+    vectors of unit variance have the scores of scaled-dot, or at 1 if ``query_width`` is not
+    given. The logarithm is learned, as in Radford et al. 2021.
+
+    >>> CosineTemperature(16, 16).temperature.exp().item()
+    4.0
     """
 
     name = "cosine-temperature"
@@ -114,12 +142,12 @@ class CosineTemperature(Cosine):
 
 
 class GaussianAcceleration(ProductAcceleration):
-    """That of `Gaussian`: float32 where the half norms leave it digits enough, else float64."""
+    """The acceleration of `Gaussian`: upcasts if the half norms are too large for the dtype."""
 
     translation_invariant = True
 
     def needs_upcast(self, score: Score, queries: Prepared, keys: Prepared | None) -> bool:
-        # Two halves of squared norms are subtracted; each is rounded to eps of itself.
+        # The score subtracts two half squared norms, each with a relative error of eps.
         assert isinstance(queries, Tensor)
         if queries.dtype == torch.float64:
             return False
@@ -136,9 +164,16 @@ class GaussianAcceleration(ProductAcceleration):
 class Gaussian(Dot):
     """score(q, k) = −‖w(q − k)‖² / 2, with a learned inverse width w. Nadaraya 1964; Watson 1964.
 
-    w starts at 1, or at width^(−1/4) when the width is told, where w² is scaled-dot's 1/√width.
-    Written as an inner product, so that torch's fused kernel serves it:
-    q' = [wq, 1, −‖wq‖²/2], k' = [wk, −‖wk‖²/2, 1].
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m); there is one w per head. w
+    starts at ``inverse_width``; by default at width^(−1/4), where w² is the 1/√width of
+    scaled-dot, or at 1 if ``query_width`` is not given. The score is an inner product, so that
+    torch's fused kernel computes it: q' = [wq, 1, −‖wq‖²/2], k' = [wk, −‖wk‖²/2, 1].
+
+    >>> score, places = Gaussian(), (torch.arange(1), torch.arange(2))
+    >>> q, k = torch.tensor([[1.0]]), torch.tensor([[1.0], [3.0]])
+    >>> prepared = score.prepare_queries(q, places[0]), score.prepare_keys(k, places[1])
+    >>> score.compare(*prepared, places).tolist()
+    [[0.0, -2.0]]
     """
 
     name = "gaussian"
@@ -167,7 +202,14 @@ class Gaussian(Dot):
 
 
 class General(InnerProduct):
-    """score(q, k) = qᵀ W k. Luong et al. 2015, equation 8. Widths may differ."""
+    """score(q, k) = qᵀ W k, W learned. Luong et al. 2015, equation 8.
+
+    Queries (…, n, query_width) and keys (…, m, key_width) give scores (…, n, m); W is
+    (query_width, key_width), one per head. Raise a RegardError without a width.
+
+    >>> General(3, 5).weight.shape
+    torch.Size([3, 5])
+    """
 
     name = "general"
 
@@ -182,7 +224,7 @@ class General(InnerProduct):
         query_width, key_width = both_widths(self.name, query_width, key_width)
         super().__init__(query_width, key_width, heads=heads, length=length)
         shape = (heads or 1, query_width, key_width)
-        # Scores of unit variance for queries and keys of unit variance.
+        # Queries and keys of unit variance have scores of unit variance.
         weight = torch.randn(shape) * (query_width * key_width) ** -0.5
         self.weight = nn.Parameter(weight if heads else weight[0])
 
@@ -191,12 +233,12 @@ class General(InnerProduct):
 
 
 class AdditiveAcceleration(Acceleration):
-    """That of `Additive`: the rational form of `regard.attention.kernels.additive`."""
+    """The acceleration of `Additive`: the rational form of `regard.attention.kernels.additive`."""
 
     additive = True
 
     def __init__(self) -> None:
-        super().__init__(numbers=1)  # the kernel has smaller tiles of its own
+        super().__init__(numbers=1)  # the kernel cuts its own, smaller tiles
 
     def fast_compare(
         self,
@@ -213,7 +255,13 @@ class AdditiveAcceleration(Acceleration):
 class Additive(Score):
     """score(q, k) = w·tanh(W_q q + W_k k + b). Bahdanau et al. 2015, appendix A.1.2.
 
-    ``hidden`` units, by default as many as the key is wide.
+    Queries (…, n, query_width) and keys (…, m, key_width) give scores (…, n, m). The number of
+    ``hidden`` units defaults to key_width; each head has its own parameters. Raise a RegardError
+    without a width.
+
+    >>> score = Additive(2, 4)
+    >>> score.query_weight.shape, score.key_weight.shape, score.weight.shape
+    (torch.Size([2, 4]), torch.Size([4, 4]), torch.Size([4, 1]))
     """
 
     name = "additive"
@@ -273,14 +321,17 @@ SCORES: dict[str, type[Score]] = {
 
 
 def half_norm(x: Tensor) -> Tensor:
-    """‖x‖² / 2 of each row, the last axis kept."""
+    """Return ‖x‖² / 2 of each row, (…, rows, 1)."""
     return x.square().sum(-1, keepdim=True) / 2
 
 
 def both_widths(name: str, query_width: int | None, key_width: int | None) -> tuple[int, int]:
-    """The two widths of a score that has projections; one stands for both."""
+    """Return the two widths of a score with projections; a missing one equals the other.
+
+    Raise a RegardError if both are missing.
+    """
     if query_width is None or key_width is None:
         if query_width is None and key_width is None:
-            raise RegardError(f"{name} has parameters: say query_width and key_width")
+            raise RegardError(f"score {name!r} has parameters; pass query_width and key_width")
         return query_width or key_width or 0, key_width or query_width or 0
     return query_width, key_width

@@ -1,4 +1,4 @@
-"""Sine positions: the formula, and the module that adds them to the input."""
+"""Sinusoidal positions: the formula, and the module that adds them to the input."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,10 +11,10 @@ from regard.shown import shown
 def sinusoidal(
     positions: Int[Tensor, "..."], width: int, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "... {width}"]:
-    """p[i, 2j] = sin(i / 10000^(2j/width)), p[i, 2j+1] = cos(i / 10000^(2j/width)).
+    """Return p[i, 2j] = sin(i / 10000^(2j/width)), p[i, 2j+1] = cos(i / 10000^(2j/width)).
 
-    Vaswani et al. 2017, section 3.5. The last column of an odd width is a sine without its cosine.
-    Computed in float64, then rounded to ``dtype``.
+    Vaswani et al. 2017, section 3.5. Positions (…) give (…, width), computed in float64 and rounded
+    to ``dtype``. The last column of an odd width is a sine without its cosine.
 
     >>> sinusoidal(torch.tensor([0, 1]), 3, torch.float64).tolist()
     [[0.0, 1.0, 0.0], [0.841..., 0.540..., 0.002...]]
@@ -26,10 +26,10 @@ def sinusoidal(
 
 
 def rotation(shift: int, width: int) -> Float[Tensor, "{width} {width}"]:
-    """M with M p[i] = p[i + shift] for every i: each pair of columns turns by shift / 10000^(2j/d).
+    """Return M with M p[i] = p[i + shift] for every i: pair j is rotated by shift / 10000^(2j/d).
 
-    [[cos, sin], [−sin, cos]] on the diagonal, in float64. Vaswani et al. 2017, section 3.5. The
-    last column of an odd width has no partner to turn with: it stays, and is not moved.
+    M is (width, width) in float64, with blocks [[cos, sin], [−sin, cos]] on the diagonal. Vaswani
+    et al. 2017, section 3.5. The last column of an odd width has no partner and is not rotated.
 
     >>> positions = sinusoidal(torch.tensor([4, 9]), 6, torch.float64)
     >>> bool((rotation(5, 6) @ positions[0] - positions[1]).abs().max() < 1e-12)
@@ -44,23 +44,30 @@ def rotation(shift: int, width: int) -> Float[Tensor, "{width} {width}"]:
 
 
 class Sinusoidal(nn.Module):
-    """x + scale · p, with p of :func:`sinusoidal`; no parameters, no longest input."""
+    """x + scale · p, with p of :func:`sinusoidal`; no parameters and no maximum length.
+
+    x and the result are (\\*batch, n, width).
+
+    >>> Sinusoidal(2)(torch.zeros(1, 2, 2))
+    tensor([[[0.0000, 1.0000],
+             [0.8415, 0.5403]]])
+    """
 
     def __init__(self, width: int, *, length: int | None = None, scale: float = 1.0) -> None:
         super().__init__()
         self.width, self.scale = width, scale
-        # No buffer: a table that .double() made from float32 would be wrong in its last digits.
+        # Not a buffer: .double() would keep the rounding errors of float32.
         self.table = torch.empty(0, width)
 
     def forward(
         self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with its positions added: 0 … n − 1, or ``positions``."""
+        """Return x + scale · p[i] for i = 0 … n − 1, or for these positions."""
         if positions is None and not readable(x):  # a graph keeps no table
             positions = torch.arange(x.shape[-2], device=x.device)
         if positions is not None:
             return x + self.scale * sinusoidal(positions, self.width, x.dtype)
-        n, table = x.shape[-2], self.table  # read once: another thread may put a new one there
+        n, table = x.shape[-2], self.table  # read once: another thread may replace it
         fits = table.dtype == x.dtype and table.device == x.device
         if len(table) < n or not fits:
             size = max(n, len(table) if len(table) >= n else 2 * len(table))

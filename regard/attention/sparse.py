@@ -1,21 +1,22 @@
-"""Normalisers that give far keys exactly 0: powers of what stands above a threshold."""
+"""Sparse normalisers: powers of the excess over a threshold, exactly 0 for low scores."""
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
-from regard.attention.normalizer import Normalizer, without_nothing
+from regard.attention.normalizer import Normalizer, fill_empty_rows
 from regard.attention.tracing import readable
 from regard.errors import RegardError
 
-#: Most steps of Newton's method, and how many a compiled function takes at once.
+#: Maximum steps of Newton's method, and steps per call of a compiled function.
 NEWTON, COMPILED_STEPS = 60, 4
 
 
 class Sparsemax(Normalizer):
-    """The nearest point of the simplex: weight_j = max(s_j − τ, 0), τ such that they sum to 1.
+    """weight_j = max(s_j − τ, 0), with τ such that the weights sum to 1.
 
-    Martins and Astudillo 2016, algorithm 1. Far keys get exactly 0.
+    The projection onto the simplex: Martins and Astudillo 2016, algorithm 1. Scores (…, rows, keys)
+    give weights of the same shape; low scores get exactly 0.
 
     >>> Sparsemax()(torch.tensor([[1.0, 0.5, -1.0]])).tolist()
     [[0.75, 0.25, 0.0]]
@@ -26,11 +27,11 @@ class Sparsemax(Normalizer):
     searches = True
 
     def forward(self, scores: Tensor) -> Tensor:
-        scores, empty = without_nothing(scores)
+        scores, empty = fill_empty_rows(scores)
         scores = scores - scores.detach().amax(-1, keepdim=True)
         ranked = scores.detach().sort(-1, descending=True).values
         inside = 1 + ranks(ranked) * ranked > ranked.cumsum(-1)
-        size = inside.sum(-1, keepdim=True).clamp(min=1)  # of a row that is not finite none is
+        size = inside.sum(-1, keepdim=True).clamp(min=1)  # 0 for a row that is not finite
         support = scores >= ranked.gather(-1, size - 1)
         kept = scores.masked_fill(~support, 0)
         threshold = (kept.sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
@@ -50,13 +51,14 @@ class Sparsemax(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (quick(of_sparsemax)(weights, upstream),)
+        return (quick(sparsemax_gradient)(weights, upstream),)
 
 
 class Entmax15(Normalizer):
-    """weight_j = max(s_j / 2 − τ, 0)², τ such that they sum to 1. Peters et al. 2019, algorithm 2.
+    """weight_j = max(s_j / 2 − τ, 0)², with τ such that the weights sum to 1.
 
-    Between softmax and sparsemax: α = 1.5.
+    Peters et al. 2019, algorithm 2: α-entmax with α = 1.5, between softmax and sparsemax. Scores
+    (…, rows, keys) give weights of the same shape; low scores get exactly 0.
 
     >>> Entmax15()(torch.tensor([[1.0, 1.0, -3.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
@@ -67,10 +69,10 @@ class Entmax15(Normalizer):
     searches = True
 
     def forward(self, scores: Tensor) -> Tensor:
-        scores, empty = without_nothing(scores)
+        scores, empty = fill_empty_rows(scores)
         halves = (scores - scores.detach().amax(-1, keepdim=True)) / 2
         ranked = halves.detach().sort(-1, descending=True).values
-        # Where a masked score is ranked, this is NaN, and so not inside.
+        # NaN at the ranks of masked scores, and so not inside.
         size = ranks(ranked)
         mean, square = ranked.cumsum(-1) / size, ranked.square().cumsum(-1) / size
         gap = (1 - size * (square - mean.square())) / size
@@ -98,14 +100,18 @@ class Entmax15(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (quick(of_entmax15)(weights, upstream),)
+        return (quick(entmax15_gradient)(weights, upstream),)
 
 
 class Entmax(Normalizer):
-    """α-entmax with a learned α in (1, 2), one a head: max((α − 1) s_j − τ, 0)^(1/(α − 1)).
+    """weight_j = max((α − 1) s_j − τ, 0)^(1/(α − 1)), with a learned α in (1, 2) per head.
 
-    Correia et al. 2019, equations 5 and 13. α = 1 + σ(a) begins at ``alpha``; near 1 it is
-    softmax, at 2 sparsemax.
+    Correia et al. 2019, equations 5 and 13; τ is such that the weights sum to 1. Scores
+    (…, [heads,] rows, keys) give weights of the same shape. α = 1 + σ(a) starts at ``alpha``; the
+    limit at 1 is softmax, at 2 sparsemax. Raise a RegardError for an alpha outside (1, 2).
+
+    >>> Entmax(alpha=1.5)(torch.tensor([[1.0, 1.0, -3.0]])).detach()
+    tensor([[0.5000, 0.5000, 0.0000]])
     """
 
     name = "entmax"
@@ -115,22 +121,22 @@ class Entmax(Normalizer):
     def __init__(self, heads: int | None = None, *, alpha: float = 1.5) -> None:
         super().__init__(heads)
         if not 1 < alpha < 2:
-            raise RegardError(f"a learned alpha begins between 1 and 2, not at {alpha}")
+            raise RegardError(f"alpha must lie between 1 and 2, both excluded, not be {alpha}")
         start = torch.full((heads, 1, 1) if heads else (), alpha - 1).logit()
         self.steepness = nn.Parameter(start)
 
     @property
     def alpha(self) -> Tensor:
-        """α of each head."""
+        """Return α of each head."""
         return 1 + self.steepness.sigmoid()
 
     def forward(self, scores: Tensor) -> Tensor:
-        scores, empty = without_nothing(scores)
+        scores, empty = fill_empty_rows(scores)
         less, hidden = (self.alpha - 1).to(scores.dtype), scores == -torch.inf
         scaled = less * (scores - scores.detach().amax(-1, keepdim=True)).masked_fill(hidden, 0)
         scaled = scaled.masked_fill(hidden, -torch.inf)
         _, threshold = newton(scaled.detach(), 1.0, 1 / less.detach())
-        for _ in range(2):  # one more step with gradients gives the threshold its own, two theirs
+        for _ in range(2):  # a step with gradients gives the threshold's own; two, the second ones
             above = torch.relu(scaled - threshold)
             rest = power(above, 1 / less).sum(-1, keepdim=True) - 1
             slope = (power(above, 1 / less - 1) / less).sum(-1, keepdim=True)
@@ -166,44 +172,44 @@ class Entmax(Normalizer):
 
 
 def ranks(x: Tensor) -> Tensor:
-    """1, 2, … along the last axis."""
+    """Return 1, 2, … for the last axis."""
     return torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
 
 
 def centred_by(slope: Tensor, upstream: Tensor) -> Tensor:
-    """slope · (g − Σ slope g / Σ slope), for slopes of 0 outside the support."""
+    """Return slope · (g − Σ slope g / Σ slope), for slopes of 0 outside the support."""
     total = slope.sum(-1, keepdim=True)
     mean = (slope * upstream).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
     return slope * (upstream - mean)
 
 
-def of_sparsemax(weights: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of scores from that of sparsemax's weights."""
+def sparsemax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
+    """Return the gradient of the scores from that of the weights of sparsemax."""
     return centred_by((weights > 0).to(weights.dtype), upstream)
 
 
-def of_entmax15(weights: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of scores from that of entmax-1.5's weights."""
+def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
+    """Return the gradient of the scores from that of the weights of entmax-1.5."""
     return centred_by(weights.sqrt(), upstream)
 
 
 def over(scores: Tensor, factor: float | Tensor, top: Tensor, threshold: Tensor) -> Tensor:
-    """max(factor · s − max − τ, 0), subtracted one by one: the largest may be very large."""
+    """Return max(factor · s − max − τ, 0), subtracting τ last: the maximum may be very large."""
     return torch.relu(factor * scores - top - threshold)
 
 
 def squared(scores: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
-    """max(s / 2 − max − τ, 0)²."""
+    """Return max(s / 2 − max − τ, 0)²."""
     return over(scores, 0.5, top, threshold).square()
 
 
 def raised(scores: Tensor, less: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
-    """max((α − 1) s − max − τ, 0)^(1/(α − 1)), for ``less`` = α − 1."""
+    """Return max((α − 1) s − max − τ, 0)^(1/(α − 1)), for ``less`` = α − 1."""
     return power(over(scores, less, top, threshold), 1 / less)
 
 
 def power(base: Tensor, exponent: Tensor | float) -> Tensor:
-    """base^exponent for base ≥ 0, with 0^x = 0 and a gradient of 0 there; NaN of NaN."""
+    """Return base^exponent for base ≥ 0, with 0^x = 0 and a gradient of 0 there; NaN stays NaN."""
     if isinstance(exponent, float):
         return base.pow(exponent)
     inside = ~(base <= 0)
@@ -212,11 +218,12 @@ def power(base: Tensor, exponent: Tensor | float) -> Tensor:
 
 
 def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tuple[Tensor, Tensor]:
-    """max x and τ with Σ max(x_j − max x − τ, 0)^p = 1, (…, rows, 1), for x = ``factor`` · scores.
+    """Return max x and τ with Σ max(x_j − max x − τ, 0)^p = 1, for x = ``factor`` · scores.
 
-    p is the ``exponent``, 1 or more. Newton's method from the left, where the sum is convex and
-    falling, so that no step passes τ; a sort, which the papers use, reads a row more often. From
-    −1, where the largest alone makes 1. Of a row of −inf alone max x is 0.
+    Both are (…, rows, 1); p is the ``exponent``, 1 or more. Newton's method from the left, where
+    the sum is convex and decreasing, so that no step passes τ; the sort of the papers reads a row
+    more often. It starts at −1, where the largest score alone contributes 1. For a row of −inf
+    max x is 0.
     """
     top = factor * scores.amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0)
@@ -237,7 +244,7 @@ def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tu
 def step_linear(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
 ) -> tuple[Tensor, Tensor]:
-    """Steps of `newton` for p = 1, and the largest of the last."""
+    """Take steps of `newton` for p = 1; return τ and the size of the largest last step."""
     step = tau
     for _ in range(times):
         x = factor * scores - top - tau
@@ -251,7 +258,7 @@ def step_linear(
 def step_square(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
 ) -> tuple[Tensor, Tensor]:
-    """The same for p = 2."""
+    """Take steps of `newton` for p = 2; return τ and the size of the largest last step."""
     step = tau
     for _ in range(times):
         x = over(scores, factor, top, tau)
@@ -263,7 +270,7 @@ def step_square(
 def step_power(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int, exponent: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same for any p."""
+    """Take steps of `newton` for any p; return τ and the size of the largest last step."""
     step = tau
     for _ in range(times):
         x = over(scores, factor, top, tau)
@@ -275,6 +282,6 @@ def step_power(
 
 
 def newtons(total: Tensor, slope: Tensor) -> Tensor:
-    """(Σ − 1) / slope, and 0 where nothing is above the threshold."""
+    """Return the step (Σ − 1) / slope, and 0 where nothing is above the threshold."""
     inside = slope > 0
     return torch.where(inside, (total - 1) / torch.where(inside, slope, 1.0), 0.0)

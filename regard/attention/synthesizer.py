@@ -1,8 +1,8 @@
-"""Synthesizers: scores that never read a key, only where it stands. Tay et al. 2020.
+"""Synthesizers: scores that read the positions of keys and not their contents. Tay et al. 2020.
 
-The dense ones make a row of scores from the query, the random ones learn it for each position.
-Key j is position j, so caches and masks work as ever; a position beyond the ``length`` that a
-synthesizer was made for is refused.
+The dense synthesizers compute a row of scores from the query, the random ones learn a row for each
+position. Key j is position j, so that caches and masks work as usual; a position at or beyond the
+synthesizer's ``length`` raises an error.
 """
 
 import math
@@ -19,9 +19,13 @@ from regard.errors import RegardError
 
 
 class Synthesizer(Score):
-    """A score with something learned for each of ``length`` positions."""
+    """A score with parameters for each of ``length`` positions, the base class.
 
-    #: Whether it projects the query, and so has to be told its width.
+    Raise a RegardError without a length, for positions outside 0 … length − 1, and without
+    ``query_width`` if the score reads queries.
+    """
+
+    #: Whether the score projects the query, and so needs ``query_width``.
     reads_queries: ClassVar[bool] = True
 
     def __init__(
@@ -34,36 +38,40 @@ class Synthesizer(Score):
     ) -> None:
         if not length or length < 1:
             raise RegardError(
-                f"{self.name} learns something for each position: say length=, the longest input"
+                f"score {self.name!r} has parameters for each position; pass length=, the maximum "
+                "input length"
             )
         if self.reads_queries and query_width is None:
-            raise RegardError(f"{self.name} has parameters: say query_width=")
+            raise RegardError(f"score {self.name!r} has parameters; pass query_width=")
         super().__init__(query_width, key_width, heads=heads, length=length)
 
     def normal(self, *shape: int, init_std: float) -> Tensor:
-        """Random numbers with this standard deviation, one set a head."""
+        """Return random numbers with this standard deviation, one set per head."""
         return torch.randn(*((self.heads,) if self.heads else ()), *shape) * init_std
 
     def check(self, query_width: int, key_width: int) -> None:
-        super().check(query_width, self.key_width or key_width)  # keys of any width will do
+        super().check(query_width, self.key_width or key_width)  # keys may have any width
 
     def within(self, positions: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-        """The same positions, all of them below ``length``."""
+        """Return the positions; raise a RegardError unless all are in 0 … length − 1."""
         assert self.length is not None
         if not readable(positions):
             return positions
         if positions.numel() and bool(((positions < 0) | (positions >= self.length)).any()):
             low, high = int(positions.min()), int(positions.max())
             raise RegardError(
-                f"{self.name} was made for length={self.length}, positions 0 to "
-                f"{self.length - 1}, and was asked for {low} to {high}"
+                f"score {self.name!r} has length={self.length}, positions 0 to {self.length - 1}; "
+                f"positions {low} to {high} need a larger length"
             )
         return positions
 
     def rows_at(
-        self, table: Tensor, positions: Int[Tensor, "... _"], like: Float[Tensor, "... n _"]
+        self, table: Tensor, positions: Int[Tensor, "... _"], inputs: Float[Tensor, "... n _"]
     ) -> Float[Tensor, "... n width"]:
-        """The rows of a table ([heads,] length, width) at the positions of the rows of ``like``."""
+        """Return the rows of a table ([heads,] length, width) at these positions.
+
+        The result has the batch axes, the number of rows and the dtype of ``inputs``.
+        """
         positions, axes = self.within(positions), 3 if self.heads else 2
         if positions.ndim == 1:
             rows = table.index_select(-2, positions)
@@ -71,8 +79,8 @@ class Synthesizer(Score):
             rows = table[torch.arange(self.heads, device=positions.device)[:, None], positions]
         else:
             rows = table[positions]
-        batch = torch.broadcast_shapes(rows.shape[:-axes], like.shape[:-axes])
-        return rows.expand(*batch, *rows.shape[-axes:-2], like.shape[-2], -1).to(like.dtype)
+        batch = torch.broadcast_shapes(rows.shape[:-axes], inputs.shape[:-axes])
+        return rows.expand(*batch, *rows.shape[-axes:-2], inputs.shape[-2], -1).to(inputs.dtype)
 
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
         self.within(positions)
@@ -82,9 +90,14 @@ class Synthesizer(Score):
 class DenseSynthesizer(Synthesizer, InnerProduct):
     """score(q, j) = ReLU(q A + b₁) · B_j + b₂_j, with A (width, hidden) and B (length, hidden).
 
-    Tay et al. 2020, "Dense Synthesizer", in the form of softmax(ReLU(XA + b₁)B + b₂)(XV). An
-    inner product of q' = [ReLU(q A + b₁), 1] and k' = [B_j, b₂_j], so that torch's fused kernel
-    serves it. ``hidden`` units, by default as many as the query is wide.
+    Tay et al. 2020, "Dense Synthesizer": softmax(ReLU(XA + b₁)B + b₂)(XV). Queries (…, n, width)
+    and m ≤ length keys give scores (…, n, m). The score is an inner product of
+    q' = [ReLU(q A + b₁), 1] and k' = [B_j, b₂_j], so that torch's fused kernel computes it. The
+    number of ``hidden`` units defaults to the query's width.
+
+    >>> score = DenseSynthesizer(4, length=6)
+    >>> score.query_weight.shape, score.weight.shape
+    (torch.Size([4, 4]), torch.Size([6, 4]))
     """
 
     name = "synthesizer"
@@ -102,7 +115,7 @@ class DenseSynthesizer(Synthesizer, InnerProduct):
         assert self.query_width
         assert self.length
         hidden = hidden or self.query_width
-        # ReLU halves the second moment; the scores of unit queries have unit variance.
+        # ReLU halves the second moment; queries of unit variance have scores of unit variance.
         init_std = (2 / self.query_width) ** 0.5
         self.query_weight = nn.Parameter(self.normal(self.query_width, hidden, init_std=init_std))
         self.query_bias = nn.Parameter(self.normal(1, hidden, init_std=0.0))
@@ -118,9 +131,13 @@ class DenseSynthesizer(Synthesizer, InnerProduct):
 
 
 class RandomSynthesizer(Synthesizer):
-    """score(i, j) = R[i, j], a learned table (length, length) that no input changes.
+    """score(i, j) = R[i, j], a learned table (length, length) independent of the input.
 
-    Tay et al. 2020, "Random Synthesizer"; ``fixed``: as it was drawn, and not trained.
+    Tay et al. 2020, "Random Synthesizer". n queries and m keys have scores (…, n, m). With
+    ``fixed`` the table is random and not trained.
+
+    >>> RandomSynthesizer(length=6, heads=2).table.shape
+    torch.Size([2, 6, 6])
     """
 
     name = "synthesizer-random"
@@ -166,9 +183,13 @@ class RandomSynthesizer(Synthesizer):
 
 
 class FactorisedRandomSynthesizer(Synthesizer, InnerProduct):
-    """score(i, j) = R₁[i] · R₂[j], two learned tables (length, ``rank``).
+    """score(i, j) = R₁[i] · R₂[j], with two learned tables (length, ``rank``).
 
-    Tay et al. 2020, "Factorized Random Synthesizer", where the rank is 8. An inner product.
+    Tay et al. 2020, "Factorized Random Synthesizer", where the rank is 8. n queries and m keys
+    have scores (…, n, m).
+
+    >>> FactorisedRandomSynthesizer(length=6).rows.shape
+    torch.Size([6, 8])
     """
 
     name = "synthesizer-factorised-random"
@@ -198,11 +219,15 @@ class FactorisedRandomSynthesizer(Synthesizer, InnerProduct):
 class FactorisedSynthesizer(Synthesizer):
     """score(q, j) = f_A(q)[j mod a] · f_B(q)[j div a], f_A and f_B linear to a and b entries.
 
-    Tay et al. 2020, "Factorized Dense Synthesizer": a + b numbers of each query in place of
-    ``length``. There both vectors are tiled, [j mod a] · [j mod b], which gives positions the same
-    score wherever a and b have a common divisor; here the second one's entries are repeated
-    instead, so that each position has a pair of its own. ``a`` is by default √length, rounded up,
-    and b the least with a·b ≥ length.
+    Tay et al. 2020, "Factorized Dense Synthesizer": a + b numbers per query instead of ``length``.
+    Queries (…, n, width) and m ≤ length keys give scores (…, n, m). The paper tiles both vectors,
+    [j mod a] · [j mod b], so that positions share a score if a and b have a common divisor; here
+    the entries of the second are repeated, so that each position has its own pair. ``a`` defaults
+    to √length, rounded up, and b is the least number with a·b ≥ length.
+
+    >>> score = FactorisedSynthesizer(4, length=10)
+    >>> score.a, score.b
+    (4, 3)
     """
 
     name = "synthesizer-factorised"
@@ -246,8 +271,10 @@ class FactorisedSynthesizer(Synthesizer):
 def affine(
     x: Float[Tensor, "... n width"], weight: Tensor, bias: Float[Tensor, "... 1 out"]
 ) -> Float[Tensor, "... n out"]:
-    """x W + b in the precision of the product: under autocast a bias in float32 would bring the
-    scores, and all of attention after them, to float32."""
+    """Return x W + b in the dtype of the product.
+
+    Under autocast a float32 bias would promote the scores, and all of attention, to float32.
+    """
     product = x @ weight
     return product + bias.to(product.dtype)
 
@@ -255,7 +282,9 @@ def affine(
 def entries_at(
     x: Float[Tensor, "... n width"], which: Int[Tensor, "... m"]
 ) -> Float[Tensor, "... n m"]:
-    """x[…, i, which[…, j]] for each i and j: a product with zeros and ones, whose gradient is a
-    product too, where that of an index adds numbers one by one."""
+    """Return x[…, i, which[…, j]] for each i and j, as a product with zeros and ones.
+
+    The gradient is a product too, while that of indexing adds numbers one by one.
+    """
     ones = which[..., None] == torch.arange(x.shape[-1], device=x.device)
     return x @ ones.to(x.dtype).mT

@@ -1,7 +1,7 @@
-"""Whether the numbers in a tensor can be read.
+"""Checks whether the numbers in a tensor can be read.
 
-They cannot while torch.compile or torch.export makes a graph of a call, on the meta device and in a
-FakeTensorMode, where there are none, and under torch.func, where a tensor stands for many.
+They cannot while torch.compile or torch.export traces a graph, on the meta device and in a
+FakeTensorMode, which have no numbers, and under torch.func, where one tensor stands for many.
 """
 
 import torch
@@ -11,12 +11,12 @@ from torch.autograd import forward_ad
 
 
 def without_numbers(x: Tensor) -> bool:
-    """Whether a tensor has a shape and a dtype, and no numbers yet."""
+    """Return whether a tensor has a shape and a dtype but no numbers."""
     return torch.compiler.is_compiling() or x.is_meta or isinstance(x, FakeTensor)
 
 
 def readable(x: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read, if perhaps after waiting for a GPU.
+    """Return whether the numbers of a tensor can be read, possibly after waiting for a GPU.
 
     >>> readable(torch.zeros(2)), readable(torch.zeros(2, device="meta"))
     (True, False)
@@ -25,12 +25,12 @@ def readable(x: Tensor) -> bool:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether reading a number of a tensor costs no waiting."""
+    """Return whether a number can be read without a device synchronisation."""
     return x.device.type == "cpu" and readable(x)
 
 
-def transformed(*given: Tensor | nn.Module) -> str | None:
-    """What is at work that has rules for torch's own operations alone, or None.
+def transformed(*inputs: Tensor | nn.Module) -> str | None:
+    """Return the active transform that supports only torch's own operations, or None.
 
     >>> _ = torch.func.vmap(lambda x: print(transformed(x)) or x)(torch.zeros(2))
     torch.func
@@ -38,7 +38,7 @@ def transformed(*given: Tensor | nn.Module) -> str | None:
     if torch._C._are_functorch_transforms_active():
         return "torch.func"
     if not torch.compiler.is_compiling() and forward_ad._current_level >= 0:
-        for x in given:
+        for x in inputs:
             tensors = [x] if isinstance(x, Tensor) else x.parameters()
             if any(forward_ad.unpack_dual(y).tangent is not None for y in tensors):
                 return "forward-mode AD"

@@ -1,10 +1,10 @@
-"""Positions in a tree: how deep a word hangs, and how two words lie to each other.
+"""Positions in a tree: the depth of a word, and the signed distance between two words.
 
 Wang et al. 2019, "Self-Attention with Structural Position Representations" (arXiv 1909.00383). The
-tree (a dependency parse, a program, a nested list) is data: ``with parsed(parents):`` gives it to
-all layers of a model. A text without a tree is a chain, each word below the one before: depth is
-then position, the way between two words is j − i, and "tree-depth" is "sinusoidal", "tree-keys" is
-"relative-keys".
+tree (a dependency parse, a program, a nested list) is data: ``with parsed(parents):`` passes it to
+all layers of a model. A text without a tree is a chain, each word a child of the one before: then
+depth is position, the distance of two words is j − i, "tree-depth" equals "sinusoidal", and
+"tree-keys" equals "relative-keys".
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,19 +21,19 @@ from regard.attention.tracing import readable, without_numbers
 from regard.attention.wrapper import DistanceKeys, distance
 from regard.errors import RegardError
 
-DEEP = 2**62  # behind every word of a chain
+DEEP = 2**62  # the end of every subtree of a chain
 _given: Carried["Int[Tensor, '*batch words 3']"] = Carried("tree")
 
 
 @contextmanager
 def parsed(parents: Int[Tensor, "*batch words"]) -> Iterator[None]:
-    """Inside, word i of a text hangs on word ``parents[i]``, or is a root where that is −1.
+    """Set the tree of the texts inside the block: word ``parents[i]`` is the parent of word i.
 
-    Words are counted as the model counts its positions: where it puts a CLS in front, that is word
-    0, and ``torch.nn.functional.pad(parents + 1, (1, 0), value=-1)`` hangs the roots on it.
-    Padding is −1, or anything else that is no circle. The first axes of what is attended to are
-    the batch axes here. The backward pass needs no block around it, with torch.utils.checkpoint
-    neither. Errors: a parent that is no word, words in a circle, a position beyond the tree.
+    A root has −1. Words are numbered like the model's positions: a CLS in front is word 0, and
+    ``torch.nn.functional.pad(parents + 1, (1, 0), value=-1)`` makes it the parent of the roots.
+    Padding is −1, or anything else without a cycle. The batch axes are the first axes of the
+    attended tensors. The backward pass needs no such block, nor does torch.utils.checkpoint. Raise
+    a RegardError for a parent that is not a word, a cycle, or a position beyond the tree.
 
     >>> layer = TreeDepth(2)
     >>> with parsed(torch.tensor([1, -1, 1])):  # she sleeps well
@@ -45,29 +45,29 @@ def parsed(parents: Int[Tensor, "*batch words"]) -> Iterator[None]:
 
 
 def nodes(parents: Int[Tensor, "*batch words"]) -> Int[Tensor, "*batch words 3"]:
-    """Of each word its depth, and the first and the last place of what hangs below it, plus one.
+    """Return the depth of each word, and the start and end of its subtree in pre-order.
 
-    Places are those of a walk through the tree that sees a word before what hangs below it: word
-    j hangs below word i, near or far, when first[i] < first[j] < last[i].
+    The subtree of a word is first, …, last − 1 in an order of the tree in which a word comes before
+    its children: word j is a descendant of word i if first[i] < first[j] < last[i].
 
     >>> nodes(torch.tensor([1, -1, 1])).tolist()
     [[1, 1, 2], [0, 0, 3], [1, 2, 3]]
     """
     if not without_numbers(parents):
         return _nodes(parents)
-    found: Tensor = _nodes_in_graph(parents)
-    return found
+    result: Tensor = _nodes_in_graph(parents)
+    return result
 
 
 def _nodes(parents: Tensor) -> Tensor:
     texts = parents.reshape(parents.shape[:-1].numel(), parents.shape[-1]).tolist()
-    found = torch.tensor([_walk(text) for text in texts], dtype=torch.long, device=parents.device)
-    return found.reshape(*parents.shape, 3)
+    result = torch.tensor([_walk(text) for text in texts], dtype=torch.long, device=parents.device)
+    return result.reshape(*parents.shape, 3)
 
 
 @torch.library.custom_op("regard::tree_nodes", mutates_args=())
 def _nodes_in_graph(parents: Tensor) -> Tensor:
-    # Not what an eager call takes: an operator's first call has torch load its compiler, a second.
+    # Not for eager calls: the first call of an operator loads torch's compiler, which takes 1 s.
     return _nodes(parents)
 
 
@@ -78,12 +78,12 @@ def _(parents: Tensor) -> Tensor:
 
 def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
     below: list[list[int]] = [[] for _ in parents]
-    ways: list[tuple[int, int]] = []  # a word to be seen, and its depth
+    ways: list[tuple[int, int]] = []  # words to visit, with their depths
     for word, parent in enumerate(parents):
         if not -1 <= parent < len(parents):
             raise RegardError(
-                f"word {word} hangs on word {parent}, of {len(parents)}: a parent is a word's "
-                "number from 0, or −1 for a root"
+                f"word {word} has parent {parent}, but there are {len(parents)} words; a parent is "
+                "a word's number from 0, or −1 for a root"
             )
         if parent == -1:
             ways.append((word, 0))
@@ -99,7 +99,7 @@ def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
         ways += [(child, depths[word] + 1) for child in reversed(below[word])]
     if len(order) < len(parents):
         lost = next(word for word, depth in enumerate(depths) if depth < 0)
-        raise RegardError(f"word {lost} hangs in a circle: above every word there must be a root")
+        raise RegardError(f"word {lost} is part of a cycle; every word must have a root above it")
     size = [1] * len(parents)
     for word in reversed(order):
         if parents[word] >= 0:
@@ -108,43 +108,44 @@ def _walk(parents: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def places(positions: Int[Tensor, "... n"], axes: int) -> Int[Tensor, "... n 3"]:
-    """`nodes` of the words at these positions, as many axes as what stands there has.
+    """Return `nodes` of the words at these positions, with this many axes.
 
-    Of the tree given by `parsed`, or of a chain.
+    The tree is that of `parsed`, or a chain. Raise a RegardError for a position beyond the tree.
     """
-    given = _given.get()
+    tree = _given.get()
     positions = positions.reshape(*[1] * (axes - 1 - positions.ndim), *positions.shape)
-    if given is None:
+    if tree is None:
         return torch.stack([positions, positions, torch.full_like(positions, DEEP)], -1)
-    words, trees = given.shape[-2], given.shape[:-2]
+    words, trees = tree.shape[-2], tree.shape[:-2]
     if len(trees) > axes - 2:
-        raise RegardError(f"trees of shape {tuple(trees)} were given to texts with fewer axes")
+        raise RegardError(f"trees of shape {tuple(trees)} have more batch axes than the texts")
     known = readable(positions) and positions.numel() > 0
     if known and (int(positions.min()) < 0 or int(positions.max()) >= words):
         raise RegardError(
-            f"the trees have {words} words, and position {int(positions.max())} was asked for: "
-            "give every position a parent, −1 on padding (a CLS in front is word 0)"
+            f"the trees have {words} words, but the input has position {int(positions.max())}; "
+            "give every position a parent, −1 for padding (a CLS in front is word 0)"
         )
-    given = given.to(positions.device).reshape(*trees, *[1] * (axes - 2 - len(trees)), words, 3)
-    batch = torch.broadcast_shapes(given.shape[:-2], positions.shape[:-1])
+    tree = tree.to(positions.device).reshape(*trees, *[1] * (axes - 2 - len(trees)), words, 3)
+    batch = torch.broadcast_shapes(tree.shape[:-2], positions.shape[:-1])
     at = positions.expand(*batch, -1)[..., None].expand(*batch, -1, 3)
-    return given.expand(*batch, words, 3).gather(-2, at)
+    return tree.expand(*batch, words, 3).gather(-2, at)
 
 
-def fit(found: Tensor, batch: Sequence[int]) -> Tensor:
-    """`places` of this batch; a RegardError if there are trees for another."""
-    if any(a not in (1, b) for a, b in zip(found.shape[:-2], batch, strict=True)):
+def fit(tree: Tensor, batch: Sequence[int]) -> Tensor:
+    """Return the tree; raise a RegardError if its batch is not that of the texts."""
+    if any(a not in (1, b) for a, b in zip(tree.shape[:-2], batch, strict=True)):
         raise RegardError(
-            f"trees for {found.shape[0]} texts were given to {batch[0]}: one for each, or one for "
-            "all"
+            f"there are {tree.shape[0]} trees for {batch[0]} texts; give one for each text, or one "
+            "for all"
         )
-    return found
+    return tree
 
 
 class TreeDepth(nn.Module):
-    """x + p[depth], p the sine positions: the paper's absolute structural position.
+    """x + p[depth], p the sinusoidal positions: the paper's absolute structural position.
 
-    Words of one depth are alike to it: the paper adds sequential positions too.
+    x and the result are (\\*batch, n, width). Words of equal depth get the same vector; the paper
+    adds sequential positions too.
     """
 
     def __init__(self, width: int, *, length: int | None = None) -> None:
@@ -154,7 +155,7 @@ class TreeDepth(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"] | None = None
     ) -> Float[Tensor, "*batch n width"]:
-        """x with the depths of its words added: of those at 0 … n − 1, or at ``positions``."""
+        """Return x + p[depth] of the words at 0 … n − 1, or at these positions."""
         if positions is None:
             positions = torch.arange(x.shape[-2], device=x.device)
         depths = fit(places(positions, x.ndim), x.shape[:-2])[..., 0]
@@ -162,11 +163,12 @@ class TreeDepth(nn.Module):
 
 
 class TreeKeys(DistanceKeys):
-    """score(q, k) + scale · q·a[clip(way from i to j)], Shaw's keys along the tree.
+    """score(q, k) + scale · q·a[clip(distance from i to j in the tree)], after Shaw's keys.
 
-    The way between a word and one above or below it is the difference of their depths; between any
-    two others it leads over the root, the sum of their depths, positive if j stands behind i in
-    the text (the paper's relative structural position).
+    The distance of a word to an ancestor or descendant is the difference of their depths; of any
+    other two words it is the sum of their depths, positive if j comes after i in the text (the
+    paper's relative structural position). Queries (…, n, width) and keys (…, m, width) give scores
+    (…, n, m).
     """
 
     name = "tree-keys"
@@ -183,17 +185,17 @@ class TreeKeys(DistanceKeys):
         return *inner, fit(places(positions, keys.ndim), keys.shape[:-2])
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        products, found, *rest = queries
-        return (products, found), alone(rest)
+        products, tree, *rest = queries
+        return (products, tree), alone(rest)
 
     def split_keys(self, keys: Prepared) -> tuple[Prepared, Prepared]:
-        *rest, found = keys
-        return found, alone(rest)
+        *rest, tree = keys
+        return tree, alone(rest)
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(keys, Tensor)
-        products, found = queries
-        return self.by_distance(products, way(found, keys, distance(positions)))
+        products, tree = queries
+        return self.by_distance(products, way(tree, keys, distance(positions)))
 
 
 def way(
@@ -201,7 +203,9 @@ def way(
     columns: Int[Tensor, "... keys 3"],
     apart: Int[Tensor, "... queries keys"],
 ) -> Int[Tensor, "... queries keys"]:
-    """How each query's word lies to each key's: see `TreeKeys`; ``apart`` is j − i.
+    """Return the signed distance of each query's word to each key's in the tree, as in `TreeKeys`.
+
+    ``apart`` is j − i.
 
     >>> tree, at = nodes(torch.tensor([1, -1, 1])), torch.arange(3)
     >>> way(tree, tree, at - at[:, None]).tolist()

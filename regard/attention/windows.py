@@ -1,4 +1,4 @@
-"""Kernels of bounded reach: beyond u = w‖q − k‖ = 1 they are 0. Made for the normaliser ``sum``."""
+"""Kernels of bounded support, 0 where u = w‖q − k‖ > 1, for the normaliser ``sum``."""
 
 import torch
 from torch import Tensor, nn
@@ -12,25 +12,27 @@ NARROW = 8  # columns
 
 
 class WindowAcceleration(Acceleration):
-    """That of a `Window`."""
+    """The acceleration of a `Window`."""
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
-        # Few columns are read as fast as a compiled function would, with no wait for a compiler.
+        # With few columns a compiled function is no faster, and compiling takes seconds.
         width = super().numbers_per_pair(score, keys)
         return width if width > NARROW else 1
 
     def needs_upcast(self, score: Score, queries: Prepared, keys: Prepared | None) -> bool:
-        # The edge would be as broad as a hundredth of the reach.
+        # In half precision the edge would be blurred over a hundredth of the support.
         assert isinstance(queries, Tensor)
         return queries.dtype in (torch.float16, torch.bfloat16)
 
 
 class Window(Score):
-    """score(q, k) = K(u), u = w‖q − k‖, with an inverse width w: 1 / w is how far it reaches.
+    """score(q, k) = K(u), u = w‖q − k‖, with an inverse width w; the support has radius 1 / w.
 
-    w starts at 1, or at 1 / √(4 · width) when the width is told, where two vectors of unit variance
-    are at u = 0.7. u² is summed from differences, taken before anything is rounded, and not from
-    ‖q‖² − 2 q·k + ‖k‖²: which side of 1 it is on decides whether a key counts at all.
+    Queries (…, n, width) and keys (…, m, width) give scores (…, n, m); there is one w per head. w
+    starts at ``inverse_width``; by default at 1 / √(4 · width), where two vectors of unit variance
+    are at u = 0.7, or at 1 if ``query_width`` is not given. u² is summed from differences and not
+    from ‖q‖² − 2 q·k + ‖k‖², whose rounding would decide whether a key near u = 1 counts. Raise a
+    RegardError for two different widths.
     """
 
     acceleration = WindowAcceleration()
@@ -55,24 +57,24 @@ class Window(Score):
     def check(self, query_width: int, key_width: int) -> None:
         if query_width != key_width:
             raise RegardError(
-                f"{self.name} compares queries and keys of one width, not {query_width} and "
-                f"{key_width}; 'general' and 'additive' take two"
+                f"score {self.name!r} needs queries and keys of the same width, not {query_width} "
+                f"and {key_width}; use 'general' or 'additive'"
             )
         super().check(query_width, key_width)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        # Column by column: 2 to 4 times as fast as the sum of one tensor of all differences.
-        apart = (
+        # Column by column, which is 2 to 4 times faster than one tensor of all differences.
+        differences = (
             q[..., :, None] - k[..., None, :]
             for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
         )
-        squares = sum((x.square() for x in apart), start=queries.new_zeros(()))
+        squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
         return self.kernel(self.inverse_width.square() * squares)
 
     def kernel(self, squares: Tensor) -> Tensor:
-        """K of u²."""
+        """Return K(u) from u²."""
         raise NotImplementedError(f"{type(self).__name__} has no kernel(squares)")
 
 
@@ -94,8 +96,8 @@ class Epanechnikov(Window):
 class Boxcar(Window):
     """score(q, k) = ½ where u = w‖q − k‖ ≤ 1, else 0. Rosenblatt 1956, section 2.
 
-    All keys within reach alike. It is flat wherever it does not jump, so neither w nor queries nor
-    keys get a gradient: choose w by a search.
+    All keys within the support weigh the same. The kernel is piecewise constant, so w, queries and
+    keys have no gradient; choose w by a search.
 
     >>> score = Boxcar(inverse_width=2.0)
     >>> q, k = torch.zeros(1, 1), torch.tensor([[0.0], [0.5], [0.6]])

@@ -1,4 +1,4 @@
-"""A score around another: what positions that are part of a score are made of."""
+"""Scores that wrap another score: the base of positions that are part of a score."""
 
 from typing import ClassVar
 
@@ -13,14 +13,14 @@ from regard.errors import RegardError
 
 
 class Wrapper(Score):
-    """A score around another: the inner score of a pair, and what ``added`` adds to it.
+    """score(q, k) = inner(q, k) + added(q, k), a score that wraps another; the base class.
 
-    By default nothing is added, and nothing beside the inner score's is prepared.
+    By default nothing is added, and only the inner score prepares queries and keys.
     """
 
-    #: Whether ``added`` gives anything; a score of the same kind as the inner one if not.
+    #: Whether ``added`` returns a term; if not, the score is of the same kind as the inner one.
     adds: bool = True
-    #: Whether ``added`` reads more of a key than its position.
+    #: Whether ``added`` reads the contents of a key, not only its position.
     reads_keys: ClassVar[bool] = False
 
     def __init__(self, inner: Score) -> None:
@@ -38,17 +38,17 @@ class Wrapper(Score):
         return self.inner.prepare_keys(keys, positions)
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        """Split prepared queries into what ``added`` reads and the inner score's."""
+        """Split prepared queries into the part for ``added`` and that of the inner score."""
         return queries, queries
 
     def split_keys(self, keys: Prepared) -> tuple[Prepared | None, Prepared]:
-        """Split prepared keys into what ``added`` reads, if anything, and the inner score's."""
+        """Split prepared keys into the part for ``added``, or None, and that of the inner score."""
         return None, keys
 
     def added(
         self, queries: Prepared, keys: Prepared | None, positions: Positions
     ) -> Tensor | None:
-        """Compute this wrapper's part of the scores, broadcastable to them; None for nothing."""
+        """Compute the term added to the scores, broadcastable to them; None for no term."""
         return None
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
@@ -62,7 +62,7 @@ class Wrapper(Score):
 
 
 class WrapperAcceleration(Acceleration):
-    """That of a wrapper: what its inner score has, and what is added."""
+    """The acceleration of a `Wrapper`: that of its inner score, plus the added term."""
 
     def __init__(self, score: Wrapper) -> None:
         super().__init__()
@@ -116,16 +116,17 @@ class WrapperAcceleration(Acceleration):
 
 
 class DistanceKeys(Wrapper):
-    """score(q, k) + scale · q·a[distance of the pair], a learned key for each distance.
+    """score(q, k) + scale · q·a[distance of the pair], with a learned key a for each distance.
 
-    Distances go from −``farthest`` to ``farthest``; what is farther counts as that far. One
-    product for each query and distance, and then each pair picks one.
+    Distances are clipped to −``farthest`` … ``farthest``. Each query is multiplied with the key of
+    every distance once, and each pair gathers its product. Raise a RegardError if the inner score
+    has no ``query_width``.
     """
 
     def __init__(self, inner: Score, *, farthest: int = 16) -> None:
         super().__init__(inner)
         if inner.query_width is None:
-            raise RegardError(f"{self.name} has parameters: give its score query_width=")
+            raise RegardError(f"position {self.name!r} has parameters; give its score query_width=")
         self.farthest = farthest
         start = torch.randn(2 * farthest + 1, inner.query_width) * inner.query_width**-0.5
         self.distance_keys = nn.Parameter(start)
@@ -142,23 +143,23 @@ class DistanceKeys(Wrapper):
         return products, alone(rest)
 
     def by_distance(self, products: Tensor, apart: Int[Tensor, "... queries keys"]) -> Tensor:
-        """What each pair picks from its query's products."""
+        """Gather each pair's product from those of its query."""
         place, batch = (
             apart.clamp(-self.farthest, self.farthest) + self.farthest,
             products.shape[:-2],
         )
-        if place.ndim > 2:  # each text has its own
+        if place.ndim > 2:  # each text has its own distances
             batch = torch.broadcast_shapes(batch, place.shape[:-2])
             products = products.expand(*batch, -1, -1)
         return products.gather(-1, place.expand(*batch, -1, -1))
 
 
 def plus(one: Tensor, two: Tensor | None) -> Tensor:
-    """The sum, where there is something to add."""
+    """Return one + two, or one if two is None."""
     return one if two is None else one + two
 
 
 def distance(positions: Positions) -> Int[Tensor, "... queries keys"]:
-    """j − i for every pair of positions."""
+    """Return j − i for every pair of positions, (…, queries, keys)."""
     rows, columns = positions
     return columns[..., None, :] - rows[..., :, None]

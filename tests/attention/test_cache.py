@@ -48,7 +48,7 @@ def test_made_in_inference_mode_used_outside():
 def test_another_batch_is_refused():
     cache = KeyValueCache()
     cache.append(torch.ones(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0]))
-    with pytest.raises(RegardError, match=r"holds rows of shape \(2, n, 3\), not \(4, n, 3\)"):
+    with pytest.raises(RegardError, match=r"has rows of shape \(2, n, 3\), not \(4, n, 3\)"):
         cache.append(torch.ones(4, 1, 3), torch.ones(4, 1, 3), torch.tensor([1]))
     assert len(cache) == 1
 

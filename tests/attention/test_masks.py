@@ -114,13 +114,13 @@ def test_errors():
         attend(x, x, x, SCORES["dot"](), lengths([1, 2, 3]))
     with pytest.raises(RegardError, match="2 × 2 does not fit 3 queries and 3 keys"):
         attend(x, x, x, SCORES["dot"](), dense(torch.ones(2, 2, dtype=torch.bool)))
-    with pytest.raises(RegardError, match="tells of 2 queries; the call has 3"):
+    with pytest.raises(RegardError, match="is for 2 queries, but the call has 3"):
         attend(x, x, x, SCORES["dot"](), lengths_per_query([[1, 2], [1, 2]]))
-    with pytest.raises(RegardError, match=r"whole numbers, not torch.float32"):
+    with pytest.raises(RegardError, match=r"must be integers, not torch.float32"):
         lengths(torch.tensor([1.0, 2.0]))
-    with pytest.raises(RegardError, match="masks join with masks, not with Tensor"):
+    with pytest.raises(RegardError, match="combines only with masks, not with Tensor"):
         causal() & torch.ones(3, 3, dtype=torch.bool)
-    with pytest.raises(RegardError, match=r"so torch.float32 is refused"):
+    with pytest.raises(RegardError, match=r"not a tensor of torch.float32"):
         dense(torch.ones(3, 3))
 
 
@@ -229,30 +229,30 @@ def test_what_tells_of_fewer_places_than_there_are_is_refused_by_every_kernel():
     short = torch.full((300,), 600)
     for mask in (documents(short), lengths_per_query(short)):
         for kernel in ("exact", "tiled"):
-            with use(kernel), pytest.raises(RegardError, match="tells of 300 queries"):
+            with use(kernel), pytest.raises(RegardError, match="is for 300 queries"):
                 attend(x, x, x, SCORES["dot"](), mask)
 
 
 def test_bad_masks():
     for wrong, says in (
-        (lambda: window(-1), "a window reaches 0 steps or more"),
-        (lambda: window(2, 0), "by steps of 1 or more"),
-        (lambda: global_tokens(-2), "0 or more, not -2"),
-        (lambda: blocks(torch.ones(2, 2), 3), "a table of bools"),
-        (lambda: blocks(torch.ones(2, 2, dtype=torch.bool), 0), "a size of 1 or"),
-        (lambda: bigbird(0), "a length and a block of 1 or more"),
-        (lambda: documents(torch.zeros(3)), "whole numbers"),
+        (lambda: window(-1), "window needs a size of at least 0"),
+        (lambda: window(2, 0), "a step of at least 1, not 2 and 0"),
+        (lambda: global_tokens(-2), "at least 0, not -2"),
+        (lambda: blocks(torch.ones(2, 2), 3), "a bool table"),
+        (lambda: blocks(torch.ones(2, 2, dtype=torch.bool), 0), "a size of at least 1"),
+        (lambda: bigbird(0), "length=0 and block=64 must be at least 1"),
+        (lambda: documents(torch.zeros(3)), "must be integers"),
     ):
         with pytest.raises(RegardError, match=says):
             wrong()
     x = torch.zeros(2, 4, 3)
-    with pytest.raises(RegardError, match="documents tells of 3 queries; the call has 4"):
+    with pytest.raises(RegardError, match="'documents' is for 3 queries, but the call has 4"):
         attend(x, x, x, SCORES["dot"](), documents(torch.zeros(3, dtype=torch.long)))
 
 
 @pytest.mark.parametrize("valid", [-1, [3, -2], torch.tensor([[1], [-1]])])
 def test_lengths_below_nothing_are_refused(valid):
-    with pytest.raises(RegardError, match="0 or more, not -"):
+    with pytest.raises(RegardError, match="at least 0, not -"):
         lengths(valid)
 
 
@@ -261,7 +261,7 @@ def test_lengths_below_nothing_are_refused(valid):
 )
 def test_a_length_beyond_the_keys_is_told_with_its_row(mask):
     x = torch.randn(2, 7, 4)
-    with pytest.raises(RegardError, match="length of row 1 is 9, and there are 7 keys"):
+    with pytest.raises(RegardError, match="length of row 1 is 9, but there are only 7 keys"):
         attend(x, x, x, "dot", mask)
     with pytest.raises(RegardError, match="length of row 1 is 9"):
         MultiHeadAttention(4, 2)(x, mask=mask)

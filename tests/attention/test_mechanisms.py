@@ -85,5 +85,5 @@ def test_names(tmp_path: Path):
         named_mechanism(f"{tmp_path}/own.py:NoMechanism")
     with pytest.raises(RegardError, match="did you mean multi-head"):
         named_mechanism("multihead")
-    with pytest.raises(RegardError, match="memory is a tensor, not a list"):
+    with pytest.raises(RegardError, match="memory must be a tensor, not a list"):
         must_be_tensors(memory=[1.0])

@@ -257,20 +257,20 @@ def test_dropout_in_training_alone():
 
 
 def test_errors():
-    with pytest.raises(RegardError, match="into 3 heads; take a width of 9 or 12, or a layer"):
+    with pytest.raises(RegardError, match="heads=3; use a width of 9 or 12, or set head_width"):
         MultiHeadAttention(10, 3)
-    with pytest.raises(RegardError, match="4 heads cannot share 3 heads of keys and values"):
+    with pytest.raises(RegardError, match="heads=4 is not divisible by key_value_heads=3"):
         MultiHeadAttention(12, 4, key_value_heads=3)
-    with pytest.raises(RegardError, match="made for 2 heads, the layer for 3"):
+    with pytest.raises(RegardError, match="has 2 heads, but the layer has 3"):
         MultiHeadAttention(12, 3, score=SCORES["dot"](heads=2))
 
     class Narrow(Score):
         def __init__(self, width):
             super().__init__(width)
 
-    with pytest.raises(RegardError, match=r"Narrow is not made as a score is, Narrow\(query_width"):
+    with pytest.raises(RegardError, match=r"Narrow cannot be built as Narrow\(query_width"):
         MultiHeadAttention(8, 2, score=Narrow)
-    with pytest.raises(RegardError, match="wrap it in its position yourself"):
+    with pytest.raises(RegardError, match="wrap the Score in its position yourself"):
         MultiHeadAttention(12, 3, score=make_score("dot"), position="alibi")
 
 
@@ -328,5 +328,5 @@ def test_a_forward_of_a_projections_own_is_asked() -> None:
 
 def test_values_in_the_place_of_a_mask_are_told_their_name() -> None:
     x = torch.randn(1, 3, 4)
-    with pytest.raises(RegardError, match=r"given by name, layer\(queries, keys, values=…\)"):
+    with pytest.raises(RegardError, match=r"pass values by name, layer\(queries, keys, values=…\)"):
         MultiHeadAttention(4, 2)(x, x, x)

@@ -128,7 +128,7 @@ def test_support_is_exact():
     assert (Sparsemax()(scores) > 0).tolist() == [[True, True, False, False]]
     tied = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0]])
     assert (TopK(k=2)(tied) > 0).tolist() == [[False, True, True, True, False]]
-    with pytest.raises(RegardError, match="at least one key"):
+    with pytest.raises(RegardError, match="k must be at least 1"):
         TopK(k=0)
     with pytest.raises(RegardError, match="between 1 and 2"):
         Entmax(alpha=2.0)

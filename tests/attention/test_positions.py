@@ -105,11 +105,11 @@ def test_learned_positions_are_rows_of_a_table():
     assert torch.equal(module(x)[1], module.table[:4])
     positions = torch.tensor([[4, 0, 0, 1], [3, 2, 1, 0]])
     assert torch.equal(module(x, positions), module.table[positions])
-    with pytest.raises(RegardError, match="learned positions end at 5, and 6 were asked for"):
+    with pytest.raises(RegardError, match="end at length=5, but the input needs 6"):
         module(torch.zeros(2, 6, 6))
-    with pytest.raises(RegardError, match="end at 5, and 8 were asked for"):
+    with pytest.raises(RegardError, match="end at length=5, but the input needs 8"):
         module(x, positions + 3)
-    with pytest.raises(RegardError, match="say length="):
+    with pytest.raises(RegardError, match="length="):
         input_positions("learned", 6)
 
 
@@ -267,7 +267,7 @@ def test_a_score_of_the_users_own_by_file(tmp_path):
     expected = -(x[..., :, None, :] - x[..., None, :, :]).abs().sum(-1)
     positions = (torch.arange(3), torch.arange(3))
     assert torch.equal(made.inner.compare(x, x, positions), expected)
-    with pytest.raises(RegardError, match=r"not made as a score is, Odd\(query_width"):
+    with pytest.raises(RegardError, match=r"cannot be built as Odd\(query_width"):
         make_score(f"{path}:Odd", "none", 6, 6)
     with pytest.raises(RegardError, match="did you mean Near"):
         make_score(f"{path}:Naer")

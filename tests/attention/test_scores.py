@@ -192,8 +192,8 @@ def test_gaussian_starts_where_scaled_dot_is():
 )
 def test_one_width(name):
     says = (
-        f"{name} compares queries and keys of one width, not 5 and 7; "
-        "'general' and 'additive' take two"
+        f"score {name!r} needs queries and keys of the same width, not 5 and 7; "
+        "use 'general' or 'additive'"
     )
     with pytest.raises(RegardError) as error:
         SCORES[name](5, 7)
@@ -205,11 +205,9 @@ def test_one_width(name):
 
 @pytest.mark.parametrize("name", ["general", "additive"])
 def test_widths_are_those_it_was_made_for(name):
-    with pytest.raises(
-        RegardError, match="made for queries and keys of widths 5 and 7, not 7 and 5"
-    ):
+    with pytest.raises(RegardError, match="takes queries and keys of widths 5 and 7, not 7 and 5"):
         attend(torch.ones(2, 7), torch.ones(3, 5), torch.ones(3, 4), SCORES[name](5, 7))
-    with pytest.raises(RegardError, match="say query_width and key_width"):
+    with pytest.raises(RegardError, match="pass query_width and key_width"):
         SCORES[name]()
     assert SCORES[name](5).key_width == 5
 

@@ -221,23 +221,23 @@ def test_mixed_precision_trains(name):
 @every_synthesizer
 def test_a_longer_text_than_it_was_made_for_is_refused(name):
     layer = MultiHeadAttention(12, 3, score=name, length=4)
-    says = f"{name} was made for length=4, positions 0 to 3, and was asked for 0 to 4"
+    says = f"score '{name}' has length=4, positions 0 to 3; positions 0 to 4 need a larger length"
     with pytest.raises(RegardError, match=says):
         layer(torch.randn(2, 5, 12))
     cache = KeyValueCache()
     layer(torch.randn(2, 4, 12), mask=causal(), cache=cache)
-    with pytest.raises(RegardError, match="was asked for 4 to 4"):
+    with pytest.raises(RegardError, match="positions 4 to 4 need"):
         layer(torch.randn(2, 1, 12), mask=causal(), cache=cache)
 
 
 @every_synthesizer
 def test_what_has_to_be_told_is_asked_for(name):
-    with pytest.raises(RegardError, match=f"{name} learns something for each position: say length"):
+    with pytest.raises(RegardError, match=f"score '{name}' has parameters for each position"):
         SCORES[name](3, 3)
     if name in QUERYLESS:
         assert SCORES[name](length=4).query_width is None
         return
-    with pytest.raises(RegardError, match=f"{name} has parameters: say query_width="):
+    with pytest.raises(RegardError, match=f"score '{name}' has parameters; pass query_width="):
         SCORES[name](length=4)
-    with pytest.raises(RegardError, match="made for queries and keys of widths 3 and 9"):
+    with pytest.raises(RegardError, match="takes queries and keys of widths 3 and 9"):
         attend(torch.ones(2, 4), torch.ones(2, 9), torch.ones(2, 9), SCORES[name](3, length=4))

@@ -77,10 +77,10 @@ def test_a_deep_tree_needs_no_recursion():
 @pytest.mark.parametrize(
     ("parents", "says"),
     [
-        ([-1, 2], "word 1 hangs on word 2, of 2"),
-        ([-2, 0], "word 0 hangs on word -2"),
-        ([-1, 2, 1], "word 1 hangs in a circle"),
-        ([0], "word 0 hangs in a circle"),
+        ([-1, 2], "word 1 has parent 2, but there are 2 words"),
+        ([-2, 0], "word 0 has parent -2"),
+        ([-1, 2, 1], "word 1 is part of a cycle"),
+        ([0], "word 0 is part of a cycle"),
     ],
 )
 def test_what_is_no_tree_is_refused(parents, says):
@@ -174,7 +174,7 @@ def test_models_read_the_tree(name, position):
     trees = torch.tensor([SENTENCE, [1, -1, 1, 2, 2, -1, -1]])
     other = torch.tensor([random_tree(7, 1), [1, -1, 0, 0, 0, -1, -1]])
     if name == "+cls":
-        refused = pytest.raises(RegardError, match="7 words, and position 7 was asked for")
+        refused = pytest.raises(RegardError, match="7 words, but the input has position 7")
         with parsed(trees), refused:
             model(tokens, sizes)
         trees, other = (torch.nn.functional.pad(x + 1, (1, 0), value=-1) for x in (trees, other))
@@ -193,17 +193,17 @@ def test_models_read_the_tree(name, position):
 def test_trees_that_do_not_fit_the_texts():
     layer, x = MultiHeadAttention(8, 2, position="tree-keys"), torch.randn(3, 7, 8)
     with parsed(torch.tensor([SENTENCE] * 2)):
-        with pytest.raises(RegardError, match="trees for 2 texts were given to 3"):
+        with pytest.raises(RegardError, match="2 trees for 3 texts"):
             layer(x)
-        with pytest.raises(RegardError, match="texts with fewer axes"):
+        with pytest.raises(RegardError, match="more batch axes than the texts"):
             input_positions("tree-depth", 8)(x[0])
     refused, far = (
-        pytest.raises(RegardError, match="position 20 was asked for"),
+        pytest.raises(RegardError, match="the input has position 20"),
         torch.arange(14, 21),
     )
     with parsed(torch.tensor(SENTENCE)), refused:
         layer(x, positions=far)
-    with pytest.raises(RegardError, match="tree-keys has parameters: give its score query_width="):
+    with pytest.raises(RegardError, match="'tree-keys' has parameters; give its score"):
         make_score("dot", "tree-keys")
 
 

@@ -166,7 +166,7 @@ def test_it_learns_to_count():
 
 
 def test_errors():
-    with pytest.raises(RegardError, match="positions end at 30, and 31"):
+    with pytest.raises(RegardError, match="positions end at length=30, but the input needs 31"):
         make("learned")(torch.ones(1, 31, dtype=torch.long))
     with pytest.raises(RegardError, match="no activation is called 'gleu'; did you mean gelu"):
         make("learned", activation="gleu")

@@ -174,7 +174,7 @@ def test_mistakes_are_named():
     for w in ([0.0], [-1.0], [math.nan], [math.inf], []):
         with pytest.raises(RegardError, match="w is one over a width, so above 0"):
             NadarayaWatson(w=w)
-    with pytest.raises(RegardError, match="at least one key"):
+    with pytest.raises(RegardError, match="k must be at least 1"):
         NadarayaWatson("k-nearest", neighbors=0)
     x, y = curve_points(5)
     for kernel in ("boxcar", "average", "k-nearest"):

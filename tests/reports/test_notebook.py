@@ -135,7 +135,7 @@ def test_masks_by_place_are_drawn_at_their_own_size(mask: Mask, size: int) -> No
 
 UNDRAWN = [
     (dense(torch.ones(5, 7, dtype=torch.bool)), "a dense mask of 5 × 7 does not fit"),
-    (documents(torch.zeros(30, dtype=torch.long)) & causal(), "documents tells of 30 queries"),
+    (documents(torch.zeros(30, dtype=torch.long)) & causal(), "is for 30 queries"),
     (FIVE | documents(torch.tensor([0, 0, 1])), "a dense mask of 5 × 5 does not fit"),
     (lengths(torch.zeros(0, dtype=torch.long)), "the mask has an empty batch"),
 ]

@@ -1,1 +1,1 @@
-"""One meaning, several ways to compute it."""
+"""Kernels: several ways to compute the same attention."""

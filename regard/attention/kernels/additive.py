@@ -1,9 +1,9 @@
 """Additive scores by a rational function: w·tanh(q + k) without a tanh per pair.
 
-tanh(q + k) = 1 − 2 / (1 + e^{2q} e^{2k}), and both exponentials are made once per row, so that a
-pair costs one multiply-add and one division a hidden unit. The derivative is 4 r (1 − r) for
-r = 1 / (1 + e^{2q} e^{2k}), so the backward computes r again, and nothing of the size of
-rows × columns × hidden is ever whole in memory.
+tanh(q + k) = 1 − 2 / (1 + e^{2q} e^{2k}), and both exponentials are computed once per row, so that
+a pair costs one multiply-add and one division per hidden unit. The derivative is 4 r (1 − r) for
+r = 1 / (1 + e^{2q} e^{2k}); the backward pass computes r again, so that no tensor of size
+rows × columns × hidden is ever in memory.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,24 @@ from torch import Tensor
 
 from regard.attention.kernels.compiled import compile_once, wanted
 
-#: Numbers that the eager form holds at once: a megabyte of float32, which stays in a core's cache.
+#: Numbers per tile of the eager form: a megabyte of float32, which fits a core's cache.
 NUMBERS = 2**18
-#: Up to the first in all its hidden units, a query's e^{2q} is in range, and a product with a key
-#: clamped to the second still saturates. Other rows, which are rare, take tanh itself: whether one
-#: does follows from the row alone, so that what comes later changes no bit of what came before.
+#: If all hidden units of a query are at most the first number, e^{2q} is in range, and a product
+#: with a key clamped to the second still saturates. Other rows, which are rare, use tanh itself.
+#: The choice depends on the row alone, so that later rows change no bit of earlier results.
 RANGE = {torch.float32: (33.0, 44.0), torch.float64: (150.0, 340.0)}
 
 
 def scores(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
-    """w·tanh(q_i + k_j), (…, rows, columns). Differentiable once; batch axes broadcast.
+    """Compute w·tanh(q_i + k_j), (…, rows, columns).
 
-    From queries (…, rows, hidden), keys (…, columns, hidden) and a weight (…, hidden, 1).
+    Queries are (…, rows, hidden), keys (…, columns, hidden) and the weight (…, hidden, 1); batch
+    axes broadcast. Differentiable once.
     """
-    found: Tensor = _Rational.apply(  # type: ignore[no-untyped-call]
+    result: Tensor = _Rational.apply(  # type: ignore[no-untyped-call]
         queries, keys, weight.squeeze(-1), wanted()
     )
-    return found
+    return result
 
 
 class _Rational(torch.autograd.Function):
@@ -40,8 +41,8 @@ class _Rational(torch.autograd.Function):
         ctx.fast = fast
         q, k, w, shape = together(queries, keys, weight)
         with torch.autocast(q.device.type, enabled=False):
-            found = _forward(q, k, w, fast)
-        return found.view(*shape, *found.shape[-2:]).to(queries.dtype)
+            scores = _forward(q, k, w, fast)
+        return scores.view(*shape, *scores.shape[-2:]).to(queries.dtype)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -54,29 +55,31 @@ class _Rational(torch.autograd.Function):
         )
         with torch.autocast(q.device.type, enabled=False):
             of_q, of_k, of_w = _backward(q, k, w, g.to(q.dtype), ctx.fast)
-        made = []
-        for found, x in ((of_q, queries), (of_k, keys), (of_w, weight)):
-            found = found.view(*shape, *found.shape[1:])
+        gradients = []
+        for gradient, x in ((of_q, queries), (of_k, keys), (of_w, weight)):
+            gradient = gradient.view(*shape, *gradient.shape[1:])
             # A weight without heads has no batch axes; of_w is one row a slice.
-            made.append(found.sum_to_size(x.shape).to(x.dtype) if x.ndim else found.sum())
-        return (*made, None)
+            gradients.append(
+                gradient.sum_to_size(x.shape).to(x.dtype) if x.ndim else gradient.sum()
+            )
+        return (*gradients, None)
 
 
 def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
     factors, hard = exponentials(q, k)
     if fast and min(q.shape[1], k.shape[1]) > 1:
-        found: Tensor = compile_once(_score)(factors[0], factors[1].mT.contiguous(), w)
+        scores: Tensor = compile_once(_score)(factors[0], factors[1].mT.contiguous(), w)
     else:
-        found = q.new_empty(len(q), q.shape[1], k.shape[1])
+        scores = q.new_empty(len(q), q.shape[1], k.shape[1])
         for i, j in _tiles(q, k):
             r = _reciprocal(factors, i, j)
-            found[:, i, j] = (r @ w[:, None, :, None]).squeeze(-1)
-        found.mul_(-2).add_(w.sum(-1)[:, None, None])
+            scores[:, i, j] = (r @ w[:, None, :, None]).squeeze(-1)
+        scores.mul_(-2).add_(w.sum(-1)[:, None, None])
     if hard is None:
-        return found
+        return scores
     for slice_, row in hard.nonzero().tolist():
-        found[slice_, row] = (q[slice_, row] + k[slice_]).tanh_() @ w[slice_]
-    return found
+        scores[slice_, row] = (q[slice_, row] + k[slice_]).tanh_() @ w[slice_]
+    return scores
 
 
 def _backward(
@@ -107,7 +110,7 @@ def _backward(
 
 
 def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
-    """e^{2q} and e^{2k}, both in range, and the rows of queries, (slices, rows), that are not."""
+    """Return e^{2q} and e^{2k}, and a mask (slices, rows) of queries out of range, or None."""
     most, beyond = RANGE[q.dtype]
     hard = q.abs().amax(-1) > most
     ours, theirs = q.clamp(-most, most), k.clamp(-beyond, beyond)
@@ -115,14 +118,14 @@ def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | 
 
 
 def _reciprocal(factors: tuple[Tensor, Tensor], i: slice, j: slice) -> Tensor:
-    """r = 1 / (1 + e^{2q} e^{2k}) for a tile: (slices, rows, columns, hidden)."""
+    """Return r = 1 / (1 + e^{2q} e^{2k}) for a tile: (slices, rows, columns, hidden)."""
     one = factors[0].new_ones(())
     product = torch.addcmul(one, factors[0][:, i, None], factors[1][:, None, j])
     return product.reciprocal_()
 
 
 def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns whose hidden units fit the cache."""
+    """Yield tiles of rows and columns whose hidden units fit the cache."""
     pairs = max(1, NUMBERS // max(1, len(q) * q.shape[2]))
     rows = max(1, min(q.shape[1], int(pairs**0.5) // 2))
     columns = max(1, pairs // rows)
@@ -134,9 +137,9 @@ def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
 def together(
     queries: Tensor, keys: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
-    """All over one batch, which is flat, in one dtype, and the shape that the batch had.
+    """Return all three with one flat batch axis and one dtype, and the shape of the batch.
 
-    In single precision at least, whichever of them is half: exponentials leave half's range.
+    The dtype is at least float32, because exponentials overflow in half precision.
     """
     shape = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], weight.shape[:-1])
     q = queries.expand(*shape, *queries.shape[-2:]).reshape(-1, *queries.shape[-2:])
@@ -149,7 +152,7 @@ def together(
 
 
 def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
-    # Keys lie across, so that neighbours in a vector register are keys and sums are its lanes.
+    # Keys are along the last axis, so that a vector register holds neighbouring keys.
     r = w[:, None, :, None] / (1 + q[..., None] * k[:, None])
     return w.sum(-1)[:, None, None] - 2 * r.sum(2)
 

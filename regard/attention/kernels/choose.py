@@ -1,4 +1,4 @@
-"""Which path computes a call, and why. A pure function of what the call looks like."""
+"""Choose the kernel of a call, as a pure function of the call's properties."""
 
 import warnings
 from collections.abc import Iterator
@@ -25,32 +25,32 @@ EMPTY = "there is nothing to compare"
 
 @dataclass(frozen=True)
 class Constants:
-    """What the plan depends on beside the call, measured on a machine of two cores.
+    """Machine-dependent constants of the plan, measured on a machine with two cores.
 
-    ``regard bench attention --calibrate`` measures them anew; a run keeps those that it began with.
+    ``regard bench attention --calibrate`` measures them again; a run keeps those it started with.
     """
 
-    #: Up to this many keys, plain matrix products beat torch's fused kernel in bfloat16 on a CPU
+    #: Maximum keys for which plain matrix products beat torch's fused kernel in bfloat16 on a CPU
     #: with AMX (1.55 times over a training step). In float32 and float64 the fused kernel wins at
     #: every length, masks included: 1.1 times at 64 keys, 1.5 at 256, 1.8 at 512, with backward.
     plain_bfloat16_keys: int = 512
-    #: Up to so many pairs (over the batch) the whole table is no larger than a strip.
+    #: Maximum pairs (over the batch) for which the whole table is no larger than a strip.
     exact_pairs: int = 2**14
-    #: Up to so many queries × keys torch's fused kernel gets a mask of pairs whole.
+    #: Maximum queries × keys for which torch's fused kernel gets a mask of pairs as a table.
     fused_pairs: int = 2**20
-    #: Numbers in a strip of scores: 4 MB of float32, rows enough for efficient matrix products.
+    #: Numbers in a strip of scores: 4 MB of float32, enough rows for efficient matrix products.
     strip_numbers: int = 2**20
-    #: From so many pairs × numbers a pair (hidden units, columns, steps of a search) a call is
-    #: worth compiling for; 0: never.
+    #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
+    #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
 
 
 SHIPPED = Constants()
 SIZES = Sizes()
-#: What a normaliser that searches its rows costs a pair, in numbers.
+#: Cost per pair of a normaliser that searches its rows, in numbers.
 SEARCH = 32
-#: Rows of a strip of additive scores, at least: the exponentials of its keys are made for each
-#: strip, and with few rows cost more than these.
+#: Minimum rows of a strip of additive scores: each strip computes the exponentials of its keys,
+#: which dominate if there are few rows.
 ADDITIVE_ROWS = 32
 
 _asked: Carried[Kernel] = Carried("kernel")
@@ -59,7 +59,7 @@ _constants: Carried[Constants] = Carried("constants")
 
 @dataclass(frozen=True)
 class Plan:
-    """A path, the reason for it, and the memory that it takes beside inputs and gradients."""
+    """The kernel of a call, the reason, and its memory in addition to inputs and gradients."""
 
     kernel: Kernel
     why: str
@@ -73,10 +73,10 @@ class Plan:
 
 
 class Properties(NamedTuple):
-    """What a plan depends on; ``shape`` is that of the scores.
+    """The properties of a call that a plan depends on; ``shape`` is that of the scores.
 
-    ``graph``: numbers and sizes are not known yet, as torch.compile does not; ``transformed``: what
-    has rules for the exact path alone.
+    ``graph``: numbers and sizes are unknown, as under torch.compile. ``transformed``: the active
+    transform that supports only the exact kernel, or None. ``asked``: the kernel that `use` sets.
     """
 
     inner_product: bool
@@ -98,27 +98,28 @@ class Properties(NamedTuple):
 
 
 def plan(of: Properties) -> Plan:
-    """Return the path of a call with these properties. Errors: another path that `use` asks for.
+    """Return the plan of a call with these properties.
+
+    Raise a RegardError if `use` requests a kernel that the active transform does not support.
 
     >>> plan(Properties(inner_product=True, normalize="softmax", shape=(8, 9, 9))).kernel
     'fused'
     >>> plan(Properties(inner_product=False, normalize="softmax", shape=(8, 900, 900))).why
-    'the score is no inner product: strips of rows'
+    'the score is not an inner product: strips of rows'
     """
     if of.transformed is not None:
         if of.asked not in (None, "exact"):
             raise RegardError(
-                f"the {of.asked} kernel has no rules for {of.transformed}; compute inside `with "
-                "regard.use('exact'):`, or ask for no kernel"
+                f"the {of.asked} kernel does not support {of.transformed}; compute inside `with "
+                "regard.use('exact'):`, or omit use()"
             )
-        return Plan("exact", f"{of.transformed} has no rules for other kernels", 0.0, False, SIZES)
+        return Plan("exact", f"{of.transformed} supports no other kernel", 0.0, False, SIZES)
     if of.graph:
         products = of.inner_product and of.normalize == "softmax" and not of.dropout
         return plan_of_graph(products, of.asked)
     known, (n, m), additive = constants(), of.shape[-2:], of.additive
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
-    # What stands beside a strip takes room too: a graph of its own, tables of a search, a compiled
-    # kernel's sums.
+    # A strip needs further memory: for its graph, tables of a search, sums of a compiled kernel.
     share = 4 if additive else 2 if of.searches or not of.linear else 1
     sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
     each = of.hidden if additive else of.numbers_per_pair
@@ -140,7 +141,7 @@ def plan(of: Properties) -> Plan:
 
 
 def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
-    """Return the kernel of an eager call with so many pairs over its batch, and the reason."""
+    """Return the kernel of an eager call with this many pairs over its batch, and the reason."""
     n, m = of.shape[-2:]
     if not n or not m:
         return "exact", EMPTY
@@ -148,13 +149,13 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
         return "exact", "use() asks for it"
     tiles = None
     if not of.inner_product:
-        tiles = "the score is no inner product"
+        tiles = "the score is not an inner product"
     elif of.normalize != "softmax":
-        tiles = f"torch's kernels know softmax alone, not {of.normalize}"
+        tiles = f"torch's kernels support only softmax, not {of.normalize}"
     elif not of.finite:
-        tiles = "inputs hold NaN or infinity, which torch's kernels spread"
+        tiles = "inputs contain NaN or infinity, which torch's kernels spread to other queries"
     elif of.dropout:
-        tiles = "torch's kernels drop no weights in O(n) memory"
+        tiles = "torch's kernels have no dropout in O(n) memory"
     if of.asked is not None and (of.asked == "tiled" or not tiles):
         return of.asked, "use() asks for it"
     if tiles and pairs <= known.exact_pairs and of.asked is None:
@@ -164,18 +165,18 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
     if of.dtype == torch.bfloat16 and of.device == "cpu" and m <= known.plain_bfloat16_keys:
         return "plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys"
     if of.mask == "pairs" and n * m > known.fused_pairs:
-        return "tiled", "torch's kernel would hold the mask whole: strips of rows"
+        return "tiled", "torch's kernel would need the whole mask in memory: strips of rows"
     return "fused", "an inner product with softmax: torch's kernel, O(n) memory"
 
 
 def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:
-    """The path of a call that becomes part of a graph: torch's kernel, or the literal table.
+    """Return the plan of a call inside a graph: torch's kernel, or the exact one.
 
-    By what the score is and no size, so that one graph serves all sizes. Strips are cut by what a
-    mask answers, which a graph does not know.
+    It depends on the kind of score and on no size, so that one graph serves all sizes. Strips
+    depend on the mask's answers, which are unknown in a graph.
     """
     if not products:
-        why = "a graph is made of what torch's kernels do not serve"
+        why = "inside a graph, and torch's kernels do not support the call"
         return Plan("exact", why, 0.0, False, SIZES)
     if asked in ("exact", "plain"):
         return Plan(asked, "use() asks for it", 0.0, False, SIZES)
@@ -183,66 +184,78 @@ def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:
 
 
 class KernelNotTaken(UserWarning):
-    """A path that :func:`use` asks for cannot serve a call."""
+    """A warning that a kernel requested by :func:`use` does not support a call."""
 
 
-def tell_if_not_taken(plan: Plan) -> None:
-    """Warn of a call that goes another way than :func:`use` asks; none of an empty one."""
+def warn_if_not_taken(plan: Plan) -> None:
+    """Warn if a call uses another kernel than :func:`use` requests, unless it is empty."""
     if asked() not in (None, plan.kernel) and plan.why != EMPTY:
-        warnings.warn(f"use({asked()!r}) was not taken: {plan}", KernelNotTaken, stacklevel=4)
+        warnings.warn(
+            f"use({asked()!r}) does not apply to this call; computed by {plan}",
+            KernelNotTaken,
+            stacklevel=4,
+        )
 
 
 def asked() -> Kernel | None:
-    """The path that :func:`use` asks for."""
+    """Return the kernel that :func:`use` requests, or None."""
     return _asked.get()
 
 
 @contextmanager
 def use(kernel: Kernel | str) -> Iterator[None]:
-    """Compute by this path inside the block: for tests, and for finding faults.
+    """Compute attention by this kernel inside the block, for tests and debugging.
 
-    A call that "plain" and "fused" cannot serve (a score that is no inner product, another
-    normaliser than softmax, inputs that are not finite, dropout) goes by tiles all the same, and
-    a :class:`KernelNotTaken` says so.
+    "plain" and "fused" support only inner products with softmax, finite inputs and no dropout;
+    another call is computed by "tiled" with a :class:`KernelNotTaken` warning. Raise a RegardError
+    for an unknown kernel.
     """
     if kernel not in get_args(Kernel):
         raise RegardError(
-            f"no kernel is called {kernel!r}. There are: {', '.join(get_args(Kernel))}"
+            f"no kernel is called {kernel!r}; choose one of {', '.join(get_args(Kernel))}"
         )
     with _asked.set(kernel):  # type: ignore[arg-type]
         yield
 
 
 def constants() -> Constants:
-    """Those that `using` gives, else those calibrated on this machine, else those shipped."""
+    """Return the constants of `using`, else those calibrated on this machine, else the shipped."""
     return _constants.get() or load_constants()
 
 
 def constants_file() -> Path:
-    """Where `regard bench attention --calibrate` writes: ``kernels.json`` of `configuration`."""
+    """Return the file that `regard bench attention --calibrate` writes, ``kernels.json``."""
     return configuration() / "kernels.json"
 
 
 @cache
 def load_constants() -> Constants:
-    """What stands in that file, or what is shipped. Errors: a file that is not one of these."""
+    """Return the constants of that file, or the shipped ones if there is none.
+
+    Raise a RegardError for an invalid file.
+    """
     path = constants_file()
     if not path.exists():
         return SHIPPED
     try:
         written = read_json(path)
     except RegardError as error:
-        raise RegardError(f"{error}; delete it or calibrate anew") from None
+        raise RegardError(f"{error}; delete it or calibrate again") from None
     return constants_from(written, str(path))
 
 
 def constants_from(written: object, source: str) -> Constants:
-    """Constants from JSON, those shipped where one is missing. Errors: unknown names, no counts."""
+    """Return constants from JSON, with shipped ones for missing names.
+
+    Raise a RegardError for unknown names, and for values that are not counts.
+    """
     known = {entry.name for entry in fields(Constants)}
     if not isinstance(written, dict) or not written.keys() <= known:
-        raise RegardError(f"{source} holds no constants of kernels; these are {', '.join(known)}")
+        raise RegardError(
+            f"{source}: not a JSON object of kernel constants; the names are {', '.join(known)}"
+        )
     if any(type(value) is not int or value < 0 for value in written.values()):
-        raise RegardError(f"{source}: constants of kernels are whole numbers of 0 or more")
+        raise RegardError(f"{source}: kernel constants must be integers of at least 0")
     return replace(SHIPPED, **written)
 
 

@@ -1,7 +1,7 @@
-"""Functions that run compiled where a plan says so: the same formula in one pass over memory.
+"""Functions that run compiled if the plan requires it: the same formula in one pass over memory.
 
-torch.compile needs a C++ compiler and seconds the first time, so a plan asks for it from a fixed
-amount of work on, and the same call always runs the same way.
+torch.compile needs a C++ compiler and takes seconds the first time, so a plan requires it from a
+fixed amount of work on, and equal calls always run in the same way.
 """
 
 import shutil
@@ -21,7 +21,7 @@ _wanted: ContextVar[bool] = ContextVar("regard_compiled", default=False)
 
 @contextmanager
 def compiling(wanted: bool) -> Iterator[None]:
-    """Whether strips inside the block run compiled."""
+    """Set whether strips inside the block run compiled."""
     token = _wanted.set(wanted)
     try:
         yield
@@ -30,33 +30,33 @@ def compiling(wanted: bool) -> Iterator[None]:
 
 
 def wanted() -> bool:
-    """Whether they do; not in a graph that someone else compiles."""
+    """Return whether strips run compiled; never inside another graph."""
     return not torch.compiler.is_compiling() and _wanted.get()
 
 
 def quick(function: F) -> F:
-    """The function, compiled where that is wanted; it knows tensors alone, of any sizes."""
+    """Return the function, compiled if `wanted`; its arguments are tensors of any size."""
     return compile_once(function) if wanted() else function
 
 
 @cache
 def compile_once(function: F) -> F:
-    """The function compiled, for inputs of every size; one for each function of a process."""
+    """Return the function compiled for inputs of all sizes, once per process."""
     return _compile(function, whole=True)
 
 
 @cache
 def compile_leniently(function: F) -> F:
-    """The same for a user's function: what cannot be compiled in it runs as it stands."""
+    """Return a user's function compiled; parts that cannot be compiled run eagerly."""
     return _compile(function, whole=False)
 
 
 def _compile(function: F, *, whole: bool) -> F:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch's own, as its compiler loads
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, when its compiler loads
         return cast(F, torch.compile(function, dynamic=True, fullgraph=whole))
 
 
 def can_compile() -> bool:
-    """Whether there is a C++ compiler, which torch.compile needs on a CPU."""
+    """Return whether there is a C++ compiler, which torch.compile needs on a CPU."""
     return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

@@ -1,6 +1,6 @@
-"""Inner-product scores with softmax: by torch's fused kernel, or by plain matrix products.
+"""Inner-product scores with softmax: torch's fused kernel, or plain matrix products.
 
-Both need finite inputs; :func:`regard.attention.attend` sends others to the exact path.
+Both need finite inputs; :func:`regard.attention.attend` uses other kernels for others.
 """
 
 from contextlib import nullcontext
@@ -17,17 +17,17 @@ from regard.attention.prepared import repeat_kv
 from regard.attention.tracing import on_cpu, without_numbers
 from regard.errors import RegardError
 
-#: torch's kernel on a CPU is a third faster with zeros up to this width than at one below it.
+#: On a CPU torch's kernel is a third faster if narrower inputs are padded to this width.
 NARROWEST = 16
-#: With fewer keys it takes a row of NaN scores for one that sees nothing, and gives 0.
+#: With fewer keys it treats a row of NaN scores as one that sees nothing, and returns 0.
 FEW = 16
-#: What computes on a GPU. Not cuDNN, which plans anew for each shape: with batches of many lengths
-#: a training step on an H100 took 135 ms with it and 15 without.
+#: Backends on a GPU. Not cuDNN, which plans again for each shape: with batches of many lengths a
+#: training step on an H100 took 135 ms with it and 15 ms without.
 ON_GPUS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def sides_of(call: Call) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return queries, keys, values with all of the heads, and the scale of the product."""
+    """Return queries, keys and values with all heads, and the scale of the product."""
     queries, heads = call.queries, call.context.heads
     assert isinstance(queries, Tensor)
     assert isinstance(call.keys, Tensor)
@@ -36,9 +36,9 @@ def sides_of(call: Call) -> tuple[Tensor, Tensor, Tensor, float]:
 
 
 def plain(call: Call) -> Tensor:
-    """softmax(scale · q kᵀ) v with the weights whole; zeros where nothing may be seen."""
+    """Compute softmax(scale · q kᵀ) v with all weights in memory; 0 for rows that see nothing."""
     queries, keys, values, scale = sides_of(call)
-    # Keys of a cache have room behind them: copied as they lie, and not transposed, is 2 × faster.
+    # Keys of a cache are not contiguous: copying them before transposing is 2 × faster.
     scores, empty, allowed = (queries * scale) @ keys.contiguous().mT, None, call.context.allowed
     if allowed is not None:
         bias, empty = bias_of(allowed, scores.dtype)
@@ -48,10 +48,10 @@ def plain(call: Call) -> Tensor:
 
 
 def fused(call: Call) -> Tensor:
-    """The same by scaled_dot_product_attention, in O(n) memory and what a mask of pairs takes.
+    """Compute softmax(scale · q kᵀ) v by scaled_dot_product_attention, in O(n) memory plus a mask.
 
-    A causal mask is the kernel's own. On a CPU the fused kernel takes 4-D inputs of one width
-    alone, so others are made so, with zeros.
+    A causal mask is the kernel's own. On a CPU the fused kernel needs 4-D inputs of equal width, so
+    others are reshaped and padded with zeros.
     """
     queries, keys, values, scale = sides_of(call)
     causal = call.context.kind == "causal"
@@ -88,7 +88,7 @@ def fused(call: Call) -> Tensor:
 
 
 def refuse_second(output: Tensor) -> None:
-    """Let a second derivative name its remedy, where torch's kernel has a first one alone."""
+    """Make a second derivative raise a RegardError, since torch's kernel has only a first one."""
     node = output.grad_fn
     if node is not None and node.name().startswith("ScaledDotProduct"):
         node.register_hook(_once)
@@ -101,7 +101,7 @@ def _once(gradients: tuple[Tensor | None, ...], _: object) -> tuple[Tensor | Non
 
 
 class _Once(torch.autograd.Function):
-    """The same gradient, which has none itself."""
+    """The identity on a gradient, whose own backward raises a RegardError."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class _Once(torch.autograd.Function):
 
 
 def four_axes(x: Tensor, width: int, batch: torch.Size) -> Tensor:
-    """x over the whole batch, as (_, heads, n, width), zeros in the columns that it lacks."""
+    """Return x expanded to the batch, as (_, heads, n, width), padded with columns of zeros."""
     if x.shape[-1] != width:
         x = F.pad(x, (0, width - x.shape[-1]))
     if x.shape[:-2] != batch:
@@ -125,9 +125,9 @@ def four_axes(x: Tensor, width: int, batch: torch.Size) -> Tensor:
 
 
 def bias_of(allowed: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """0 and −inf in place of True and False, and the rows (…, n, 1) that may see nothing.
+    """Return 0 for True and −inf for False, and the rows (…, n, 1) that may see nothing, or None.
 
-    Those rows are let see everything, so that no kernel divides 0 by 0; None if there are none.
+    The bias of those rows is 0, so that no kernel divides 0 by 0.
     """
     empty: Tensor | None = ~allowed.any(-1, keepdim=True)
     assert empty is not None

@@ -1,4 +1,4 @@
-"""Dropout by counting: whether a weight is kept follows from its place, so no tiling changes it."""
+"""Counter-based dropout: a weight's index decides whether it is kept, independent of tiling."""
 
 from math import prod
 from typing import NamedTuple
@@ -11,22 +11,22 @@ from regard.attention.tracing import readable
 
 
 class Dropout(NamedTuple):
-    """Each weight of a call is lost with probability ``rate``; ``seed`` belongs to the call."""
+    """The dropout of a call: each weight is zeroed with probability ``rate``, by the ``seed``."""
 
     rate: float
     seed: int | Tensor
 
     @classmethod
-    def drawn(cls, rate: float, like: Tensor) -> "Dropout | None":
-        """With a seed from torch's generator; None for a rate of 0.
+    def drawn(cls, rate: float, values: Tensor) -> "Dropout | None":
+        """Return a dropout with a seed from torch's generator; None for a rate of 0.
 
-        It stays a tensor where ``like``, which weights are made of, cannot be read.
+        The seed stays a tensor if the numbers of ``values`` cannot be read.
         """
         if not rate:
             return None
-        if readable(like):
+        if readable(values):
             return cls(rate, int(torch.randint(2**31, ())))
-        return cls(rate, torch.randint(2**31, (), device=like.device))
+        return cls(rate, torch.randint(2**31, (), device=values.device))
 
     def factors(
         self,
@@ -36,17 +36,17 @@ class Dropout(NamedTuple):
         tile: Tile = WHOLE,
         batch: tuple[slice, ...] = (),
     ) -> Tensor:
-        """0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m); all of them by default.
+        """Return 0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m), by default for all.
 
-        ``batch``: slices of the batch's first axes.
+        ``batch`` are slices of the first batch axes.
         """
         slices = torch.arange(prod(shape[:-2]), device=device).view(*shape[:-2], 1, 1)[batch]
         rows = torch.arange(shape[-2], device=device)[tile.rows, None]
         columns = torch.arange(shape[-1], device=device)[tile.columns]
         across = _mixed(_mixed(slices + self.seed) + rows).int()
         number = across + _mixed(columns + 2**33 + self.seed).int()
-        # Two rounds of fold and multiply with MurmurHash3's factors, in 32 bits that wrap; the high
-        # bits, which are compared, depend on all.
+        # Two rounds of shift and multiply with MurmurHash3's factors, in wrapping 32-bit integers;
+        # the high bits, which are compared, depend on all bits.
         for factor in (-2048144789, -1028477387):
             number ^= number >> 15
             number *= factor
@@ -55,7 +55,7 @@ class Dropout(NamedTuple):
 
 
 def _mixed(numbers: Tensor) -> Tensor:
-    """SplitMix64's finish (Steele et al. 2014): neighbours become unlike; 31 bits of it."""
+    """Return 31 bits of SplitMix64's finaliser (Steele et al. 2014) of each number."""
     numbers = numbers * -7046029254386353131
     numbers = (numbers ^ ((numbers >> 30) & (2**34 - 1))) * -4658895280553007687
     numbers = (numbers ^ ((numbers >> 27) & (2**37 - 1))) * -7723592293110705685

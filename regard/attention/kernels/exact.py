@@ -1,4 +1,4 @@
-"""The literal definition, dense, in any dtype: what every other path is tested against."""
+"""The literal definition with the whole table, in any dtype; the reference of all other kernels."""
 
 import torch
 from torch import Tensor
@@ -32,13 +32,13 @@ def average(call: Call, weights: Tensor, dropout: Dropout | None = None) -> Tens
     dropped, values = weights.to(call.values.dtype), repeat_kv(call.values, call.context.heads)
     if call.nonfinite is None:
         return dropped @ values
-    given = (call.nonfinite, call.context.heads, call.context.allowed)
-    output = dropped.masked_fill(lost_rows(*given), 0) @ values
-    return output.masked_fill(spoilt(*given), torch.nan)
+    arguments = (call.nonfinite, call.context.heads, call.context.allowed)
+    output = dropped.masked_fill(lost_rows(*arguments), 0) @ values
+    return output.masked_fill(spoilt(*arguments), torch.nan)
 
 
 def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
-    """The outputs, (\\*batch, n, value_width), that something not finite reaches."""
+    """Return which outputs, (\\*batch, n, value_width), a number that is not finite reaches."""
     bad = repeat_kv(nonfinite.values, heads)
     if allowed is None:
         reached = bad.any(-2, keepdim=True)
@@ -48,9 +48,9 @@ def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> T
 
 
 def lost_rows(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
-    """The queries, (\\*batch, n, 1), that are not finite or may see a key that is not."""
+    """Return which queries, (\\*batch, n, 1), are not finite or may see a key that is not."""
     keys, asking = repeat_kv(nonfinite.keys.unsqueeze(-2), heads), nonfinite.queries.unsqueeze(-1)
     seen = keys if allowed is None else allowed & keys
-    if allowed is not None:  # who may see nothing gets zeros, whoever asks
+    if allowed is not None:  # a query that may see nothing gets zeros, even if it is not finite
         asking = asking & allowed.any(-1, keepdim=True)
     return asking | seen.any(-1, keepdim=True)

@@ -1,9 +1,8 @@
-"""How a call is cut into strips, and the parts of tensors that belong to one.
+"""Cut a call into strips, and select the parts of tensors that belong to one.
 
-A strip is some queries by all the keys that any of them may see: whole rows, so that a normaliser
-may do with them what it likes. Its size is a constant, whatever the number of keys: a strip of
-longer rows has fewer of them, down to a least number of rows. Blocks of keys that the mask hides
-from a whole strip are left out.
+A strip is some queries × all keys that any of them may see: whole rows, as normalisers need. Its
+size does not depend on the number of keys: a strip of longer rows has fewer of them, down to a
+minimum number. Blocks of keys that the mask hides from a whole strip are omitted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +19,15 @@ from regard.attention.prepared import Positions
 
 Share = tuple[slice, ...]
 
-#: Rows that a strip of products has at least: for fewer, laying out the keys costs too much.
+#: Minimum rows of a strip of products: with fewer, rearranging the keys costs too much.
 PRODUCT_ROWS = 128
 
 
 class Strip(NamedTuple):
     """A part of the batch, some rows, and the columns they may see.
 
-    ``batch``: a slice for each of the batch's first axes; of the others, all. ``whole``: every
-    pair may be seen, so the mask need not be asked.
+    ``batch`` has a slice for each of the first batch axes; the other axes are complete. ``whole``
+    means that all pairs are allowed, so that the mask is not needed.
     """
 
     batch: Share
@@ -38,9 +37,9 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How strips are cut: numbers in a strip of scores, rows and columns of a mask's blocks.
+    """Sizes of strips: numbers in a strip of scores, and rows and columns of a mask's blocks.
 
-    ``least``: rows that a strip has at least, where a score does work for each key of a strip.
+    ``least`` is the minimum number of rows, for scores that do work per key of a strip.
     """
 
     numbers: int = 2**19
@@ -52,32 +51,35 @@ class Sizes:
 def strips_of(
     context: MaskContext, sizes: Sizes, split: bool = True, alike: bool = False
 ) -> list[Strip]:
-    """How a call is cut, from its shape and its mask's reach; ``split``: the batch may be too.
+    """Return the strips of a call, from its shape and its mask's reach.
 
-    First rows, then, where not even sixteen rows fit, parts of the batch, then rows again.
-    ``alike``: heads are no other than the batch, and scores are products, better of many rows.
+    Rows are cut by the mask's regions, then, if not even sixteen rows fit, the batch (only with
+    ``split``), then the rows again. With ``alike`` the head axis is treated like a batch axis, and
+    scores are products, which are efficient with many rows.
     """
     *batch, n, m = context.shape
     axes = len(batch) - (1 if context.heads and not alike else 0) if split else 0
-    found = []
+    strips = []
     for rows, columns, whole in regions(context, sizes):
         seen = m if isinstance(columns, slice) and columns.stop is None else count(columns)
         part = len(range(*rows.indices(n)))
-        # Each part of the batch asks a mask of pairs again: more than longer products save.
+        # Each part of the batch evaluates a mask of pairs again, which costs more than it saves.
         cheap = alike and (whole or context.kind == "keys")
         least = min(part, PRODUCT_ROWS if cheap else 16) * seen
-        room = max(2 if cheap else 1, sizes.numbers // max(1, least))  # two cores, a product each
+        room = max(
+            2 if cheap else 1, sizes.numbers // max(1, least)
+        )  # a product for each of 2 cores
         shares, each = shares_of(batch, axes, room)
         step = max(1, min(part, max(sizes.least, sizes.numbers // max(1, each * seen))))
         for share in shares:
             for first in range(rows.start, rows.start + part, step):
                 piece = slice(first, min(first + step, rows.start + part))
-                found.append(Strip(share, Tile(piece, columns), whole))
-    return found
+                strips.append(Strip(share, Tile(piece, columns), whole))
+    return strips
 
 
 def shares_of(batch: Sequence[int], axes: int, room: int) -> tuple[list[Share], int]:
-    """A batch in parts of ``room`` slices, if its first ``axes`` can be cut so, and their number.
+    """Cut the first ``axes`` of a batch into parts of ``room`` slices; return them and their size.
 
     >>> shares_of([2, 4], 2, 2)
     ([(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 4, None)), ...], 2)
@@ -94,9 +96,9 @@ def shares_of(batch: Sequence[int], axes: int, room: int) -> tuple[list[Share], 
 
 
 def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
-    """Rows with the columns that the mask lets any of them see, and whether all see all of these.
+    """Yield rows, the columns that any of them may see, and whether all pairs are allowed.
 
-    Rows that see nothing are left out.
+    Rows that see nothing are omitted.
     """
     n, m = context.shape[-2:]
     everything = slice(None)
@@ -129,7 +131,7 @@ def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice |
 
 
 def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
-    """Some of a strip's columns."""
+    """Return a chunk of a strip's columns."""
     if isinstance(columns, Tensor):
         return columns[chunk]
     start = columns.start or 0
@@ -137,7 +139,7 @@ def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
 
 
 def positions_of(context: MaskContext, strip: Strip) -> Positions:
-    """The positions of a strip."""
+    """Return the positions of a strip."""
     rows, columns = context.positions
     axes = len(context.shape) - 1
     return (
@@ -147,7 +149,7 @@ def positions_of(context: MaskContext, strip: Strip) -> Positions:
 
 
 def pick(tensors: Sequence[Tensor], strip: Strip, side: int, context: MaskContext) -> list[Tensor]:
-    """The rows of queries (side −2) or of keys (side −1) that belong to a strip."""
+    """Return the rows of queries (side −2) or of keys (side −1) that belong to a strip."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
     axes = len(context.shape)
     picked = [part(x, strip.batch, axes) for x in tensors]
@@ -157,12 +159,12 @@ def pick(tensors: Sequence[Tensor], strip: Strip, side: int, context: MaskContex
 
 
 def put(x: Tensor, strip: Strip, context: MaskContext) -> Tensor:
-    """The rows of an output that belong to a strip, as a view."""
+    """Return the rows of an output that belong to a strip, as a view."""
     return part(x, strip.batch, len(context.shape))[..., strip.tile.rows, :]
 
 
 def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tensor) -> None:
-    """Add a strip's gradient to the whole one."""
+    """Add a strip's gradient to the total."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
     target = part(total, strip.batch, len(context.shape))
     wanted = (*target.shape[:-2], *more.shape[-2:])
@@ -178,11 +180,11 @@ def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tens
 def add_product(
     total: Tensor, strip: Strip, side: int, context: MaskContext, one: Tensor, two: Tensor
 ) -> None:
-    """Add one @ two, in place where the shapes allow it."""
+    """Add one @ two to the total, in place if the shapes allow it."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
     target = part(total, strip.batch, len(context.shape))
     alike = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
-    alike = alike and one.dtype == two.dtype == target.dtype  # not so in an autocast block
+    alike = alike and one.dtype == two.dtype == target.dtype  # they differ under autocast
     if isinstance(index, Tensor) or not alike or not target.is_contiguous():
         add(total, strip, side, context, one @ two)
         return
@@ -191,7 +193,7 @@ def add_product(
 
 
 def part(x: Tensor, batch: Share, axes: int) -> Tensor:
-    """A share of the batch, along those of the call's ``axes`` that x has more than one of."""
+    """Return a part of the batch, along the call's ``axes`` on which x is longer than 1."""
     if not batch:
         return x
     sizes = x.shape[: max(0, len(batch) + x.ndim - axes)]

@@ -1,4 +1,4 @@
-"""Who looks at whom, in few numbers and O(n) memory: strips of weights, summed up and let go."""
+"""Summarize attention weights strip by strip, in O(n) memory."""
 
 from dataclasses import dataclass
 
@@ -18,12 +18,12 @@ from regard.attention.normalizers import largest
 
 @dataclass(frozen=True)
 class Summary:
-    """The weights of a call, summed up. Before dropout, without gradients.
+    """A summary of the weights of a call, before dropout and without gradients.
 
-    ``indices`` and ``weights``: the keys that each query looks at most, by place in the call, and
-    how much, falling; −1 and 0 where it sees fewer. ``entropy``: −Σ w log w in nats, 0 of a query
-    that looks at one key and log n of one that looks at n alike. ``mass``: what each key gets from
-    all queries together.
+    ``indices`` and ``weights``: the keys with the largest weights of each query, by index in the
+    call, in descending order; −1 and 0 if the query sees fewer. ``entropy``: −Σ w log w in nats, 0
+    for a query with one key and log n for n equal weights. ``mass``: the sum of each key's weights
+    over all queries.
     """
 
     indices: Int[Tensor, "*batch queries top"]
@@ -37,7 +37,7 @@ class Summary:
         return f"<Summary: top {top} of {keys:,} keys for {queries:,} queries, batch {batch}>"
 
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
-        """The top weights in a table, 0 elsewhere."""
+        """Return the top weights as a table, 0 elsewhere."""
         table = self.weights.new_zeros(*self.weights.shape[:-1], self.mass.shape[-1])
         return table.scatter_add_(-1, self.indices.long().clamp(min=0), self.weights)
 
@@ -79,7 +79,7 @@ def summarize(call: Call, plan: Plan, top: int) -> Summary:
             size = values.shape[-1]
             put(indices, strip, context)[..., :size] = places.masked_fill(values == 0, -1)
             put(most, strip, context)[..., :size] = values
-            if work.nonfinite is not None:  # nothing is known of what sees a NaN
+            if work.nonfinite is not None:  # the weights of a query that sees a NaN are unknown
                 for x in (most, entropy):
                     put(x, strip, context).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)
@@ -88,13 +88,13 @@ def summarize(call: Call, plan: Plan, top: int) -> Summary:
 def entropy_of(
     weights: Tensor, scores: Tensor, normalizer: Normalizer, heaviest: Tensor, place: Tensor
 ) -> Tensor:
-    """−Σ w log w of each row; takes the ``weights``' room."""
+    """Return −Σ w log w of each row; overwrites ``weights``."""
     tiny = torch.finfo(weights.dtype).tiny
     if not normalizer.exponential:
-        logs = weights.clamp(min=tiny).log_()  # torch's own entr goes number by number
+        logs = weights.clamp(min=tiny).log_()  # torch's entr is not vectorised
         return -logs.mul_(weights).sum(-1, keepdim=True)
-    # log w = s − c: one logarithm a row, and not one a pair.
+    # log w = s − c: one logarithm per row instead of one per pair.
     c = scores.gather(-1, place) - heaviest.clamp(min=tiny).log()
-    c = c.clamp(min=torch.finfo(c.dtype).min)  # of a row that sees nothing
+    c = c.clamp(min=torch.finfo(c.dtype).min)  # −inf for a row that sees nothing
     total = weights.sum(-1, keepdim=True)
-    return c * total - weights.mul_(scores).nansum(-1, keepdim=True)  # 0 · −inf counts nothing
+    return c * total - weights.mul_(scores).nansum(-1, keepdim=True)  # 0 · −inf counts as 0

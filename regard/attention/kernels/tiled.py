@@ -1,5 +1,6 @@
-"""Any score × mask × normaliser × dropout in O(n) memory: strips of rows, and a backward that
-computes them again.
+"""Any score × mask × normaliser × dropout in O(n) memory, by strips of rows.
+
+The backward pass computes the strips again.
 """
 
 from collections.abc import Sequence
@@ -63,7 +64,10 @@ def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:
 
 
 def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
-    """Whatever compare needs a gradient for comes from prepare or is a registered parameter."""
+    """Raise a RegardError if compare or forward needs a gradient for a tensor that is no parameter.
+
+    Tensors from the prepare methods are allowed.
+    """
     if not work.strips:
         return
     batch, tile, _ = work.strips[0]
@@ -80,15 +84,15 @@ def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]
     if scores is not None and scores.requires_grad:
         raise RegardError(
             f"{type(work.score).__name__}.compare uses a tensor that needs a gradient and is "
-            "neither a registered parameter nor from prepare_queries or prepare_keys: make it an "
+            "neither a registered parameter nor from prepare_queries or prepare_keys; make it an "
             "nn.Parameter of the score"
         )
     if parameters := [x.detach() for x in work.normalizer.parameters()]:
         with torch.enable_grad():
-            made = twin(work.normalizer, parameters).forward(
+            weights = twin(work.normalizer, parameters).forward(
                 parameters[0].new_zeros(work.normalizer.heads or 1, 1, 1)
             )
-        if made.requires_grad:
+        if weights.requires_grad:
             raise RegardError(
                 f"{type(work.normalizer).__name__}.forward uses a tensor that needs a gradient and "
                 "is not read from self: make it an nn.Parameter that forward reads"
@@ -96,7 +100,7 @@ def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]
 
 
 class _Tiled(torch.autograd.Function):
-    """Strips forward, strips again backward."""
+    """The autograd function of `tiled`: strips forward, and again backward."""
 
     @staticmethod
     def forward(ctx: Any, work: Work, values: Tensor, *tensors: Tensor) -> Tensor:
@@ -112,11 +116,11 @@ class _Tiled(torch.autograd.Function):
                 weights = work.normalizer.weights(scores, statistics)
                 used = dropped(work, strip, weights)
                 seen = pick([values], strip, -1, work.context)[0]
-                made = used.to(values.dtype) @ seen
+                rows = used.to(values.dtype) @ seen
                 if work.nonfinite is not None:
                     bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
-                    made = made.masked_fill(bad, torch.nan)
-                put(output, strip, work.context).copy_(made)
+                    rows = rows.masked_fill(bad, torch.nan)
+                put(output, strip, work.context).copy_(rows)
                 kept.append(statistics)
         ctx.work, ctx.kept = work, kept
         ctx.cast = (
@@ -149,49 +153,49 @@ def backward(
     tensors: Sequence[Tensor],
     upstream: Tensor,
 ) -> list[Tensor]:
-    """Gradients of the values and of all tensors, strip by strip."""
+    """Compute the gradients of the values and of all tensors strip by strip."""
     ours, theirs, rest = split(work, tensors)
     of_score = len(list(work.score.parameters()))
-    of_values, found = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
-    to_ours, to_theirs, to_rest = split(work, found)
+    of_values, gradients = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
+    to_ours, to_theirs, to_rest = split(work, gradients)
     space = Space()
     for strip, statistics in zip(work.strips, kept, strict=True):
-        # Where a score holds many numbers a pair, its columns are computed some at a time, and
-        # once more for their gradient; else once, and the graph is kept.
+        # A score with many numbers per pair is computed in chunks of columns, and again for their
+        # gradient; any other once, and its graph is kept.
         parts = parts_of(work, strip, ours, theirs)
         graph = None
         if len(parts) == 1:
             graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
         if graph is not None and work.score.acceleration.linear:
             mine = joined(graph.leaves[0], work.tuples[0])
-            made = product_of(work, strip, mine, theirs, space, graph.scores)
-            scores, _ = masked(work, strip, made)
+            product = product_of(work, strip, mine, theirs, space, graph.scores)
+            scores, _ = masked(work, strip, product)
         elif graph is None:
             scores, _ = scores_of(work, strip, ours, theirs, space)
         else:
             assert graph.scores is not None
             scores, _ = masked(work, strip, graph.scores.detach())
         weights = work.normalizer.weights(scores, statistics)
-        given = put(upstream, strip, work.context)
+        slope = put(upstream, strip, work.context)
         if work.nonfinite is not None:
             allowed = None if strip.whole else allowed_in(work, strip)
             bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
-            given = given.masked_fill(bad, 0)
+            slope = slope.masked_fill(bad, 0)
         seen, gathered = pick([values], strip, -1, work.context)[0], values.dtype
-        of_weights = space.product(1, given.to(gathered), seen.mT).to(scores.dtype)
+        of_weights = space.product(1, slope.to(gathered), seen.mT).to(scores.dtype)
         used = weights
         if work.dropout is not None:
             factors = factors_of(work, strip, weights)
             of_weights, used = of_weights * factors, weights * factors
         if of_weights.shape != weights.shape:  # values of more batches than the scores
             of_weights = of_weights.sum_to_size(weights.shape)
-        add_product(of_values, strip, -1, work.context, used.to(gathered).mT, given.to(gathered))
+        add_product(of_values, strip, -1, work.context, used.to(gathered).mT, slope.to(gathered))
         of_scores, *more = work.normalizer.gradient(
             weights, of_weights, scores, statistics, tuple(rest[of_score:])
         )
-        for total, found_here in zip(to_rest[of_score:], more, strict=True):
-            total += found_here
-        del weights, used, of_weights, scores  # room for what follows
+        for total, part in zip(to_rest[of_score:], more, strict=True):
+            total += part
+        del weights, used, of_weights, scores  # free their memory
         totals = (to_ours, to_theirs, to_rest[:of_score])
         if graph is not None:
             graph.send(of_scores, totals)
@@ -202,7 +206,7 @@ def backward(
                 Graph.of(work, small, ours, theirs, rest[:of_score]).send(
                     of_scores[..., chunk], totals
                 )
-    return [of_values, *found]
+    return [of_values, *gradients]
 
 
 def send_product(
@@ -225,9 +229,9 @@ def send_product(
 
 @dataclass
 class Graph:
-    """The scores of a strip with what is needed to send a gradient back through them.
+    """The scores of a strip with their autograd graph, to propagate a gradient.
 
-    Of a linear score only what stands beside the product; None if there is nothing.
+    For a linear score, only the bias added to the product, or None.
     """
 
     work: Work
@@ -244,15 +248,15 @@ class Graph:
         theirs: Sequence[Tensor],
         parameters: Sequence[Tensor],
     ) -> "Graph":
-        """Compute them, with a graph of their own."""
+        """Compute the scores with their own graph."""
         mine, others = pick(ours, strip, -2, work.context), pick(theirs, strip, -1, work.context)
         leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
         others_or_none = None if work.score.acceleration.linear else leaves[1]
         with torch.enable_grad():
-            made = call(
+            scores = call(
                 work, leaves[0], others_or_none, positions_of(work.context, strip), leaves[2]
             )
-        return cls(work, strip, leaves, made)
+        return cls(work, strip, leaves, scores)
 
     def send(self, upstream: Tensor, totals: Sequence[Sequence[Tensor]]) -> None:
         """Add the gradients of prepared queries, of keys and of parameters."""
@@ -262,10 +266,10 @@ class Graph:
         upstream = upstream.to(self.scores.dtype)
         if upstream.shape != self.scores.shape:
             upstream = upstream.sum_to_size(self.scores.shape)
-        found = iter(torch.autograd.grad(self.scores, of, upstream, allow_unused=True))
+        gradients = iter(torch.autograd.grad(self.scores, of, upstream, allow_unused=True))
         for side, (leaves, of_side) in enumerate(zip(self.leaves, totals, strict=True)):
             for x, total in zip(leaves, of_side, strict=True):
-                more = next(found) if x.requires_grad else None
+                more = next(gradients) if x.requires_grad else None
                 if more is None:
                     continue
                 if side == 2:
@@ -275,11 +279,11 @@ class Graph:
 
 
 def split(work: Work, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Prepared queries, prepared keys, parameters."""
+    """Split tensors into prepared queries, prepared keys and parameters."""
     one, two = work.parts
     return list(tensors[:one]), list(tensors[one : one + two]), list(tensors[one + two :])
 
 
 def leaf(x: Tensor) -> Tensor:
-    """A tensor of its own in a new graph."""
+    """Return a detached copy as the leaf of a new graph."""
     return x.detach().requires_grad_(x.dtype.is_floating_point)

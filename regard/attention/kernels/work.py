@@ -1,4 +1,4 @@
-"""What a call computes in one of its strips: scores, the mask, dropout."""
+"""The computation of one strip: scores, mask, dropout."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from regard.errors import RegardError
 
 @dataclass(frozen=True)
 class Work:
-    """What a call computes, but for its tensors."""
+    """The parts of a tiled call except its tensors."""
 
     score: Score
     normalizer: Normalizer
@@ -43,16 +43,16 @@ class Work:
     dropout: Dropout | None
     nonfinite: NonFinite | None
     compiled: bool
-    parts: tuple[int, int]  # tensors of prepared queries and keys; then come parameters
+    parts: tuple[int, int]  # number of tensors of prepared queries and keys
     tuples: tuple[bool, bool]  # whether prepared queries and keys are tuples
 
 
 def work_of(
     call: Call, plan: Plan, dropout: Dropout | None = None, *, split: bool = True
 ) -> tuple[Work, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return the work, and the tensors of prepared queries and keys, which have all of the heads.
+    """Return the work, and the tensors of prepared queries and keys with all heads.
 
-    ``split``: the batch may be cut.
+    ``split``: whether the batch may be cut.
     """
     score, normalizer, context = call.score, call.normalizer, call.context
     products = score.acceleration.inner_product
@@ -79,16 +79,13 @@ def work_of(
 
 
 class Space:
-    """Room that the products of one strip after another are written to, and no new room each time.
-
-    What stands in a place is overwritten by the next product there.
-    """
+    """Buffers for the products of consecutive strips; the next product in a place overwrites it."""
 
     def __init__(self) -> None:
         self.places: dict[int, Tensor] = {}
 
     def product(self, place: int, one: Tensor, two: Tensor) -> Tensor:
-        """one @ two, in this place."""
+        """Return one @ two, in the buffer of this place."""
         if torch.is_autocast_enabled(one.device.type) or one.dtype != two.dtype:
             return one @ two
         batch = one.shape[:-2]
@@ -108,19 +105,19 @@ def scores_of(
     theirs: Sequence[Tensor],
     space: Space,
 ) -> tuple[Tensor, Tensor | None]:
-    """The scores of a strip, −inf where the mask hides, and what it allows; without a graph."""
+    """Return the scores of a strip, −inf where masked, and its mask, without a graph."""
     if work.score.acceleration.linear:
         rows = pick(ours, strip, -2, work.context)
-        beside = call(work, rows, None, positions_of(work.context, strip))
+        bias = call(work, rows, None, positions_of(work.context, strip))
         asking = joined(rows, work.tuples[0])
-        return masked(work, strip, product_of(work, strip, asking, theirs, space, beside))
-    made = []
+        return masked(work, strip, product_of(work, strip, asking, theirs, space, bias))
+    blocks = []
     for _, small in parts_of(work, strip, ours, theirs):
         mine, others = pick(ours, small, -2, work.context), pick(theirs, small, -1, work.context)
-        found = call(work, mine, others, positions_of(work.context, small))
-        assert found is not None
-        made.append(found)
-    return masked(work, strip, made[0] if len(made) == 1 else torch.cat(made, -1))
+        scores = call(work, mine, others, positions_of(work.context, small))
+        assert scores is not None
+        blocks.append(scores)
+    return masked(work, strip, blocks[0] if len(blocks) == 1 else torch.cat(blocks, -1))
 
 
 def product_of(
@@ -129,37 +126,37 @@ def product_of(
     mine: Prepared,
     theirs: Sequence[Tensor],
     space: Space,
-    beside: Tensor | None,
+    bias: Tensor | None,
 ) -> Tensor:
-    """The scores of a linear score: scale · q'·k', and what stands beside it."""
+    """Return the scores of a linear score: scale · q'·k' + bias, with ``bias`` as the bias."""
     acceleration = work.score.acceleration
     query = acceleration.product_queries(work.score, mine)
     query = acceleration.scale(work.score, query.shape[-1]) * query
     scores = space.product(0, query, pick(theirs[:1], strip, -1, work.context)[0].mT)
-    if beside is None:
+    if bias is None:
         return scores
-    beside = beside.detach()
-    fits = torch.broadcast_shapes(scores.shape, beside.shape) == scores.shape
-    return scores.add_(beside) if fits else scores + beside
+    bias = bias.detach()
+    fits = torch.broadcast_shapes(scores.shape, bias.shape) == scores.shape
+    return scores.add_(bias) if fits else scores + bias
 
 
 def parts_of(
     work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
 ) -> list[tuple[slice, Strip]]:
-    """The columns that a score compares at once, by place in the strip, and as strips.
+    """Return the columns that a score compares at once, by index in the strip, and as strips.
 
-    All of them, unless it holds so many numbers a pair that these would outgrow a strip.
+    These are all columns, unless the score's numbers per pair would exceed the size of a strip.
     """
     seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
-    held = work.score.acceleration.numbers_per_pair(work.score, joined(theirs, work.tuples[1]))
-    if held <= 1:
+    numbers = work.score.acceleration.numbers_per_pair(work.score, joined(theirs, work.tuples[1]))
+    if numbers <= 1:
         return [(slice(0, seen), strip)]
     slices = max(
         part(x, strip.batch, len(work.context.shape))[..., 0, 0].numel()
         for x in (ours[0], theirs[0])
     )
     rows = strip.tile.rows.stop - strip.tile.rows.start
-    step = max(16, work.sizes.numbers // max(1, slices * rows * held))
+    step = max(16, work.sizes.numbers // max(1, slices * rows * numbers))
     if step >= seen:
         return [(slice(0, seen), strip)]
     chunks = [slice(i, min(i + step, seen)) for i in range(0, seen, step)]
@@ -177,9 +174,9 @@ def call(
     positions: Positions,
     parameters: Sequence[Tensor] = (),
 ) -> Tensor | None:
-    """The scores of prepared queries and keys, with these parameters if there are any.
+    """Return the scores of prepared queries and keys, with these parameters if there are any.
 
-    Without keys, what stands beside the product of a linear score.
+    Without keys, return the bias of a linear score.
     """
     theirs = None if others is None else joined(others, work.tuples[1])
     ours = joined(mine, work.tuples[0])
@@ -190,9 +187,9 @@ def call(
 
 
 def compared(score: Score, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-    """Compute the scores by `fast_compare`, compiled where that is wanted and pays.
+    """Compute the scores by `fast_compare`, compiled if `wanted` and worthwhile.
 
-    Errors: a function of the user's that cannot be compiled.
+    Raise a RegardError for a user's function that cannot be compiled.
     """
     acceleration = score.acceleration
     if not wanted() or acceleration.numbers_per_pair(score, keys) <= 1:
@@ -210,13 +207,13 @@ def compared(score: Score, queries: Prepared, keys: Prepared, positions: Positio
         raise RegardError(
             f"{type(score).__name__}.{fast.__name__} cannot be compiled "
             f"({str(error).strip().splitlines()[0]}); give the score acceleration = "
-            "Acceleration(numbers=1), and it will be computed as it stands"
+            "Acceleration(numbers=1) to compute it without compiling"
         ) from error
     return scores
 
 
 def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | None]:
-    """−inf where the mask hides; over the whole batch, in a dtype that sums well."""
+    """Return the scores over the whole batch, −inf where masked, and the mask; at least float32."""
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     context = work.context
@@ -232,29 +229,29 @@ def masked(work: Work, strip: Strip, scores: Tensor) -> tuple[Tensor, Tensor | N
 
 
 def allowed_in(work: Work, strip: Strip) -> Tensor:
-    """What the mask allows in a strip."""
+    """Return which pairs of a strip the mask allows."""
     return part(work.context.allows(strip.tile), strip.batch, len(work.context.shape))
 
 
 def dropped(work: Work, strip: Strip, weights: Tensor) -> Tensor:
-    """The weights as they are used."""
+    """Return the weights after dropout."""
     return weights if work.dropout is None else weights * factors_of(work, strip, weights)
 
 
 def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
-    """Dropout's factors for a strip."""
+    """Return the factors of dropout for a strip."""
     assert work.dropout is not None
-    given = (work.context.shape, weights.dtype, weights.device)
-    return work.dropout.factors(*given, strip.tile, strip.batch)
+    arguments = (work.context.shape, weights.dtype, weights.device)
+    return work.dropout.factors(*arguments, strip.tile, strip.batch)
 
 
 def nonfinite_of(nonfinite: NonFinite, strip: Strip, context: MaskContext) -> NonFinite:
-    """Those of a strip's rows and columns."""
+    """Return the marks of a strip's rows and columns."""
     ours = pick([nonfinite.queries.unsqueeze(-1)], strip, -2, context)[0].squeeze(-1)
     keys = pick([nonfinite.keys.unsqueeze(-1)], strip, -1, context)[0].squeeze(-1)
     return NonFinite(ours, keys, pick([nonfinite.values], strip, -1, context)[0])
 
 
 def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:
-    """What a prepare method gave."""
+    """Return the tensors of a prepared side as a tuple, or the only one."""
     return tuple(parts) if as_tuple else parts[0]

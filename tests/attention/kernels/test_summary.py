@@ -49,7 +49,7 @@ def test_no_more_keys_than_there_are():
     summary = attended.summary(top=99)
     assert summary.indices.shape == (3, 2, 5, 7)
     assert_close(summary.weights.sum(-1), torch.ones(3, 2, 5, dtype=torch.float64))
-    with pytest.raises(RegardError, match="at least one key, not 0"):
+    with pytest.raises(RegardError, match="top must be at least 1, not 0"):
         attended.summary(0)
 
 
