@@ -18,10 +18,12 @@ from regard.attention import (
 )
 from regard.attention import lengths as up_to
 from regard.errors import RegardError
-from regard.layers.blocks import Plain, PreNorm, Residual
+from regard.layers.blocks import Plain, Residual
 from regard.layers.dropout import drop
 from regard.layers.embedding import Vectors, WordEmbedding
+from regard.layers.feedforward import FeedForward
 from regard.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
+from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import TextClassifierSettings
 
 
@@ -131,7 +133,8 @@ def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Modu
         return Plain(width, attention)
     if settings.block == "residual":
         return Residual(width, attention)
-    return PreNorm(width, attention, settings.feedforward, settings.dropout)
+    feedforward = FeedForward(width, settings.feedforward)
+    return EncoderBlock(width, attention, feedforward, settings.dropout, "pre")
 
 
 def _pool(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:

@@ -4,8 +4,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from regard.attention import MultiHeadAttention, lengths
-from regard.layers.blocks import Plain, PreNorm, Residual
+from regard.layers.blocks import Plain, Residual
 from regard.layers.feedforward import FeedForward
+from regard.layers.sublayers import EncoderBlock
 
 WIDTH, TIME = 6, 5
 
@@ -13,7 +14,7 @@ WIDTH, TIME = 6, 5
 class Halve(nn.Module):
     """In attention's place: what a block does around it shows."""
 
-    def forward(self, x: Tensor, mask: object = None) -> Tensor:
+    def forward(self, x: Tensor, mask: object = None, **_: object) -> Tensor:
         return x / 2 + x.mean(1, keepdim=True)
 
 
@@ -23,6 +24,10 @@ def f(x: Tensor) -> Tensor:
 
 def attention(**options: object) -> MultiHeadAttention:
     return MultiHeadAttention(WIDTH, 1, **options)
+
+
+def pre_norm() -> EncoderBlock:
+    return EncoderBlock(WIDTH, attention(), FeedForward(WIDTH, 11), 0.5, "pre")
 
 
 def test_plain_is_g_of_f() -> None:
@@ -50,27 +55,27 @@ def test_residual_is_g_of_x_plus_f_of_the_normed() -> None:
 
 def test_pre_norm_adds_attention_then_feedforward() -> None:
     torch.manual_seed(2)
-    block = PreNorm(WIDTH, attention(), inner=11, dropout=0.5).eval()
-    block.attention = Halve()
+    block = pre_norm().eval()
+    block.attention.work = Halve()
     x = torch.randn(3, TIME, WIDTH)
-    between = x + f(block.attention_norm(x))
-    inner = block.feedforward
-    thought = F.gelu(block.feedforward_norm(between) @ inner.widen.weight.T + inner.widen.bias)
+    between = x + f(block.attention.norm(x))
+    inner = block.feedforward.work
+    thought = F.gelu(block.feedforward.norm(between) @ inner.widen.weight.T + inner.widen.bias)
     expected = between + thought @ inner.narrow.weight.T + inner.narrow.bias
     assert_close(block(x, None), expected)
 
 
 def test_pre_norm_begins_as_the_identity() -> None:
     torch.manual_seed(3)
-    block = PreNorm(WIDTH, attention(), inner=11, dropout=0.5)
+    block = pre_norm()
     x = torch.randn(3, TIME, WIDTH)
     assert torch.equal(block(x, lengths(torch.tensor([5, 2, 3]))), x)
 
 
 def test_pre_norm_drops_in_training_only() -> None:
     torch.manual_seed(3)
-    block = PreNorm(WIDTH, attention(), inner=11, dropout=0.5)
-    nn.init.normal_(block.feedforward.narrow.weight)
+    block = pre_norm()
+    nn.init.normal_(block.feedforward.work.narrow.weight)
     x, mask = torch.randn(3, TIME, WIDTH), lengths(torch.tensor([5, 2, 3]))
     assert not torch.equal(block(x, mask), block(x, mask))
     block.eval()

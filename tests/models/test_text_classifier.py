@@ -114,7 +114,7 @@ def test_the_sizes_are_the_settings() -> None:
     sizes = {"width": 12, "heads": 3, "layers": 2, "feedforward": 7, "length": 23}
     model = make("transformer", position="learned", **sizes)
     assert len(model.blocks) == 2
-    assert model.blocks[0].feedforward.widen.weight.shape == (7, 12)
+    assert model.blocks[0].feedforward.work.widen.weight.shape == (7, 12)
     assert model.positions.table.shape == (23, 12)
     assert make("+cls", position="learned", length=23).positions.table.shape == (24, 8)
 
@@ -195,10 +195,10 @@ def test_the_settings_reach_the_layers() -> None:
         pool_score="additive",
     )
     for block in model.blocks:
-        assert block.attention.groups == 2
-        assert block.attention.attention.normalize.name == "sparsemax"
-        assert block.attention.attention.dropout == 0.25
-        assert block.attention.attention.compress.key_projection.shape == (5, 23)
+        assert block.attention.work.groups == 2
+        assert block.attention.work.attention.normalize.name == "sparsemax"
+        assert block.attention.work.attention.dropout == 0.25
+        assert block.attention.work.attention.compress.key_projection.shape == (5, 23)
     assert model.pool.attention.normalize.name == "sparsemax"
     assert model.pool.attention.dropout == 0
     assert (
