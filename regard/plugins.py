@@ -1,15 +1,12 @@
-"""Plugins: ``FILE.py:Name`` is a class in a user's own file."""
+"""Plugins: ``FILE.py:Name`` is an object in a user's own file."""
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
 
 from regard.errors import RegardError, look_up
-
-T = TypeVar("T")
 
 
 def is_part(spec: str) -> bool:
@@ -21,6 +18,32 @@ def is_part(spec: str) -> bool:
     return ".py:" in spec or spec.endswith(".py")
 
 
+def parts_of(spec: str) -> list[str]:
+    """Return the names that ``+`` joins, as in pattern=window-64+FILE.py:NAME.
+
+    A file whose path has a ``+`` is one name.
+
+    >>> parts_of("window-64+own.py:near"), parts_of("dot")
+    (['window-64', 'own.py:near'], ['dot'])
+    """
+    whole = "+" not in spec or (is_part(spec) and _file(spec).exists())
+    return [spec.strip()] if whole else [part.strip() for part in spec.split("+")]
+
+
+def files_of(values: Iterable[object]) -> dict[str, Path]:
+    """Return the file of each value that is ``FILE.py:Name``, by that name.
+
+    >>> {name: str(path) for name, path in files_of(["dot", 8, "own/score.py:Mine"]).items()}
+    {'own/score.py:Mine': 'own/score.py'}
+    """
+    named = [part for value in values if isinstance(value, str) for part in parts_of(value)]
+    return {part: _file(part) for part in named if is_part(part)}
+
+
+def _file(spec: str) -> Path:
+    return Path(spec.rpartition(":")[0] or spec)
+
+
 def short(name: str) -> str:
     """Return a name as a part of a folder's: of ``FILE.py:NAME`` the NAME.
 
@@ -30,27 +53,12 @@ def short(name: str) -> str:
     return name.rpartition(":")[2] if is_part(name) else name
 
 
-def load_part(spec: str, kind: type[T], what: str) -> type[T]:
-    """Return the class named by ``FILE.py:Name``, a subclass of ``kind`` (``what``, in words).
-
-    RegardError if the spec, the file, the name or the class is not as it should be, or if the
-    file does not run. The file runs in this process, as an import would: load only your own.
-    """
-    found = load_object(spec)
-    if not isinstance(found, type):
-        raise RegardError(
-            f"{spec} is {a(type(found).__name__)}, not a class: name the {what} class"
-        )
-    if not issubclass(found, kind):
-        raise RegardError(
-            f"{spec} is no {what}: write `class {found.__name__}({kind.__module__.split('.')[0]}."
-            f"{kind.__name__}):`"
-        )
-    return found
-
-
 def load_object(spec: str) -> object:
-    """Return the object named by ``FILE.py:Name``, running the file; errors as in `load_part`."""
+    """Return the object named by ``FILE.py:Name``; the file runs here, as an import would.
+
+    `regard.tables.load` runs it only if it is trusted. Errors: the spec, the file or the name is
+    not as it should be, or the file does not run.
+    """
     file, colon, name = spec.rpartition(":")
     if not colon or not name or not file.endswith(".py"):
         raise RegardError(f"a part of your own is named FILE.py:Name, not {spec!r}")
@@ -99,13 +107,11 @@ def digests(settings: Mapping[str, object]) -> dict[str, str]:
     {}
     """
     found = {}
-    for spec in settings.values():
-        if isinstance(spec, str) and is_part(spec):
-            path = Path(spec.rpartition(":")[0] or spec)
-            try:
-                found[spec] = hashlib.sha256(path.read_bytes()).hexdigest()
-            except OSError as error:
-                raise RegardError(f"{path} cannot be read: {error.strerror}") from None
+    for spec, path in files_of(settings.values()).items():
+        try:
+            found[spec] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise RegardError(f"{path} cannot be read: {error.strerror}") from None
     return found
 
 

@@ -1,9 +1,9 @@
 """Trust in Python files that a run's settings name.
 
-A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.py:Name`` as a score
-or a normalizer. Such a file runs only if the user named it in this process (as a setting, by
-``--trust FILE.py`` or by `trust`), or trained with it on this machine before. What is trusted is a
-file's place and its content: an edited file, or a copy elsewhere, is another.
+A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.py:Name`` as a
+score, a data set or another part. Such a file runs only if the user named it in this process (as a
+setting, by ``--trust FILE.py`` or by `trust`), or trained with it on this machine before. What is
+trusted is a file's place and its content: an edited file, or a copy elsewhere, is another.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.atomic_io import configuration
 from regard.errors import RegardError
-from regard.plugins import is_part
+from regard.plugins import files_of
 
 VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the processes begun from here
 
@@ -33,7 +33,7 @@ def trust(file: Path | str) -> None:
 
 def trust_named(values: Iterable[object]) -> None:
     """Trust the Python files that a user's own settings name; missing files fail later."""
-    for path in files_of(values):
+    for path in files_of(values).values():
         with suppress(RegardError):
             trust(path)
 
@@ -43,7 +43,7 @@ def remember(settings: Mapping[str, object]) -> None:
 
     A configuration folder that cannot be written changes nothing: then ``--trust`` is asked for.
     """
-    for path in files_of(settings.values()):
+    for path in files_of(settings.values()).values():
         with suppress(OSError, RuntimeError, RegardError):
             folder().mkdir(parents=True, exist_ok=True)
             (folder() / fingerprint(path)).write_text(f"{path.resolve()}\n", encoding="utf-8")
@@ -54,7 +54,7 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
 
     A file that is not there can run nothing; it is told of when it is loaded.
     """
-    for path in files_of(settings.values()):
+    for path in files_of(settings.values()).values():
         if not path.exists():
             continue
         known = fingerprint(path)
@@ -65,16 +65,6 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
                 f"Read the file; if you trust it, add --trust {path} (in Python: "
                 f"regard.trust({str(path)!r}))"
             )
-
-
-def files_of(values: Iterable[object]) -> list[Path]:
-    """Return the files of the values that are ``FILE.py:Name``.
-
-    >>> [str(path) for path in files_of(["dot", 8, "own/score.py:Mine"])]
-    ['own/score.py']
-    """
-    named = [value for value in values if isinstance(value, str) and is_part(value)]
-    return [Path(spec.rpartition(":")[0] or spec) for spec in named]
 
 
 def fingerprint(path: Path) -> str:

@@ -2,13 +2,13 @@
 
 import pickle
 import sys
-from pathlib import Path
 
 import pytest
 
-from regard.attention import Mask, Score
+from regard.attention import SCORES, Score
 from regard.errors import RegardError
-from regard.plugins import is_part, load_object, load_part
+from regard.plugins import is_part, load_object, parts_of
+from regard.trusted import trust
 
 SOURCE = """
 from beside import SLOPE
@@ -29,24 +29,26 @@ def file(tmp_path):
     (tmp_path / "beside.py").write_text("SLOPE = 3")
     path = tmp_path / "my_score.py"
     path.write_text(SOURCE)
+    trust(path)
     yield path
     sys.modules.pop("beside", None)
 
 
 def test_the_class_is_loaded_once_while_its_text_is_the_same(file):
-    kind = load_part(f"{file}:Mine", Score, "score")
+    kind = SCORES[f"{file}:Mine"]
     assert issubclass(kind, Score)
     assert kind.slope == 3
-    assert load_part(f"{file}:Mine", Score, "score") is kind
+    assert SCORES[f"{file}:Mine"] is kind
     file.write_text(SOURCE + "\nclass New(Mine): pass\n")
-    assert load_part(f"{file}:Mine", Score, "score") is not kind
+    trust(file)
+    assert SCORES[f"{file}:Mine"] is not kind
     assert isinstance(load_object(f"{file}:made"), Score)
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
 def test_nothing_is_written_and_no_path_stays(file):
     before = list(sys.path)
-    load_part(f"{file}:Mine", Score, "score")
+    SCORES[f"{file}:Mine"]
     assert sys.path == before
     assert {path.name for path in file.parent.iterdir()} - {"__pycache__"} == {
         "beside.py",
@@ -58,7 +60,7 @@ def test_nothing_is_written_and_no_path_stays(file):
     ("name", "words"),
     [
         ("Mime", "did you mean Mine"),
-        ("Other", r"is no score: write `class Other\(regard.Score\):`"),
+        ("Other", r"is no score: write `class Other\(regard.attention.Score\):`"),
         ("made", "is a Mine, not a class: name the score class"),
         ("SLOPE", "is an int, not a class"),
         ("", "is named FILE.py:Name"),
@@ -66,7 +68,7 @@ def test_nothing_is_written_and_no_path_stays(file):
 )
 def test_names(file, name, words):
     with pytest.raises(RegardError, match=words):
-        load_part(f"{file}:{name}", Score, "score")
+        SCORES[f"{file}:{name}"]
 
 
 @pytest.mark.parametrize(
@@ -82,26 +84,28 @@ def test_names(file, name, words):
 def test_files_that_do_not_run(tmp_path, source, words):
     path = tmp_path / "bad.py"
     path.write_text(source)
+    trust(path)
     with pytest.raises(RegardError, match=words) as caught:
-        load_part(f"{path}:Mine", Score, "score")
+        SCORES[f"{path}:Mine"]
     assert "\n" not in str(caught.value)
     assert not [name for name in sys.modules if name.startswith("regard_part_bad")] or "x" in source
 
 
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(RegardError, match="cannot be read: No such file"):
-        load_part(f"{tmp_path / 'none.py'}:Mine", Score, "score")
+        SCORES[f"{tmp_path / 'none.py'}:Mine"]
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(RegardError, match="cannot be read"):
-        load_part(f"{tmp_path / 'folder.py'}:Mine", Score, "score")
+        SCORES[f"{tmp_path / 'folder.py'}:Mine"]
 
 
-def test_the_example_is_a_part():
-    example = Path(__file__).parent.parent / "examples" / "my_score.py"
-    assert len(example.read_text().splitlines()) <= 15
-    assert issubclass(load_part(f"{example}:Laplacian", Score, "score"), Score)
-    with pytest.raises(RegardError, match="is no mask"):
-        load_part(f"{example}:Laplacian", Mask, "mask")
+def test_names_that_plus_joins(tmp_path):
+    folder = tmp_path / "c++"
+    folder.mkdir()
+    (folder / "own.py").touch()
+    one = f"{folder}/own.py:Mine"
+    assert parts_of(one) == [one]
+    assert parts_of("window-4 + own.py:near-2") == ["window-4", "own.py:near-2"]
 
 
 def test_what_is_a_part():

@@ -2,13 +2,18 @@
 
 import importlib
 import sys
+from copy import copy
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard import runs
+from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
 from regard.conformance import conform
 from regard.errors import RegardError, look_up
+from regard.labs import LABS
 from regard.models import ModelEntry
 from regard.runs.checking import network_of
 from regard.runs.config import Config
@@ -46,7 +51,7 @@ def test_entry_points_stand_behind_the_rows() -> None:
     assert list(table) == ["one", "two", "three", "gone"]
     assert (table["one"], table["two"], len(table)) == (1, 2, 4)
     assert numbers("regard.others").get("two") is None
-    with pytest.raises(RegardError, match="three is a str and no number: name an int"):
+    with pytest.raises(RegardError, match="three is a str, not a number: name an int"):
         table["three"]
     with pytest.raises(RegardError, match=r"the number 'gone' of gone:x cannot be loaded: Module"):
         table["gone"]
@@ -62,7 +67,7 @@ def test_a_file_runs_only_if_it_is_trusted(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     trust(path)
     assert numbers()[f"{path}:four"] == 4
-    with pytest.raises(RegardError, match="is a str and no number"):
+    with pytest.raises(RegardError, match="is a str, not a number"):
         numbers()[f"{path}:five"]
     with pytest.raises(RegardError, match="defines no six"):
         numbers()[f"{path}:six"]
@@ -78,7 +83,7 @@ def test_a_model_of_ones_own_is_trained_opened_compared_and_checked(tmp_path: Pa
     subject = network_of(f"classification:{MODEL}")
     assert subject is not None
     assert [v for v in conform(subject) if v.outcome == "fails"] == []
-    with pytest.raises(RegardError, match="is a type and no model: name a ModelEntry"):
+    with pytest.raises(RegardError, match="is a type, not a model: name a ModelEntry"):
         runs.start(tmp_path / "other", "classification", f"{EXAMPLES / 'my_model.py'}:Bag", TINY)
 
 
@@ -105,6 +110,40 @@ def test_a_strangers_run_executes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"evil.py, a Python file that you have not trained"):
         runs.load(tmp_path / "run")
     assert not ran.exists()
+
+
+def test_rows_by_module_are_loaded_when_they_are_asked_for() -> None:
+    table: Table[float] = Table(
+        {"pi": "math:pi", "name": "os:sep"}, "regard.numbers", float, "number"
+    )
+    assert list(table) == ["pi", "name"]
+    assert 3 < table["pi"] < 4
+    with pytest.raises(RegardError, match="name is a str, not a number: name a float"):
+        table["name"]
+
+
+@pytest.mark.parametrize(
+    "table", [SCORES, NORMALIZERS, POSITIONS, PATTERNS, MECHANISMS, LABS, TASKS]
+)
+def test_entry_points_are_read_only_for_a_list_or_an_unknown_name(
+    table: Table[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def points(group: str) -> list[EntryPoint]:
+        asked.append(group)
+        return [EntryPoint("theirs", "no_such_module:x", group)]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", points)
+    fresh = copy(table)
+    vars(fresh).pop("_points", None)
+    first = next(iter(table.rows))
+    assert first in fresh
+    fresh[first]
+    assert asked == []
+    with pytest.raises(RegardError, match="did you mean theirs"):
+        look_up(fresh, "thiers", table.what)
+    assert asked == [table.group]
 
 
 def test_every_task_has_models_of_one_kind() -> None:

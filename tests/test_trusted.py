@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,56 @@ def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_pa
         pass
     said = runs.load(tmp_path / "run").predict("a good film")
     assert sum(said.probabilities.values()) == pytest.approx(1, abs=1e-5)
+
+
+PARTS = """
+import os
+from regard.attention import Mask, Normalizer, Pattern, Wrapper
+with open(os.environ["RAN"], "a") as ran:
+    ran.write("x")
+
+class Place(Wrapper):
+    pass
+
+class Normalize(Normalizer):
+    def forward(self, scores):
+        return scores.softmax(-1).nan_to_num(0)
+
+near = Pattern(("near-1",), lambda length, n: Mask(
+    lambda rows, columns: (rows[..., :, None] - columns[..., None, :]).abs() <= n))
+"""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["position={}:Place", "normalize={}:Normalize", "pattern={}:near-2",
+     "pattern=window-1+{}:near-2", "attention={}:Place"],
+)  # fmt: skip
+def test_no_kind_of_part_that_a_strangers_run_names_is_executed(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, own = tmp_path / "ran.txt", tmp_path / "parts.py"
+    monkeypatch.setenv(RAN, str(ran))
+    own.write_text(PARTS)
+    monkeypatch.setenv(VARIABLE, "")
+    key, _, value = setting.format(own).partition("=")
+    config = Config.make("classification", "transformer", TINY)
+    (tmp_path / "run").mkdir()
+    text = config.toml().decode()
+    before = f'{key} = "{config.network.model_dump()[key]}"'
+    assert before in text
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(text.replace(before, f'{key} = "{value}"'))
+    with pytest.raises(RegardError, match=r"names .*parts\.py, a Python file that you have not"):
+        Config.read(tmp_path / "run")
+    with pytest.raises(RegardError, match="would execute it"):  # and where the part is looked up
+        build_once(replace(config, network=config.network.model_copy(update={key: value})))
+    assert not ran.exists()
+    regard.trust(own)
+    assert Config.read(tmp_path / "run").network.model_dump()[key] == value
+    if key == "attention":
+        with pytest.raises(RegardError, match="is no attention: write"):
+            build_once(Config.read(tmp_path / "run"))
+    else:
+        build_once(Config.read(tmp_path / "run"))
+    assert ran.read_text() == "x"

@@ -27,12 +27,13 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.packing import Packing
-from regard.attention.patterns import PATTERNS, named_mask, within
+from regard.attention.patterns import PATTERNS, Pattern, named_mask, within
 from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
 from regard.attention.sines import sinusoidal
 from regard.attention.trees import parsed
+from regard.attention.wrapper import Wrapper
 
 __all__ = [
     "COMPRESS",
@@ -52,7 +53,9 @@ __all__ = [
     "MultiHeadAttention",
     "Normalizer",
     "Packing",
+    "Pattern",
     "Score",
+    "Wrapper",
     "attend",
     "bigbird",
     "blocks",

@@ -12,7 +12,7 @@ from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.attention.score import Score
 from regard.attention.scores import SCORES
 from regard.errors import RegardError, look_up
-from regard.plugins import a, is_part, load_part
+from regard.plugins import a
 
 
 class Arguments(NamedTuple):
@@ -86,9 +86,6 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
         return normalize
     if not isinstance(normalize, str):
         raise RegardError(f"normalize must be a Normalizer or the name of one, not {normalize!r}")
-    if is_part(normalize):
-        own: type[Normalizer] = load_part(normalize, Normalizer, "normalizer")
-        return own(heads)
     base, _, number = normalize.rpartition("-")
     if base == TopK.name and number.isdecimal():
         return TopK(heads, k=int(number))

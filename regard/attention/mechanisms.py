@@ -1,20 +1,24 @@
 """Mechanisms by name: ``MECHANISMS``."""
 
 from regard.attention.mechanism import Mechanism
-from regard.attention.multihead import MultiHeadAttention
 from regard.errors import look_up
-from regard.plugins import is_part, load_part
+from regard.tables import Table
 
-MECHANISMS: dict[str, type[Mechanism]] = {"multi-head": MultiHeadAttention}
+MECHANISMS: Table[type[Mechanism]] = Table(
+    {"multi-head": "regard.attention.multihead:MultiHeadAttention"},
+    "regard.mechanisms",
+    Mechanism,
+    "attention",
+    classes=True,
+)
 
 
 def named_mechanism(name: str) -> type[Mechanism]:
     """Return the class of a mechanism, by name or as the user's ``FILE.py:Name``.
 
+    Errors: an unknown name; a file that is not trusted or holds none.
+
     >>> named_mechanism("multi-head")(8, 2, score="cosine").attention.score.name
     'cosine'
     """
-    if is_part(name):
-        own: type[Mechanism] = load_part(name, Mechanism, "attention")
-        return own
     return look_up(MECHANISMS, name, "attention")

@@ -7,6 +7,7 @@ from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
 from regard.attention.tracing import readable
 from regard.errors import RegardError
+from regard.tables import Table
 
 
 class Softmax(Normalizer):
@@ -237,17 +238,23 @@ class Sigmoid(Normalizer):
         return ((weights - weights * weights).mul_(upstream),)
 
 
-NORMALIZERS: dict[str, type[Normalizer]] = {
-    "softmax": Softmax,
-    "sum": Sum,
-    "softmax-plus-one": SoftmaxPlusOne,
-    "sink": Sink,
-    "sigmoid": Sigmoid,
-    "sparsemax": Sparsemax,
-    "entmax15": Entmax15,
-    "entmax": Entmax,
-    "top-k": TopK,
-}
+NORMALIZERS: Table[type[Normalizer]] = Table(
+    {
+        "softmax": Softmax,
+        "sum": Sum,
+        "softmax-plus-one": SoftmaxPlusOne,
+        "sink": Sink,
+        "sigmoid": Sigmoid,
+        "sparsemax": Sparsemax,
+        "entmax15": Entmax15,
+        "entmax": Entmax,
+        "top-k": TopK,
+    },
+    "regard.normalizers",
+    Normalizer,
+    "normalizer",
+    classes=True,
+)
 
 
 def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from regard.attention.mask import Mask
 from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.errors import RegardError
+from regard.plugins import parts_of
+from regard.tables import Table
 from regard.usual import nearest
 
 
@@ -28,13 +30,18 @@ def _bigbird(length: int | None, block: int = 64) -> Mask:
     return bigbird(length, block=block)
 
 
-PATTERNS: dict[str, Pattern] = {
-    "causal": Pattern(("causal",), lambda length: causal()),
-    "window": Pattern(("window-64",), lambda length, size: window(size)),
-    "dilated": Pattern(("dilated-64-2",), lambda length, size, step: window(size, step)),
-    "global": Pattern(("global-4",), lambda length, size: global_tokens(size)),
-    "bigbird": Pattern(("bigbird", "bigbird-16"), _bigbird),
-}
+PATTERNS: Table[Pattern] = Table(
+    {
+        "causal": Pattern(("causal",), lambda length: causal()),
+        "window": Pattern(("window-64",), lambda length, size: window(size)),
+        "dilated": Pattern(("dilated-64-2",), lambda length, size, step: window(size, step)),
+        "global": Pattern(("global-4",), lambda length, size: global_tokens(size)),
+        "bigbird": Pattern(("bigbird", "bigbird-16"), _bigbird),
+    },
+    "regard.patterns",
+    Pattern,
+    "pattern",
+)
 
 
 def named_mask(pattern: str, length: int | None = None) -> Mask | None:
@@ -42,8 +49,8 @@ def named_mask(pattern: str, length: int | None = None) -> Mask | None:
 
     "window-64" allows 64 positions on both sides, "dilated-64-2" 64 on both sides in steps of 2,
     "global-4" lets the first four positions see all and be seen by all, "bigbird-16" has blocks of
-    16 positions (64 by default) and needs the maximum input ``length``. Raise a RegardError for an
-    unknown name.
+    16 positions (64 by default) and needs the maximum input ``length``. "FILE.py:NAME-8" is a
+    user's own `Pattern` with its number. Raise a RegardError for an unknown name.
 
     >>> import torch
     >>> near = named_mask("window-1+global-1")
@@ -52,7 +59,7 @@ def named_mask(pattern: str, length: int | None = None) -> Mask | None:
     """
     if pattern == "none":
         return None
-    return reduce(or_, (_part(name, length) for name in pattern.split("+")))
+    return reduce(or_, (_part(name, length) for name in parts_of(pattern)))
 
 
 def within(mask: Mask | None, pattern: Mask | None) -> Mask | None:
@@ -70,7 +77,9 @@ def within(mask: Mask | None, pattern: Mask | None) -> Mask | None:
 
 
 def _part(name: str, length: int | None) -> Mask:
-    base, *numbers = name.strip().split("-")
+    file, colon, rest = name.rpartition(":")
+    base, *numbers = rest.split("-")
+    base = f"{file}{colon}{base}"
     known = PATTERNS.get(base)
     if known and all(number.isdecimal() for number in numbers) and known.takes(len(numbers)):
         return known.make(length, *map(int, numbers))

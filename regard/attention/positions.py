@@ -1,7 +1,8 @@
 """Position encodings: modules added to the input, and scores wrapped around another score."""
 
 import math
-from typing import cast
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +16,8 @@ from regard.attention.tracing import readable
 from regard.attention.trees import TreeDepth, TreeKeys
 from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
-from regard.plugins import is_part, load_part, one_line
+from regard.plugins import one_line
+from regard.tables import Table
 
 
 class Learned(nn.Module):
@@ -208,17 +210,23 @@ class RelativeKeys(DistanceKeys):
 
 
 #: A name means a module that is added to the input, or a Score that wraps another.
-POSITIONS: dict[str, type[nn.Module] | None] = {
-    "none": None,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": Rotary,
-    "alibi": Alibi,
-    "t5-bias": RelativeBias,
-    "relative-keys": RelativeKeys,
-    "tree-depth": TreeDepth,
-    "tree-keys": TreeKeys,
-}
+POSITIONS: Table[type[nn.Module] | None] = Table(
+    {
+        "none": None,
+        "sinusoidal": Sinusoidal,
+        "learned": Learned,
+        "rotary": Rotary,
+        "alibi": Alibi,
+        "t5-bias": RelativeBias,
+        "relative-keys": RelativeKeys,
+        "tree-depth": TreeDepth,
+        "tree-keys": TreeKeys,
+    },
+    "regard.positions",
+    (Wrapper, nn.Module),
+    "position",
+    classes=True,
+)
 
 
 def input_positions(
@@ -234,7 +242,8 @@ def input_positions(
         return None
     if kind is Sinusoidal:
         return Sinusoidal(width, length=length, scale=sines)
-    return kind(width, length=length)
+    with built_as(name, f"{kind.__name__}(width, length=…)"):
+        return kind(width, length=length)
 
 
 def make_score(
@@ -248,7 +257,7 @@ def make_score(
 ) -> Score:
     """Return a score by name, wrapped in the named positions if those are part of the score.
 
-    A user's own score is a class, or ``FILE.py:Name``. Raise a RegardError for an unknown name and
+    A user's own part is ``FILE.py:Name``, a score also the class itself. Raise a RegardError for an unknown name and
     for a class with another constructor.
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
@@ -257,32 +266,27 @@ def make_score(
       (inner): ScaledDot(query_width=8, key_width=8)
     )
     """
-    if not isinstance(score, str):
-        built = build_own(score, score.__name__, query_width, key_width, heads, length)
-    elif is_part(score):
-        own: type[Score] = load_part(score, Score, "score")
-        built = build_own(own, score, query_width, key_width, heads, length)
-    else:
-        built = look_up(SCORES, score, "score")(query_width, key_width, heads=heads, length=length)
-    kind = look_up(POSITIONS, position, "position")
-    if kind is not None and issubclass(kind, Score):
-        return cast("type[Wrapper]", kind)(built)
-    return built
-
-
-def build_own(
-    own: type[Score],
-    name: str,
-    query_width: int | None,
-    key_width: int | None,
-    heads: int | None,
-    length: int | None,
-) -> Score:
-    """Build a score of a user's class; raise a RegardError if its constructor differs."""
-    try:
-        return own(query_width, key_width, heads=heads, length=length)
-    except TypeError as error:
+    kind = look_up(SCORES, score, "score") if isinstance(score, str) else score
+    name = score if isinstance(score, str) else score.__name__
+    arguments = "(query_width, key_width, heads=…, length=…)"
+    with built_as(name, f"{kind.__name__}{arguments}"):
+        built = kind(query_width, key_width, heads=heads, length=length)
+    around = look_up(POSITIONS, position, "position")
+    if around is None or not issubclass(around, Score):
+        return built
+    if not issubclass(around, Wrapper):
         raise RegardError(
-            f"{name} cannot be built as {own.__name__}(query_width, key_width, heads=…, "
-            f"length=…): {one_line(error)}"
-        ) from error
+            f"{position} is a score and no position: write "
+            f"`class {around.__name__}(regard.attention.Wrapper):`"
+        )
+    with built_as(position, f"{around.__name__}(score)"):
+        return around(built)
+
+
+@contextmanager
+def built_as(name: str, call: str) -> Iterator[None]:
+    """Raise an error with the part's name if its class has another constructor."""
+    try:
+        yield
+    except TypeError as error:
+        raise RegardError(f"{name} cannot be built as {call}: {one_line(error)}") from error

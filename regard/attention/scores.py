@@ -18,6 +18,7 @@ from regard.attention.synthesizer import (
 from regard.attention.tracing import readable
 from regard.attention.windows import Boxcar, Epanechnikov
 from regard.errors import RegardError
+from regard.tables import Table
 
 #: Largest acceptable error of a score that is a difference of two rounded squares.
 DIGITS = 5e-5
@@ -303,21 +304,27 @@ class Additive(Score):
         return (hidden @ weight).squeeze(-1)
 
 
-SCORES: dict[str, type[Score]] = {
-    "dot": Dot,
-    "scaled-dot": ScaledDot,
-    "general": General,
-    "additive": Additive,
-    "cosine": Cosine,
-    "cosine-temperature": CosineTemperature,
-    "gaussian": Gaussian,
-    "epanechnikov": Epanechnikov,
-    "boxcar": Boxcar,
-    "synthesizer": DenseSynthesizer,
-    "synthesizer-random": RandomSynthesizer,
-    "synthesizer-factorised": FactorisedSynthesizer,
-    "synthesizer-factorised-random": FactorisedRandomSynthesizer,
-}
+SCORES: Table[type[Score]] = Table(
+    {
+        "dot": Dot,
+        "scaled-dot": ScaledDot,
+        "general": General,
+        "additive": Additive,
+        "cosine": Cosine,
+        "cosine-temperature": CosineTemperature,
+        "gaussian": Gaussian,
+        "epanechnikov": Epanechnikov,
+        "boxcar": Boxcar,
+        "synthesizer": DenseSynthesizer,
+        "synthesizer-random": RandomSynthesizer,
+        "synthesizer-factorised": FactorisedSynthesizer,
+        "synthesizer-factorised-random": FactorisedRandomSynthesizer,
+    },
+    "regard.scores",
+    Score,
+    "score",
+    classes=True,
+)
 
 
 def half_norm(x: Tensor) -> Tensor:

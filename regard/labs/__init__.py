@@ -3,13 +3,14 @@
 The table is cheap to import: a lab's module is imported when the lab is opened.
 """
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from regard.errors import RegardError, look_up
+from regard.errors import look_up
+from regard.tables import Table, load
+from regard.trusted import trust_named
 
 if TYPE_CHECKING:
     from regard.labs.lab import Lab
@@ -40,59 +41,73 @@ class LabRequest:
 
 
 @dataclass(frozen=True)
-class LabEntry:
-    """A row of the table: the question in one line, and the lab as ``module:NAME``."""
+class Questioned:
+    """What the table of labs holds: a lab, or where it is; its question in one line."""
 
     question: str
+
+
+@dataclass(frozen=True)
+class LabEntry(Questioned):
+    """A row of the table: the lab as ``module:NAME``, imported when it is opened."""
+
     lab: str
 
 
-LABS: dict[str, LabEntry] = {
-    "sentiment": LabEntry(
-        "What does each step of attention add to a mean of word vectors? Does word order matter?",
-        "regard.labs.sentiment.lab:LAB",
-    ),
-    "kernel-regression": LabEntry(
-        "Which kernel width predicts best, and can attention learn it?",
-        "regard.labs.kernel_regression.lab:LAB",
-    ),
-    "positions": LabEntry(
-        "What do positional encodings encode: place, distance, beyond the trained length?",
-        "regard.labs.positions.lab:LAB",
-    ),
-    "softmax-gradient": LabEntry(
-        "Why is q·k divided by √d, and which scores need it?",
-        "regard.labs.softmax_gradient.lab:LAB",
-    ),
-    "exploration": LabEntry(
-        "When does one head copy a value or average two, and what do two heads add?",
-        "regard.labs.exploration.lab:LAB",
-    ),
-    "scores": LabEntry(
-        "Which scores and normalisers matter for which task? Recall, sorting, film reviews.",
-        "regard.labs.scores.lab:LAB",
-    ),
-    "complexity": LabEntry(
-        "From which length is which layer faster: convolution, RNN, full or efficient attention?",
-        "regard.labs.complexity.lab:LAB",
-    ),
-    "birthplace": LabEntry(
-        "What does a model learn in pretraining, and does it know when it does not know?",
-        "regard.labs.birthplace.lab:LAB",
-    ),
-    "pretraining": LabEntry(
-        "How much do three kinds of pretraining on the same text help a task with few labels?",
-        "regard.labs.pretraining.lab:LAB",
-    ),
-    "reverse": LabEntry(
-        "What does attention remember that a single state forgets? Reversing strings.",
-        "regard.labs.reverse:LAB",
-    ),
-    "translation": LabEntry(
-        "What does attention add to translation, and where does it look? Dates or sentences.",
-        "regard.labs.translation.lab:LAB",
-    ),
-}
+LABS: Table[Questioned] = Table(
+    {
+        "sentiment": LabEntry(
+            "What does each step of attention add to a mean of word vectors? "
+            "Does word order matter?",
+            "regard.labs.sentiment.lab:LAB",
+        ),
+        "kernel-regression": LabEntry(
+            "Which kernel width predicts best, and can attention learn it?",
+            "regard.labs.kernel_regression.lab:LAB",
+        ),
+        "positions": LabEntry(
+            "What do positional encodings encode: place, distance, beyond the trained length?",
+            "regard.labs.positions.lab:LAB",
+        ),
+        "softmax-gradient": LabEntry(
+            "Why is q·k divided by √d, and which scores need it?",
+            "regard.labs.softmax_gradient.lab:LAB",
+        ),
+        "exploration": LabEntry(
+            "When does one head copy a value or average two, and what do two heads add?",
+            "regard.labs.exploration.lab:LAB",
+        ),
+        "scores": LabEntry(
+            "Which scores and normalisers matter for which task? Recall, sorting, film reviews.",
+            "regard.labs.scores.lab:LAB",
+        ),
+        "complexity": LabEntry(
+            "From which length is which layer faster: convolution, RNN, full or efficient "
+            "attention?",
+            "regard.labs.complexity.lab:LAB",
+        ),
+        "birthplace": LabEntry(
+            "What does a model learn in pretraining, and does it know when it does not know?",
+            "regard.labs.birthplace.lab:LAB",
+        ),
+        "pretraining": LabEntry(
+            "How much do three kinds of pretraining on the same text help a task with few labels?",
+            "regard.labs.pretraining.lab:LAB",
+        ),
+        "reverse": LabEntry(
+            "What does attention remember that a single state forgets? Reversing strings.",
+            "regard.labs.reverse:LAB",
+        ),
+        "translation": LabEntry(
+            "What does attention add to translation, and where does it look? Dates or sentences.",
+            "regard.labs.translation.lab:LAB",
+        ),
+    },
+    "regard.labs",
+    Questioned,
+    "lab",
+    example="ComparisonLab(question=…, task=…, arms=…)",
+)
 
 
 def open_lab(name: str) -> "Lab":
@@ -100,21 +115,8 @@ def open_lab(name: str) -> "Lab":
 
     Errors: an unknown name, with similar names; an object that is not a lab.
     """
-    from regard.plugins import a, is_part, load_object
-    from regard.trusted import trust_named
-
-    entry = None if is_part(name) else look_up(LABS, name, "lab")  # before torch is loaded
-    from regard.labs.lab import Lab
-
-    if entry is not None:
-        module, _, attribute = entry.lab.partition(":")
-        lab: Lab = getattr(importlib.import_module(module), attribute)
-        return replace(lab, name=name, question=entry.question)
     trust_named([name])
-    loaded = load_object(name)
-    if not isinstance(loaded, Lab):
-        raise RegardError(
-            f"{name} is {a(type(loaded).__name__)}, not a lab: write "
-            f"{name.rpartition(':')[2]} = ComparisonLab(question=…, task=…, arms=…)"
-        )
-    return replace(loaded, name=name)
+    entry = look_up(LABS, name, "lab")  # before torch is loaded
+    lab: Any = load(entry.lab, "lab") if isinstance(entry, LabEntry) else entry
+    opened: Lab = replace(lab, name=name, question=entry.question)
+    return opened

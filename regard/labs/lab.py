@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from regard.atomic_io import write_json
 from regard.errors import RegardError
-from regard.labs import LabRequest, Say, Show
+from regard.labs import LabRequest, Questioned, Say, Show
 from regard.plugins import is_part
 from regard.reports.comparison import write_report
 from regard.reports.findings import Section, Table, write_findings
@@ -97,7 +97,7 @@ class LabReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lab(ABC):
+class Lab(Questioned, ABC):
     """A question and the experiment that answers it. `name` is its name in ``regard lab``."""
 
     question: str = ""

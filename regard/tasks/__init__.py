@@ -1,16 +1,13 @@
 """The table of tasks and their models. Torch is imported when a task is first prepared."""
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from regard.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
-from regard.plugins import is_part, load_object
 from regard.settings import Settings, build
-from regard.tables import Table
+from regard.tables import Table, load
 from regard.tasks.regression import REGRESSORS, RegressionSettings
 from regard.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.tasks.settings import (
@@ -25,7 +22,6 @@ from regard.tasks.settings import (
 )
 from regard.tasks.tagging import TAGGERS, TaggingSettings
 from regard.tasks.units import UNITS, Unit
-from regard.trusted import must_be_trusted
 
 __all__ = ["TASKS", "TaskEntry", "unit_of"]
 
@@ -87,16 +83,7 @@ class TaskEntry:
         ``own``: the tokenizer and the `facts` of a run. Without them, equal settings return the
         same task object, so that runs in one process share its data and tokens.
         """
-        return load_class(self.task)(settings, *own) if own else shared(self.task, settings)
-
-
-def load_class(name: str) -> Any:
-    """Return the class that "module:Class" or ``FILE.py:Class`` names."""
-    if is_part(name):
-        must_be_trusted({"task": name}, Path("the task"))
-        return load_object(name)
-    module, _, found = name.partition(":")
-    return getattr(importlib.import_module(module), found)
+        return load(self.task, "task")(settings, *own) if own else shared(self.task, settings)
 
 
 def unit_of(metric: str) -> Unit:
@@ -114,7 +101,7 @@ def unit_of(metric: str) -> Unit:
 @lru_cache(maxsize=8)
 def shared(task: str, settings: Settings) -> Any:
     """Return the task for these settings, shared by all runs of one process."""
-    return load_class(task)(settings)
+    return load(task, "task")(settings)
 
 
 def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:

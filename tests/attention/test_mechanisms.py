@@ -10,6 +10,7 @@ from regard.analysis.record import record
 from regard.attention import MECHANISMS, KeyValueCache, Packing, causal, lengths, named_mechanism
 from regard.attention.arguments import must_be_tensors
 from regard.errors import RegardError
+from regard.trusted import trust
 
 OWN = """
 from regard.attention import Mechanism, MultiHeadAttention
@@ -80,6 +81,7 @@ def test_each_map_is_recorded(mechanism):
 
 def test_names(tmp_path: Path):
     (tmp_path / "own.py").write_text(OWN)
+    trust(tmp_path / "own.py")
     assert named_mechanism(f"{tmp_path}/own.py:Own")(8, 2).name == "own"
     with pytest.raises(RegardError, match="NoMechanism"):
         named_mechanism(f"{tmp_path}/own.py:NoMechanism")

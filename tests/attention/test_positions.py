@@ -24,6 +24,7 @@ from regard.attention import (
 from regard.attention.positions import Alibi, RelativeBias, RelativeKeys, rotate, t5_bucket
 from regard.attention.sines import rotation
 from regard.errors import RegardError
+from regard.trusted import trust
 
 IN_SCORES = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
 
@@ -262,6 +263,7 @@ def test_a_score_of_the_users_own_by_file(tmp_path):
         "        return -(queries[..., :, None, :] - keys[..., None, :, :]).abs().sum(-1)\n\n\n"
         "class Odd(Near):\n    def __init__(self, steepness):\n        super().__init__()\n"
     )
+    trust(path)
     made = make_score(f"{path}:Near", "alibi", 6, 6, heads=2)
     x = torch.randn(1, 2, 3, 6)
     expected = -(x[..., :, None, :] - x[..., None, :, :]).abs().sum(-1)

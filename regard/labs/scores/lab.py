@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from regard.attention import NORMALIZERS, SCORES, make_score
-from regard.errors import RegardError, look_up
+from regard.errors import RegardError, look_up, no_such
 from regard.labs import Say, Show
 from regard.labs.lab import Compared, MeasuringLab, ReferenceTime
 from regard.labs.scores.figures import sections
@@ -22,6 +22,7 @@ from regard.plugins import is_part
 from regard.settings import Settings
 from regard.studies.launch import Event, Job, launch
 from regard.studies.statistics import as_family, compare_runs
+from regard.trusted import trust_named
 
 REFERENCE = ("scaled-dot", "softmax")
 #: What a step takes, beside a dot product's; only for which arm to begin with.
@@ -32,12 +33,10 @@ def _names(what: str, table: Mapping[str, object], value: object) -> tuple[str, 
     given = value.split(",") if isinstance(value, str) else value
     assert isinstance(given, Sequence), f"names of {what}s with commas between"
     names = [str(name).strip() for name in given]
+    trust_named(names)
     for name in names:
-        if not (what == "score" and is_part(name)) and name not in table:
-            try:
-                look_up(table, name, what)
-            except RegardError as error:
-                raise ValueError(str(error)) from None
+        if name not in table:
+            raise ValueError(no_such(name, table, what))
     if not names or len(set(names)) < len(names):
         raise ValueError(f"one {what} or more, each once, commas between")
     return tuple(names)
@@ -58,7 +57,7 @@ def _rates(value: object) -> tuple[float, ...]:
 class ScoresSettings(Settings):
     """What is compared, and how much each arm gets.
 
-    `tasks`, `scores` (``FILE.py:Name`` is one of your own) and `normalizers`: which take part.
+    `tasks`, `scores` and `normalizers`: which take part; ``FILE.py:Name`` is your own.
     `pairs`: "once" has every score with softmax, or with what it is made for, and every normaliser
     with scaled-dot; "all" has every score with every normaliser. Each seed trains once at each of
     the `rates`; `effort`: times the usual steps; `held`: validation examples, and test examples;
@@ -99,6 +98,8 @@ def measure(settings: ScoresSettings, say: Say, show: Show) -> Measured:
     pairs = pairs_of(settings)
     for score in filter(is_part, settings.scores):
         make_score(score, "none", 4, 4, heads=2, length=4)  # its mistakes before any training
+    for normalizer in filter(is_part, settings.normalizers):
+        look_up(NORMALIZERS, normalizer, "normaliser")
     say(
         f"{len(pairs)} arms on {len(settings.tasks)} tasks, {settings.seeds} seeds each at "
         f"{len(settings.rates)} learning rates"
