@@ -257,8 +257,8 @@ def make_score(
 ) -> Score:
     """Return a score by name, wrapped in the named positions if those are part of the score.
 
-    A user's own part is ``FILE.py:Name``, a score also the class itself. Raise a RegardError for an unknown name and
-    for a class with another constructor.
+    A user's own part is ``FILE.py:Name``, a score also the class itself. Raise a RegardError for
+    an unknown name and for a class with another constructor.
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(

@@ -57,6 +57,7 @@ class Api:
     def __init__(self, registry: Registry, limits: Limits, places: Connections) -> None:
         self.registry, self.limits, self.places = registry, limits, places
         self.queue, self.answers = Queue(limits), Answers(registry, limits)
+        self.places.full = self.queue.full
         self.metrics = Metrics(self.gauges)
 
     async def ask(self, request: Request, job: Job) -> Any:
@@ -163,7 +164,7 @@ class Api:
             "regard_connections": ("gauge", "Open connections.", self.places.count),
             "regard_refused_unread_total": (
                 "counter",
-                "Requests refused unread because the server was overloaded.",
+                "Requests refused unread because the queue was full or the server overloaded.",
                 self.places.refused,
             ),
             "regard_resident_memory_bytes": (
@@ -202,7 +203,7 @@ def create_app(
     _add_runs(app, api)
     _add_questions(app, api)
     add_page(app)
-    return Guard(app, limits, api.metrics, hosts, api.queue.full)
+    return Guard(app, limits, api.metrics, hosts)
 
 
 def _add_runs(app: FastAPI, api: Api) -> None:

@@ -1,7 +1,10 @@
 """A connection to the server: how long it may take to ask, and to take its answer.
 
-uvicorn waits without end for the head of a request, and for whoever does not read. Here they are
-cut off; where connections are scarce, the one that has been silent for longest makes room.
+uvicorn waits without end for the head of a request, and for a client that does not read. Here they
+are cut off; where connections are scarce, the one that has been silent for longest makes room.
+
+An answer may be complete before its request is. A socket that is closed while data arrive is reset,
+and the client loses the answer (RFC 9112, section 9.6): the rest is read and dropped first.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import json
 import math
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +21,10 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.web.guard import HEADERS, SLOW, too_slow
+from regard.web.guard import HEADERS, head_too_large, too_slow
 from regard.web.limits import Limits
 from regard.web.refusal import RefusedError
 
-TAKE = 30.0  # seconds in which an answer must be read, but for what the system holds of it
 PATIENCE = 1.0  # seconds for which a connection may be silent, however many there are
 BEHIND = 1 / 8  # of the deadline: when a request has waited so long unread, the server is behind
 TCP, TCP_INFO, LAST_DATA = 6, 11, 52  # Linux: where a socket tells when its last data came
@@ -32,6 +35,9 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.refused = limits, 0
+        self.full: Callable[[], RefusedError | None] = lambda: (
+            None
+        )  # whether a question has a place
         self.open: set[Connection] = set()
         self.silent: dict[Connection, float] = {}  # and since when
 
@@ -40,15 +46,20 @@ class Connections:
         """How many are open."""
         return len(self.open)
 
-    def behind(self, waited: float) -> RefusedError | None:
-        """The refusal of a request that has waited so long unread, among more than have a place.
+    def refusal(self, data: bytes, waited: float) -> RefusedError | None:
+        """Return why a request is refused before it is parsed, from its first bytes, if it is.
 
-        To refuse it costs little as long as it is unread; to read all of them first would leave
-        them all late.
+        A question finds no place, or the request has waited too long among more than have one.
+        Parsing all of them first would leave them all late.
         """
+        refused = (self.full() if data.startswith(b"POST ") else None) or self.behind(waited)
+        self.refused += refused is not None
+        return refused
+
+    def behind(self, waited: float) -> RefusedError | None:
+        """Return the refusal of a request that has waited so long, if the server is behind."""
         if self.count <= self.limits.queue or waited <= BEHIND * self.limits.deadline:
             return None
-        self.refused += 1
         says = f"{self.count} connections are open, and this request has waited for {waited:.1f} s"
         return RefusedError(503, says, {"Retry-After": str(math.ceil(waited))})
 
@@ -85,12 +96,32 @@ class Clock:
         self.handle = None
 
 
+class Transport:
+    """asyncio's transport, which `close` closes."""
+
+    def __init__(self, own: asyncio.Transport, close: Callable[[asyncio.Transport], None]) -> None:
+        self._own, self._close, self._closing = own, close, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def is_closing(self) -> bool:
+        """Whether no more is answered."""
+        return self._closing or self._own.is_closing()
+
+    def close(self) -> None:
+        """Answer no more, and close."""
+        if not self.is_closing():
+            self._closing = True
+            self._close(self._own)
+
+
 class Connection(H11Protocol):
     """HTTP/1.1 with a bound on all that the other side can be slow in."""
 
     def __init__(self, *given: Any, places: Connections, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.places = places
+        self.places, self.limits = places, places.limits
         self.app_state = dict(self.app_state)  # of this connection: when its request arrived
         self.head, self.answer = Clock(self.loop), Clock(self.loop)
 
@@ -101,10 +132,11 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the head of a request, but not for long."""
-        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # writing is paused while anything is not taken
+        super().connection_made(Transport(transport, self._close))  # type: ignore[arg-type]
         self.places.open.add(self)
         self.places.silent[self] = time.monotonic()
-        self.head.begin(SLOW, self._cut_off)
+        self.head.begin(self.limits.header_timeout, self._cut_off)
         self.places.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,14 +147,24 @@ class Connection(H11Protocol):
         self.places.open.discard(self)
         self.places.silent.pop(self, None)
 
+    @property
+    def whole(self) -> bool:
+        """Whether no part of a request is still to come."""
+        if self.conn.their_state is h11.IDLE:
+            return not self.conn.trailing_data[0]
+        return self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
+
     def data_received(self, data: bytes) -> None:
-        """Note when a request arrived, and where the server is behind refuse it unread.
+        """Note when a request arrived, and where there is no place for it refuse it unread.
 
         The body of one whose head has come is waited for by the guard.
         """
+        if self.transport.is_closing():
+            return
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
             waited = unread(self.transport)
-            if refused := self.places.behind(waited):
+            if refused := self.places.refusal(data, waited):
+                self.conn.receive_data(data)
                 self._end(refused)
                 return
             self.app_state["arrived"] = time.monotonic() - waited
@@ -131,23 +173,21 @@ class Connection(H11Protocol):
             self.head.stop()
             self.places.silent.pop(self, None)
         else:  # a part of a head, or the rest of a request that was refused
-            self.head.begin(SLOW, self._cut_off)
+            self.head.begin(self.limits.header_timeout, self._cut_off)
 
     def on_response_complete(self) -> None:
-        """Wait until the answer is read, then for the next request."""
+        """Wait for the next request."""
         super().on_response_complete()
-        if self.transport.get_write_buffer_size():
-            self.answer.begin(TAKE, self.transport.abort)
         if not self.at_work:
             self.places.silent[self] = time.monotonic()
 
     def pause_writing(self) -> None:
-        """Wait until what was written is read, but not for long."""
+        """Wait until all that was written is taken, but not for long."""
         super().pause_writing()
-        self.answer.begin(TAKE, self.transport.abort)
+        self.answer.begin(self.limits.send_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: nearly all of it was read."""
+        """Go on: all of it was taken."""
         super().resume_writing()
         self.answer.stop()
 
@@ -156,11 +196,14 @@ class Connection(H11Protocol):
         if self.at_work:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self._end(RefusedError(400, "this cannot be read as an HTTP request"))
+        if getattr(sys.exc_info()[1], "error_status_hint", 400) == 431:
+            self._end(head_too_large())
+        else:
+            self._end(RefusedError(400, "this cannot be read as an HTTP request"))
 
     def _cut_off(self) -> None:
         if self.conn.trailing_data[0]:
-            self._end(too_slow())
+            self._end(too_slow("header_timeout", self.limits.header_timeout))
         else:
             self.transport.abort()
 
@@ -170,13 +213,25 @@ class Connection(H11Protocol):
             body = json.dumps({"error": refused.says}).encode()
             headers = {**HEADERS, **refused.headers, "connection": "close"}
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
-            reason = http.HTTPStatus(refused.status).phrase.encode()
-            named = list(headers.items())
-            head = h11.Response(status_code=refused.status, headers=named, reason=reason)
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+            phrase = http.HTTPStatus(refused.status).phrase
+            head = f"HTTP/1.1 {refused.status} {phrase}\r\n{lines}\r\n"
+            self.transport.write(head.encode() + body)
         self.transport.close()
-        self.answer.begin(TAKE, self.transport.abort)
+
+    def _close(self, own: asyncio.Transport) -> None:
+        """Close; where the rest of a request may come, once it has, or after a while."""
+        self.head.stop()
+        if self.whole:
+            own.close()
+            return
+        self.places.silent.setdefault(self, time.monotonic())
+        self.head.begin(self.limits.linger, own.close)
+        self.flow.resume_reading()
+        try:
+            own.write_eof()
+        except OSError:  # it is gone
+            own.abort()
 
 
 def heard(transport: asyncio.BaseTransport) -> bool:

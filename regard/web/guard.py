@@ -35,7 +35,6 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 QUESTIONS = ("/predict", "/translate", "/generate", "/attention", "/look", "/matrix")
-SLOW = 10.0  # seconds within which a request's head must arrive, and its whole body
 HEAD = 16_384  # bytes of a request's head
 
 
@@ -48,11 +47,10 @@ class Guard:
         limits: Limits,
         metrics: Metrics,
         hosts: Collection[str] = LOCAL,
-        full: Callable[[], RefusedError | None] = lambda: None,
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.hosts = {host.lower() for host in hosts}
-        self.open, self.full = 0, full
+        self.open = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,11 +85,9 @@ class Guard:
         self.open += 1
         try:
             self._check(scope)
-            if scope["method"] == "POST" and (refused := self.full()):
-                raise refused  # before anything is read, so that refusing is cheap
             if scope["method"] == "POST" and time.monotonic() > started + self.limits.deadline:
                 raise too_late(self.limits)
-            await self.app(scope, _bounded(receive, self.limits.body, refusals), send_with_headers)
+            await self.app(scope, _bounded(receive, self.limits, refusals), send_with_headers)
         except RefusedError as refused:
             if status == 0:
                 refusals.clear()
@@ -113,7 +109,7 @@ class Guard:
         headers = [(key.lower(), value) for key, value in scope["headers"]]
         target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
         if target + sum(len(key) + len(value) for key, value in headers) > HEAD:
-            raise RefusedError(431, f"request line and headers exceed {HEAD:,} bytes")
+            raise head_too_large()
         hosts = [value.decode("latin-1") for key, value in headers if key == b"host"]
         if len(hosts) != 1 or _bare(hosts[0]) not in self.hosts:
             shown = f"{', '.join(hosts)!r:.80}"
@@ -149,9 +145,9 @@ def _bare(host: str) -> str:
     return name if colon and port.isdigit() and not host.endswith("]") else host.lower()
 
 
-def _bounded(receive: Receive, most: int, refusals: list[RefusedError]) -> Receive:
+def _bounded(receive: Receive, limits: Limits, refusals: list[RefusedError]) -> Receive:
     """Limit the size and duration of a request; the refusal is also appended to ``refusals``."""
-    size, complete, deadline = 0, False, time.monotonic() + SLOW
+    size, complete, deadline = 0, False, time.monotonic() + limits.body_timeout
 
     async def bounded() -> Message:
         nonlocal size, complete
@@ -160,21 +156,33 @@ def _bounded(receive: Receive, most: int, refusals: list[RefusedError]) -> Recei
         try:
             message = await asyncio.wait_for(receive(), deadline - time.monotonic())
         except TimeoutError:
-            refusals.append(too_slow())
+            refusals.append(too_slow("body_timeout", limits.body_timeout))
             raise refusals[0] from None
         size += len(message.get("body", b""))
         complete = not message.get("more_body", False)
-        if size > most:
-            refusals.append(over("body", most, size, 413))
+        if size > limits.body:
+            refusals.append(over("body", limits.body, size, 413))
             raise refusals[0]
         return message
 
     return bounded
 
 
-def too_slow() -> RefusedError:
-    """Return the refusal of a request that arrives too slowly."""
-    return RefusedError(408, f"the request did not arrive within {SLOW:g} s")
+def too_slow(limit: str, seconds: float) -> RefusedError:
+    """Return the refusal of a request whose head or body arrives too slowly.
+
+    >>> too_slow("header_timeout", 10).says
+    'header_timeout: the head of the request did not arrive within 10 s'
+    """
+    part = {"header_timeout": "head", "body_timeout": "body"}[limit]
+    return RefusedError(
+        408, f"{limit}: the {part} of the request did not arrive within {seconds:g} s"
+    )
+
+
+def head_too_large() -> RefusedError:
+    """Return the refusal of a request whose head is over its limit."""
+    return RefusedError(431, f"request line and headers exceed {HEAD:,} bytes")
 
 
 async def refuse(refused: RefusedError, send: Send) -> None:

@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from benchmarks import hostile_clients
 from benchmarks.hostile_clients import Hostile, Slow
 from benchmarks.serving import Client
-from regard.web import api, connections, guard
+from regard.web import api, connections
 from regard.web.api import Api
 from regard.web.connections import Connection, Connections
 from regard.web.guard import Guard
@@ -31,13 +31,14 @@ from regard.web.registry import Registry
 from tests.web.conftest import Server
 
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-SHORT = 0.3  # seconds, for those that are 10 or 30
+CLOSE = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+SHORT = 0.3  # seconds, for those that are 5 to 30
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((connections, "SLOW"), (guard, "SLOW"), (connections, "TAKE")):
-        monkeypatch.setattr(module, name, SHORT)
+def limits(**given: float) -> Limits:
+    """Limits with short times."""
+    times = ("header_timeout", "body_timeout", "send_timeout", "linger")
+    return Limits(**dict.fromkeys(times, SHORT) | given)  # type: ignore[arg-type]
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -52,7 +53,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 async def large(scope: Any, receive: Any, send: Any) -> None:
     """Answers with more than the system holds."""
-    body = b"x" * 30_000_000
+    body = b"x" * 8_000_000
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -62,6 +63,20 @@ async def refuses(scope: Any, receive: Any, send: Any) -> None:
     """Answers before a body is read."""
     await send({"type": "http.response.start", "status": 503, "headers": []})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def medium(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with more than a narrow socket holds, and less than asyncio calls much."""
+    headers = [(b"content-length", b"40000")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * 40_000})
+
+
+def narrow() -> socket.socket:
+    """What listens, with as little room for answers as the system gives."""
+    found = listening()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    return found
 
 
 def listening() -> socket.socket:
@@ -114,7 +129,7 @@ async def until_free(places: Connections) -> None:
 
 
 def test_who_says_nothing_is_cut_off() -> None:
-    places = Connections(Limits())
+    places = Connections(limits())
 
     async def trial() -> float:
         async with serving(echo, places) as connect:
@@ -130,7 +145,7 @@ def test_who_says_nothing_is_cut_off() -> None:
 
 
 def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
-    places = Connections(Limits())
+    places = Connections(limits())
 
     async def trial() -> bytes:
         async with serving(echo, places) as connect:
@@ -149,7 +164,7 @@ def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
 
 
 def test_the_rest_of_a_refused_request_has_no_more_time() -> None:
-    places = Connections(Limits())
+    places = Connections(limits())
 
     async def trial() -> None:
         async with serving(refuses, places) as connect:
@@ -165,7 +180,7 @@ def test_the_rest_of_a_refused_request_has_no_more_time() -> None:
 
 
 def test_an_answer_that_nobody_reads_is_not_kept() -> None:
-    places = Connections(Limits())
+    places = Connections(limits())
 
     async def trial() -> None:
         async with serving(large, places) as connect:
@@ -178,9 +193,126 @@ def test_an_answer_that_nobody_reads_is_not_kept() -> None:
     within(5, trial())
 
 
+def test_an_answer_whose_end_nobody_reads_is_not_kept() -> None:
+    """asyncio tells when little of it is left to be taken; that is not all of it."""
+    places, own = Connections(limits()), narrow()
+
+    async def trial() -> None:
+        async with serving(large, places, own):
+            loop = asyncio.get_running_loop()
+            with socket.socket() as asker:
+                asker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+                asker.setblocking(False)
+                await loop.sock_connect(asker, own.getsockname())
+                await loop.sock_sendall(asker, CLOSE % 0)
+                await loop.sock_recv(asker, 1)
+                transport = next(iter(places.open)).transport
+                while (left := transport.get_write_buffer_size()) > 16_000:
+                    await loop.sock_recv(asker, 4_096)
+                assert left > 0
+                await until_free(places)
+
+    within(5, trial())
+
+
+def test_an_answer_that_was_read_late_ends_no_connection() -> None:
+    async def trial() -> bytes:
+        async with serving(medium, Connections(limits(header_timeout=9)), narrow()) as connect:
+            reader, writer = await connect()
+            for _ in range(2):
+                writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                await reader.readuntil(b"\r\n\r\n")
+                said = await reader.readexactly(40_000)
+                await asyncio.sleep(1.5 * SHORT)
+            return said
+
+    assert within(5, trial()) == b"x" * 40_000
+
+
+@pytest.mark.parametrize("refusal", ["app", "full", "no HTTP"])
+def test_a_refusal_is_read_by_who_sends_all_of_the_request_first(refusal: str) -> None:
+    """Closed at once, the connection would break while the rest of the request is sent."""
+    places = Connections(limits(linger=9))
+    if refusal == "full":
+        places.full = lambda: RefusedError(503, "queue: full", {"Retry-After": "7"})
+    head = b"no HTTP\r\n\r\n" if refusal == "no HTTP" else CLOSE % 3_000_000
+
+    async def trial() -> bytes:
+        async with serving(refuses, places) as connect:
+            reader, writer = await connect()
+            writer.write(head)
+            await asyncio.sleep(0.05)
+            for _ in range(30):
+                writer.write(b" " * 100_000)
+                await writer.drain()
+            said = await reader.read()
+            writer.close()
+            await until_free(places)
+            return said
+
+    said = within(5, trial())
+    assert said.startswith(b"HTTP/1.1 400 " if refusal == "no HTTP" else b"HTTP/1.1 503 ")
+    assert (b"Retry-After: 7\r\n" in said) == (refusal == "full")
+
+
+def test_who_was_refused_and_stays_is_cut_off() -> None:
+    places = Connections(limits())
+
+    async def trial() -> None:
+        async with serving(refuses, places) as connect:
+            _, writer = await connect()
+            writer.write(CLOSE % 10_000)
+            while not places.open:
+                await asyncio.sleep(0.01)
+            assert places.silent or next(iter(places.open)).at_work
+            await until_free(places)
+
+    within(5, trial())
+
+
+def test_a_body_that_stays_away_gets_its_status() -> None:
+    places = Connections(limits())
+
+    async def trial() -> bytes:
+        async with serving(Guard(echo, places.limits, Metrics()), places) as connect:
+            reader, writer = await connect()
+            writer.write(HEAD % 9 + b"{")
+            said = await reader.read()
+            await until_free(places)
+            return said
+
+    said = within(5, trial())
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert b"body_timeout: the body of the request did not arrive within 0.3 s" in said
+
+
+def test_a_head_without_end_is_too_large() -> None:
+    async def trial() -> bytes:
+        async with serving(echo, Connections(limits())) as connect:
+            reader, writer = await connect()
+            writer.write(b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000)
+            return await reader.read()
+
+    said = within(5, trial())
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert b"exceed 16,384 bytes" in said
+
+
+def test_a_question_without_a_place_is_refused_before_it_is_parsed() -> None:
+    places = Connections(limits())
+    asked = Api(Registry({}), places.limits, places)
+    assert places.refusal(b"POST /predict", 0) is None
+    asked.queue.close()
+    refused = places.refusal(b"POST /predict", 0)
+    assert refused is not None
+    assert (refused.status, places.refused) == (503, 1)
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert places.refusal(b"GET /metrics", 0) is None, "what needs no place is answered"
+
+
 def test_an_answer_that_is_read_is_whole_however_long_it_waits_for_its_reader() -> None:
     async def trial() -> bytes:
-        async with serving(large, Connections(Limits())) as connect:
+        async with serving(large, Connections(limits())) as connect:
             reader, writer = await connect()
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return await reader.read()
@@ -192,8 +324,7 @@ def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.05)
-    monkeypatch.setattr(connections, "SLOW", 60)
-    places = Connections(Limits(connections=2))
+    places = Connections(limits(connections=2, header_timeout=60))
 
     async def trial() -> bool:
         async with serving(echo, places) as connect:
@@ -231,7 +362,7 @@ def test_data_that_nobody_has_read_are_heard() -> None:
 
 
 def test_where_the_server_is_behind_a_request_is_refused_unread() -> None:
-    places = Connections(Limits(queue=1, deadline=1))
+    places = Connections(limits(queue=1, deadline=1))
     own = listening()
     askers = [socket.create_connection(own.getsockname()) for _ in range(2)]
     for asker in askers:
@@ -262,7 +393,7 @@ def test_a_request_has_arrived_before_anyone_reads_it() -> None:
     time.sleep(0.5)
 
     async def trial() -> float:
-        async with serving(echo, Connections(Limits()), own):
+        async with serving(echo, Connections(limits()), own):
             loop = asyncio.get_running_loop()
             asker.setblocking(False)
             said = await loop.sock_recv(asker, 10_000)
@@ -281,7 +412,7 @@ def test_what_is_no_http_is_refused_and_nothing_is_logged(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def trial() -> bytes:
-        async with serving(echo, Connections(Limits())) as connect:
+        async with serving(echo, Connections(limits())) as connect:
             reader, writer = await connect()
             writer.write(data)
             return await reader.read()
@@ -315,7 +446,7 @@ def test_who_has_waited_too_long_is_refused_unread() -> None:
 
 def test_an_answer_that_comes_after_the_deadline_is_none() -> None:
     """The loop was busy while both passed: the deadline, and the model's answer."""
-    asked = Api(Registry({}), Limits(deadline=0.2), Connections(Limits()))
+    asked = Api(Registry({}), Limits(deadline=0.2), Connections(limits()))
 
     class Asked:
         scope = MappingProxyType[str, Any]({})

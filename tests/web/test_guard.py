@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from regard.web import guard
 from regard.web.guard import Guard
 from regard.web.limits import Limits
 from regard.web.metrics import Metrics
@@ -81,8 +80,7 @@ def test_every_answer_is_signed(client: Ask) -> None:
     assert client("GET", "/", headers={"if-none-match": tag}).status_code == 304
 
 
-def test_a_body_that_comes_byte_by_byte_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "SLOW", 0.3)
+def test_a_body_that_comes_byte_by_byte_has_no_more_time() -> None:
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -99,7 +97,7 @@ def test_a_body_that_comes_byte_by_byte_has_no_more_time(monkeypatch: pytest.Mon
     scope = {"type": "http", "method": "POST", "path": "/predict"}
     scope |= {"headers": [(b"host", b"localhost")]}
     begun = time.monotonic()
-    asyncio.run(Guard(reads, Limits(), Metrics())(scope, receive, send))
+    asyncio.run(Guard(reads, Limits(body_timeout=0.3), Metrics())(scope, receive, send))
     assert time.monotonic() < begun + 3
     assert sent[0]["status"] == 408
     assert b"did not arrive within 0.3 s" in sent[1]["body"]
