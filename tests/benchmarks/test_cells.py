@@ -45,7 +45,7 @@ def test_what_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             (found,) = super().gradient(weights, upstream, scores, statistics, parameters)
             return (found * (1 + 1e-7),)
 
-    monkeypatch.setitem(NORMALIZERS, "softmax", Wrong)
+    monkeypatch.setitem(NORMALIZERS.rows, "softmax", Wrong)
     verdict = judge(Cell("dot", "causal", "none", "softmax", 0.0))
     assert not verdict.exact
     assert 1e-9 < verdict.difference < 1e-5

@@ -74,7 +74,7 @@ def test_settings_are_searched_on_request(
     lines = [line.split() for line in first.out.splitlines()]
     assert ["searched", "default", "best", "gain", "failed", "time", "of", "trials"] in lines
     assert any(line.startswith("best settings of nb-svm: inv") for line in first.out.splitlines())
-    assert ">Search</h2>" in (out / "report.html").read_text()
+    assert ">Hyperparameter search</h2>" in (out / "report.html").read_text()
     assert run(monkeypatch, *words, "--json") == 0
     again = capsys.readouterr()
     assert "validation" not in again.err  # nothing was tried again

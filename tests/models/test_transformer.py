@@ -13,6 +13,7 @@ from regard.models.settings import T5Settings, TransformerSettings
 from regard.models.t5 import T5
 from regard.models.transformer import Transformer
 from regard.settings import build
+from regard.trusted import trust
 
 WORDS, READ = 11, 7
 SIZES = {"width": 8, "heads": 2, "layers": 1, "feedforward": 12, "length": 12, "dropout": 0.0}
@@ -101,6 +102,7 @@ class Own(MultiHeadAttention):
 @pytest.mark.parametrize("kind", ["transformer", "t5", "gpt", "bert", "+cls"])
 def test_every_model_is_made_of_the_mechanism_that_is_asked_for(kind: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
+    trust(tmp_path / "own.py")
 
     def made(**given: object) -> list[Mechanism]:
         if kind in MODELS:

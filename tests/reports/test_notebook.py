@@ -135,7 +135,10 @@ def test_masks_by_place_are_drawn_at_their_own_size(mask: Mask, size: int) -> No
 
 UNDRAWN = [
     (dense(torch.ones(5, 7, dtype=torch.bool)), "a dense mask of 5 × 7 does not fit"),
-    (documents(torch.zeros(30, dtype=torch.long)) & causal(), "is for 30 queries"),
+    (
+        documents(torch.zeros(30, dtype=torch.long)) & causal(),
+        "mask &#39;documents&#39; is for 30 queries",
+    ),
     (FIVE | documents(torch.tensor([0, 0, 1])), "a dense mask of 5 × 5 does not fit"),
     (lengths(torch.zeros(0, dtype=torch.long)), "the mask has an empty batch"),
 ]
@@ -208,7 +211,7 @@ def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
                for _, says in judged.words())  # fmt: skip
     layers = run.attention("not a bad film")
     assert repr(layers[0]) == (
-        "<LayerAttention blocks.0.attention.attention: 2 heads, 4 × 4 weights>"
+        "<LayerAttention blocks.0.attention.work.attention: 2 heads, 4 × 4 weights>"
     )
     assert repr(layers[-1]) == "<LayerAttention pool.attention: 1 head, 1 × 4 weights>"
     assert len(looks(regard.html(layers))[0]["layers"]) == len(layers)

@@ -58,7 +58,7 @@ def test_alignment_is_kept_with_the_rows() -> None:
                                       pytest.approx(0.8 / 6), 6)  # fmt: skip
     assert found.also["alignment error"] == pytest.approx(1 / 6)
     assert "alignment error 16.7%" in found.line()
-    assert "of 6 signs written" in dict(found.words())["alignment error"]
+    assert "of 6 target tokens" in dict(found.words())["alignment error"]
     assert "aligned" not in json.loads(found.rows().splitlines()[1])
 
 

@@ -72,5 +72,5 @@ def test_memory_of_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(RegardError, match="does not divide into 4 heads"):
+    with pytest.raises(RegardError, match="is not divisible by heads=4"):
         make(ATTENTIONS[0], Size(5, 6, heads=4))
