@@ -211,6 +211,8 @@ async def _writes(client: "Client", at_once: bytes, then: bytes) -> None:
     reader, writer = await client.send(at_once)
     try:
         for byte in then:
+            if writer.is_closing():  # it was cut off
+                return
             writer.write(bytes([byte]))
             await asyncio.sleep(1)
         await reader.read()

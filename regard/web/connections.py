@@ -35,9 +35,8 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.refused = limits, 0
-        self.full: Callable[[], RefusedError | None] = lambda: (
-            None
-        )  # whether a question has a place
+        #: The refusal of a question that finds no place in the queue, if it finds none.
+        self.full: Callable[[], RefusedError | None] = lambda: None
         self.open: set[Connection] = set()
         self.silent: dict[Connection, float] = {}  # and since when
 
