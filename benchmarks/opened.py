@@ -215,7 +215,7 @@ def comparison(folder: Path) -> None:
 def look_at_comparison(folder: Path) -> None:
     """Show it, and write its report anew."""
     from regard.reports.comparison import write_report
-    from regard.studies.job import read_judged
+    from regard.studies.job import read_score
     from regard.web.registry import find
 
     def report() -> None:
@@ -225,7 +225,7 @@ def look_at_comparison(folder: Path) -> None:
 
     def judged() -> None:
         for path in (folder / "study").rglob("seed-?"):
-            if (found := read_judged(path)) is not None:
+            if (found := read_score(path)) is not None:
                 assert asdict(found)
                 _ = found.value, found.per_example, found.groups
 

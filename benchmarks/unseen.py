@@ -25,7 +25,7 @@ from regard.atomic_io import write_bytes, write_json
 from regard.data.files import Example, read_examples
 from regard.errors import RegardError, look_up
 from regard.studies.compare import Study
-from regard.studies.job import Judged, read_judged, train_and_judge
+from regard.studies.job import RunScore, read_score, train_and_score
 from regard.studies.launch import Event, Job, launch
 from regard.studies.statistics import arm_interval, compare_runs
 
@@ -155,11 +155,11 @@ def jobs_of(name: str, planned: Sequence[Study]) -> list[Job]:
 def results(name: str, planned: Sequence[Study]) -> list[Row]:
     """The rows of a set, from the runs that there are; folds without all seeds are left out."""
     tables: dict[str, np.ndarray[Any, np.dtype[np.bool_]]] = {}
-    runs: dict[str, list[Judged]] = {}
+    runs: dict[str, list[RunScore]] = {}
     for arm in planned[0].arms:
         seeds = range(1 if arm.deterministic else planned[0].seeds)
         folds = [
-            [read_judged(study.out / arm.folder / f"seed-{seed}") for seed in seeds]
+            [read_score(study.out / arm.folder / f"seed-{seed}") for seed in seeds]
             for study in planned
         ]
         whole = [[run for run in fold if run] for fold in folds]
@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if look_up(SETS, name, "set")
     }
     jobs = [job for name, found in planned.items() for job in jobs_of(name, found)]
-    missing = [job for job in jobs if read_judged(Path(job.task.folder)) is None]
+    missing = [job for job in jobs if read_score(Path(job.task.folder)) is None]
     done = len(jobs) - len(missing)
 
     def tell(event: Event) -> None:
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{event.says}\n")
             sys.stdout.flush()
 
-    outcomes = launch(missing, train_and_judge, workers=asked.workers, on_event=tell)
+    outcomes = launch(missing, train_and_score, workers=asked.workers, on_event=tell)
     rows = [row for name, found in planned.items() for row in results(name, found)]
     kept = promises(rows)
     sys.stdout.write(table(rows) + "\n")

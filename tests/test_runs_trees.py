@@ -14,7 +14,7 @@ from regard.errors import RegardError
 from regard.reports.run import write_run_report
 from regard.runs.config import Config
 from regard.studies.compare import Study
-from regard.studies.job import train_and_judge
+from regard.studies.job import train_and_score
 from regard.tasks.classification.task import Classification
 from regard.tasks.settings import ClassificationSettings
 from tests.cli.conftest import call
@@ -167,7 +167,7 @@ def test_arms_with_and_without_the_tree(parses, tmp_path):
         overrides=[*TINY, f"data={parses}", "steps=3"],
     )
     for job in study.jobs():
-        train_and_judge(job.task, lambda *said: None)
+        train_and_score(job.task, lambda *said: None)
     assert len(study.result([]).arms) == 3
 
 

@@ -353,7 +353,7 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     for result in comparison.arms:
         difference, spent = against.get(result.arm.name), result.costs()
         cells = _verdict(comparison.unit, result, difference) if verdicts else []
-        cells += [spent[i] for i in known] + [result.tells(name) for name in also]
+        cells += [spent[i] for i in known] + [result.other(name) for name in also]
         cells += [result.training()] if trained else []
         table.add_row(escape(result.arm.name), *cells)
     for name, value in comparison.trivial.items() if verdicts else ():

@@ -28,13 +28,13 @@ def follow(show: Show) -> Callable[["Event"], None]:
 
 def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
     """Run the pretraining jobs of a comparison. Errors: one of them failed."""
-    from regard.studies.job import train_and_judge
+    from regard.studies.job import train_and_score
     from regard.studies.launch import launch
 
     hear = follow(show)
     outcomes = launch(
         jobs,
-        train_and_judge,
+        train_and_score,
         workers=workers,
         on_event=lambda event: hear(replace(event, total=len(jobs))),
     )

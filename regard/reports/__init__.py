@@ -1,1 +1,1 @@
-"""What people look at: figures as SVG, one-file HTML pages, the report of a comparison."""
+"""SVG figures, self-contained HTML pages and reports."""

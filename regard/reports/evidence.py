@@ -19,7 +19,7 @@ from regard.models import MODELS, ModelEntry
 from regard.reading import parse_json
 from regard.reports.figures import Series
 from regard.studies import arms as study
-from regard.studies.job import Judged, read_judged
+from regard.studies.job import RunScore, read_score
 from regard.tasks import TASKS, unit_of
 from regard.tasks.tagging.evaluation import Tags
 from regard.tasks.units import Unit
@@ -174,9 +174,9 @@ class Arm:
         return self.metric == "BLEU" or (task is not None and task.writes == "another")
 
     @cached_property
-    def scores(self) -> list[Judged]:
+    def scores(self) -> list[RunScore]:
         """Return the stored score of each seed's run."""
-        return [score for folder in self.folders if (score := read_judged(folder))]
+        return [score for folder in self.folders if (score := read_score(folder))]
 
     @property
     def by_seed(self) -> list[float]:
@@ -249,7 +249,7 @@ def _runs(home: Path) -> tuple[Path, ...]:
 
 def _right(folder: Path) -> NDArray[np.bool_]:
     """Return which answers of a run are right, from its stored score or its predictions."""
-    if score := read_judged(folder):
+    if score := read_score(folder):
         return score.correct()
     return np.array([answer.right for answer in _answers(folder)], dtype=bool)
 

@@ -89,8 +89,8 @@ def by_length(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
 
 
 def _value(run: Any, chosen: NDArray[np.int64]) -> float:
-    if run.judgement is not None:
-        return float(run.judgement.score(chosen)) / 100
+    if run.corpus is not None:
+        return float(run.corpus.score(chosen)) / 100
     return float(run.correct()[chosen].mean())
 
 
@@ -107,7 +107,7 @@ def _worst(arms: Sequence[Arm]) -> list[Html]:
 
 def worst(arm: Arm) -> list[tuple[Answer, str]]:
     """Return an arm's worst texts with their scores, by sentence BLEU or by confidence."""
-    corpus = arm.scores[0].judgement if arm.scores else None
+    corpus = arm.scores[0].corpus if arm.scores else None
     wrong = [answer for answer in arm.answers if not answer.right]
     if corpus is None or len(corpus) != len(arm.answers):
         wrong.sort(key=lambda answer: (-answer.confidence, answer.index))

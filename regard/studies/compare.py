@@ -14,13 +14,13 @@ from regard.studies import scoring
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
 from regard.studies.budget import parse_budget
 from regard.studies.compatibility import (
+    check_compatible,
     check_folder,
     check_paired,
     check_same_test,
-    must_be_alike,
-    read_alike,
+    data_key,
 )
-from regard.studies.job import Judged, RunTask, read_judged, train_and_judge
+from regard.studies.job import RunScore, RunTask, read_score, train_and_score
 from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
 from regard.studies.search import Search
@@ -80,13 +80,13 @@ def compare(
         study = replace(study, arms=tuned.arms)
         study.check_folders()
     jobs = study.jobs()
-    kept = [job for job in jobs if read_judged(Path(job.task.folder))]
+    kept = [job for job in jobs if read_score(Path(job.task.folder))]
     missing = [job for job in jobs if job not in kept]
     facts = study.read_data({job.arm for job in kept}) if missing else {}
     for job in kept:
-        must_be_alike(Path(job.task.folder), facts.get(job.arm, {}))
+        check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
         tell(Event("kept", job.arm, job.seed, 1.0, "already complete"))
-    outcomes = launch(missing, train_and_judge, workers=workers, on_event=tell)
+    outcomes = launch(missing, train_and_score, workers=workers, on_event=tell)
     comparison = study.result([*tuned.failed, *outcomes], rungs, tuned.record)
     comparison.save()
     return comparison
@@ -194,7 +194,7 @@ class Study:
                 continue
             run = self._run(arm, 0)
             data = Config.make(run.task, run.model, run.overrides).data
-            key = read_alike(data)
+            key = data_key(data)
             if key not in known:
                 # A task of its own: the files as they are now, not as they may have been read once.
                 known[key] = TASKS[self.task].prepare(data, None).facts()
@@ -247,7 +247,7 @@ class Study:
         given = len(parse_budget(self.budget)) if self.budget else 0
         return [*words, *self.overrides[: len(self.overrides) - given], "--out", str(self.out)]
 
-    def _repeat(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
+    def _repeat(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
         """Return ``repeat``, the command with budgets in steps, if some were in minutes.
 
         An arm's seeds take the mean of their steps: minutes gave each a little more or less.
@@ -314,7 +314,7 @@ class Study:
     def _family(
         self,
         pairs: Sequence[tuple[str, str]],
-        done: Mapping[str, Mapping[int, Judged]],
+        done: Mapping[str, Mapping[int, RunScore]],
         untrained: Collection[str],
     ) -> list[Difference]:
         """The comparisons of pairs that both have results, of the seeds that both have."""
@@ -334,11 +334,11 @@ class Study:
                 found.append(replace(difference, untrained=marked))
         return as_family(found)
 
-    def _judged(self, arm: Arm) -> dict[int, Judged]:
-        found = {s: read_judged(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
+    def _judged(self, arm: Arm) -> dict[int, RunScore]:
+        found = {s: read_score(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
         return {seed: judged for seed, judged in found.items() if judged is not None}
 
-    def _data(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
+    def _data(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
         """What the first complete run says of the data."""
         from regard.runs.folder import Folder
 
@@ -404,12 +404,12 @@ def _named(arm: Arm) -> Iterator[None]:
         raise RegardError(f"arm {arm.name}: {error}") from None
 
 
-def _paired(runs: Mapping[int, Judged], seeds: Sequence[int], fixed: bool) -> list[Judged]:
+def _paired(runs: Mapping[int, RunScore], seeds: Sequence[int], fixed: bool) -> list[RunScore]:
     """A run for each seed; of an arm that is the same for every seed, its one, repeated."""
     return [next(iter(runs.values())) if fixed else runs[seed] for seed in seeds]
 
 
-def _result(arm: Arm, runs: Mapping[int, Judged], failures: int = 0) -> ArmResult:
+def _result(arm: Arm, runs: Mapping[int, RunScore], failures: int = 0) -> ArmResult:
     mean, low, high = scoring.interval([runs[seed] for seed in sorted(runs)])
     costs = list(runs.values())
     seconds = [run.seconds for run in costs if run.seconds is not None]

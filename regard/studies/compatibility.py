@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.plugins import changed
-from regard.studies.job import Judged
+from regard.studies.job import RunScore
 
 if TYPE_CHECKING:
     from regard.runs import Config
@@ -29,12 +29,12 @@ def check_folder(place: Path, config: "Config") -> None:
         )
 
 
-def read_alike(data: Any) -> str:
+def data_key(data: Any) -> str:
     """Return the settings of a task that decide which texts are read and how they are split."""
     return str(data.model_dump_json(exclude={*CUTTING, *WRITING, "class_weights"}))
 
 
-def must_be_alike(folder: Path, facts: Mapping[str, Any]) -> None:
+def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:
     """Raise an error if a completed run used other data (`facts`, if they were read), pretrained
     weights or user code than there are now, so that it cannot be compared with new runs.
     """
@@ -77,7 +77,7 @@ def check_same_test(configs: Mapping[str, "Config"]) -> None:
                 )
 
 
-def check_paired(done: Mapping[str, Mapping[int, Judged]]) -> None:
+def check_paired(done: Mapping[str, Mapping[int, RunScore]]) -> None:
     """Raise an error if runs have different test examples or metrics."""
     counted = {run.signature: name for name, runs in done.items() for run in runs.values()}
     if len(counted) > 1:

@@ -1,4 +1,4 @@
-"""What a search over settings may be expected to find, by how long it goes on."""
+"""The expected best score of a search over settings, by number of trials."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ class Best(NamedTuple):
 def expected_best(first: float, draws: Sequence[float]) -> list[Best]:
     """Return the expected best score of `first` and k − 1 random draws, for k = 1 … n + 1.
 
-    `first` is the score of the settings that every search begins with, v₍₁₎ ≤ … ≤ v₍ₙ₎ are those
-    of `draws`, independent of one another, each raised to `first` where it is lower. Then
+    `first` is the score of the default settings, with which every search begins; v₍₁₎ ≤ … ≤ v₍ₙ₎
+    are the scores of the independent `draws`, each raised to at least `first`. Then
 
         E[best of k] = Σᵢ v₍ᵢ₎ [(i/n)ᵏ⁻¹ − ((i−1)/n)ᵏ⁻¹],
 
-    since (i/n)ᵏ⁻¹ is the share of k − 1 draws, with replacement, that are all at most v₍ᵢ₎.
-    Dodge et al. 2019, "Show Your Work", section 3; without a first score it is their formula. As
-    theirs it draws with replacement, so that the last value lies below the best score there is.
+    since (i/n)ᵏ⁻¹ is the probability that k − 1 draws with replacement are all at most v₍ᵢ₎.
+    Without a first score this is the formula of Dodge et al. 2019, "Show Your Work", section 3. As
+    it draws with replacement, the last value lies below the best score found.
 
     >>> [round(best.mean, 3) for best in expected_best(0.3, [0.2, 0.4])]
     [0.3, 0.35, 0.375]
@@ -39,7 +39,7 @@ def expected_best(first: float, draws: Sequence[float]) -> list[Best]:
 
 
 def best_so_far(scores: Sequence[float]) -> list[Best]:
-    """Return the best score after each trial, as it came.
+    """Return the best score after each trial, in order.
 
     >>> [best.mean for best in best_so_far([0.3, 0.2, 0.4])]
     [0.3, 0.3, 0.4]

@@ -1,4 +1,4 @@
-"""One job of a comparison, in a worker process: train a run, judge it, count what it cost."""
+"""One job of a comparison in a worker process: train a run, score it and measure its cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunTask:
-    """Which run: its folder, task, model, and settings as ``key=value``."""
+    """A run to train: its folder, task, model, and settings as ``key=value``."""
 
     folder: str
     task: str
@@ -37,27 +37,26 @@ class RunTask:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a run is worth and what it cost; kept as ``seed-N.json`` beside the run's folder.
+class RunScore:
+    """The test score and cost of a run, stored as ``seed-N.json`` beside the run's folder.
 
-    `right`: for each test example whether it was answered rightly, as bits in hexadecimal digits.
-    `asked` identifies the test examples, `run` the complete run. `seconds` are those of training,
-    `peak_mb` the most memory the process held in it, `flops` those of one forward pass over the
-    test text of median length (none of a model that is no network); None where it is not known.
+    `asked` identifies the test examples, `run` the complete run. `seconds` is the training time,
+    `peak_mb` the peak memory of the process in training, `flops` the cost of one forward pass over
+    the test text of median length (None without a network). Unknown costs are None.
 
-    `trained` says how the training ended (`regard.training.convergence`).
+    `trained` is how the training ended (`regard.training.convergence`), `steps` its length;
+    `timed` means that a budget in minutes decided it, so that another machine takes a different
+    number of steps, and `batch_tokens` is the batch size that such a budget chose.
 
-    Arrays are little-endian in hexadecimal digits. `scores` (float64) are what each test example
-    adds to the metric, the larger the better, where that is not right or wrong. Of texts judged as
-    a corpus (BLEU), `measure` and `signature` say how, `statistics` are each text's numbers
-    (int32). `clusters` (int32) numbers the group of each test example where the data have groups,
-    an example without one being its own.
+    Arrays are stored in hexadecimal digits, little-endian. `right` is one bit for each test
+    example, 1 if the answer is right. `scores` (float64) is the contribution of each example to
+    the metric, the larger the better, if that is not just right or wrong. For corpus metrics
+    (BLEU) `measure` and `signature` identify the metric, and `statistics` (int32) has the numbers
+    of each text. `clusters` (int32) is the group of each test example, if the data have groups; an
+    example without one is a group of its own.
 
-    `also` is what else is told of the run, by name; `trivial` what its metric would be without
-    reading a text.
-
-    `steps` is the length of the training; `timed` tells that it came of a budget in minutes, so
-    that another machine takes other steps, and `batch_tokens` is its batch where the time chose it.
+    `also` has further metrics by name, `trivial` the metric of predictions made without reading
+    the texts.
     """
 
     metric: str
@@ -83,12 +82,12 @@ class Judged:
 
     @cached_property
     def groups(self) -> NDArray[np.int64] | None:
-        """The number of each test example's group; None where the data have no groups."""
+        """Return the group of each test example; None if the data have no groups."""
         return _numbers(self.clusters, "<i4").astype(np.int64) if self.clusters else None
 
     @cached_property
-    def judgement(self) -> Judgement | None:
-        """The corpus score of texts; none where right and wrong decide."""
+    def corpus(self) -> Judgement | None:
+        """Return the corpus score of generated texts; None for other metrics."""
         if not self.measure:
             return None
         numbers = np.frombuffer(bytes.fromhex(self.statistics), "<i4").reshape(self.examples, -1)
@@ -96,30 +95,30 @@ class Judged:
 
     @property
     def unit(self) -> Unit:
-        """What the metric's numbers are, and which of two is better."""
+        """Return the unit of the metric, which also says whether lower is better."""
         return unit_of(self.metric)
 
     @cached_property
     def value(self) -> float:
-        """The metric: a share, or nats of log loss."""
-        if self.judgement is not None:
-            return self.judgement.value / 100
+        """Return the metric as a share, or in nats for the log loss."""
+        if self.corpus is not None:
+            return self.corpus.value / 100
         mean = float(self.per_example.mean())
         return -mean if self.unit.lower else mean
 
     @cached_property
     def per_example(self) -> Shaped[np.ndarray, " examples"]:
-        """A number for each test example, the larger the better, whose mean is `value`, or minus
-        it where the smaller is the better (`Evaluation.per_example`)."""
+        """Return a number for each test example, the larger the better (see
+        `Evaluation.per_example`). Their mean is `value`, or its negative if lower is better."""
         if self.scores:
             return _numbers(self.scores, "<f8").astype(np.float64)
         return self.correct()
 
     def correct(self) -> Bool[np.ndarray, " examples"]:
-        """Right and wrong, example by example.
+        """Return which test examples were answered correctly.
 
-        >>> judged = Judged("accuracy", 3, "a0", "", "", 1.0, 1.0, 1, None)
-        >>> judged.correct().tolist()
+        >>> score = RunScore("accuracy", 3, "a0", "", "", 1.0, 1.0, 1, None)
+        >>> score.correct().tolist()
         [True, False, True]
         """
         packed = np.frombuffer(bytes.fromhex(self.right), np.uint8)
@@ -130,27 +129,27 @@ def _numbers(digits: str, kind: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(bytes.fromhex(digits), kind)
 
 
-def judged_path(folder: Path) -> Path:
-    """Where the result of a run is kept."""
+def score_path(folder: Path) -> Path:
+    """Return the path of a run's stored score."""
     return folder.with_name(f"{folder.name}.json")
 
 
-def read_judged(folder: Path) -> Judged | None:
-    """The result of a complete run, if it was kept and the run is still the same."""
-    path = judged_path(folder)
+def read_score(folder: Path) -> RunScore | None:
+    """Return the stored score of a complete run; None without one or if the run has changed."""
+    path = score_path(folder)
     try:
-        judged = checked(Judged, read_json(path), path)
-        same = judged.run == identity(folder) and len(judged.per_example) == judged.examples
+        score = checked(RunScore, read_json(path), path)
+        same = score.run == identity(folder) and len(score.per_example) == score.examples
     except (OSError, ValueError, TypeError, LookupError, RegardError):
         return None
-    return judged if same else None
+    return score if same else None
 
 
-def train_and_judge(asked: RunTask, report: Report) -> str:
-    """Train the run to its end, or go on with it; keep its result beside its folder, and say it.
+def train_and_score(job: RunTask, report: Report) -> str:
+    """Train or resume the run, store its score beside its folder, and return it as text.
 
-    One thread: many jobs go side by side. Memory freed is kept by the process, and handed back
-    between jobs, so that the peak of each is its own.
+    It uses one thread, because jobs run in parallel. The process keeps freed memory during a job
+    and returns it between jobs, so that each job has a peak of its own.
     """
     import torch
 
@@ -160,29 +159,29 @@ def train_and_judge(asked: RunTask, report: Report) -> str:
     torch.set_num_threads(1)
     keep_freed_memory()
     forget_peak()
-    folder = Path(asked.folder)
-    run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
+    folder = Path(job.folder)
+    run = runs.open_or_start(folder, job.task, job.model, job.overrides)
     if run.ended is not None:
-        raise RegardError(f"{folder}: {run.notes[0]}; remove it, or give another --out")
+        raise RegardError(f"{folder}: {run.notes[0]}; remove the folder, or give another --out")
     peak = 0.0
     for progress in run.train():
         peak = peak_mb()
-        done = 0.98 * share(progress)  # its end leaves a little for the test
-        report(done, _says(progress, run.validates), progress.few_updates)
-    judged = _judge(run, peak)
-    write_json(judged_path(folder), asdict(judged))
-    return f"{judged.metric} {judged.unit.write(judged.value)}{judged.unit.sign}"
+        done = 0.98 * share(progress)  # the rest is the test
+        report(done, _message(progress, run.validates), progress.few_updates)
+    score = _score(run, peak)
+    write_json(score_path(folder), asdict(score))
+    return f"{score.metric} {score.unit.write(score.value)}{score.unit.sign}"
 
 
-def _judge(run: "Run", peak: float) -> Judged:
+def _score(run: "Run", peak: float) -> RunScore:
     evaluation, rows = run.evaluate(), run.metrics()
     parameters, flops = run.size([example.text for example in evaluation.examples])
     corpus = evaluation.corpus
-    return Judged(
+    return RunScore(
         metric=evaluation.compared,
         examples=evaluation.n,
         right=np.packbits(evaluation.correct).tobytes().hex(),
-        asked=_examples_asked(evaluation),
+        asked=_examples_digest(evaluation),
         run=identity(run.folder.path),
         seconds=float(rows[-1]["seconds"]) if rows else 0.0,
         peak_mb=peak or max((float(row["peak_mb"]) for row in rows), default=0.0),
@@ -203,7 +202,7 @@ def _judge(run: "Run", peak: float) -> Judged:
 
 
 def scores_of(per_example: NDArray[np.floating], right: NDArray[np.bool_]) -> str:
-    """The field `Judged.scores`: "" where they are right and wrong.
+    """Encode the field `RunScore.scores`: "" if the scores are just right and wrong.
 
     >>> scores_of(np.array([1.0, 0.0]), np.array([True, False]))
     ''
@@ -214,7 +213,7 @@ def scores_of(per_example: NDArray[np.floating], right: NDArray[np.bool_]) -> st
 
 
 def clusters_of(groups: Sequence[str]) -> str:
-    """The field `Judged.clusters` from the group of each example, "" for none.
+    """Encode the field `RunScore.clusters` from the group of each example: "" without groups.
 
     >>> numbers = np.frombuffer(bytes.fromhex(clusters_of(["a", "", "a", ""])), "<i4")
     >>> numbers.tolist(), clusters_of(["", ""])
@@ -223,12 +222,12 @@ def clusters_of(groups: Sequence[str]) -> str:
     if not any(groups):
         return ""
     known: dict[str | int, int] = {}
-    units = (group or place for place, group in enumerate(groups))
-    found = [known.setdefault(unit, len(known)) for unit in units]
-    return np.array(found, "<i4").tobytes().hex()
+    names = (group or index for index, group in enumerate(groups))
+    numbers = [known.setdefault(name, len(known)) for name in names]
+    return np.array(numbers, "<i4").tobytes().hex()
 
 
-def _examples_asked(evaluation: "Evaluation") -> str:
+def _examples_digest(evaluation: "Evaluation") -> str:
     digest = sha256()
     for example in evaluation.examples:
         digest.update(f"{example.source}\t{example.label}\t".encode())
@@ -237,18 +236,18 @@ def _examples_asked(evaluation: "Evaluation") -> str:
 
 
 def identity(folder: Path) -> str:
-    """What tells a complete run from another in the same folder."""
+    """Return a digest that identifies a complete run among others in the same folder."""
     return sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def share(progress: "Progress") -> float:
-    """How much of a training is done."""
+    """Return the share of a training that is done."""
     return progress.step / progress.steps if progress.seconds_left else 1.0
 
 
-def _says(progress: "Progress", metric: str) -> str:
+def _message(progress: "Progress", metric: str) -> str:
     from regard.tasks.evaluation import validated
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
-    then = "" if progress.seconds_left else ", answering the test split"
+    then = "" if progress.seconds_left else ", predicting the test split"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}{then}"

@@ -23,7 +23,7 @@ from regard.errors import RegardError, look_up
 from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
-from regard.studies.job import Judged, clusters_of, identity, judged_path, scores_of
+from regard.studies.job import RunScore, clusters_of, identity, score_path, scores_of
 from regard.studies.result import FILE, Comparison
 from regard.tasks.classification import metrics
 from regard.tasks.classification.metrics import METRICS
@@ -173,17 +173,17 @@ def compare_predictions(
 class PredictionStudy(Study):
     """A study whose runs are files that are there."""
 
-    files: Mapping[str, Mapping[int, Judged]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[int, RunScore]] = field(default_factory=dict)
     told: Sequence[str] = ()
 
     def command(self) -> list[str]:
         """The command line that makes this comparison."""
         return list(self.told)
 
-    def _judged(self, arm: Arm) -> dict[int, Judged]:
+    def _judged(self, arm: Arm) -> dict[int, RunScore]:
         return dict(self.files[arm.name])
 
-    def _data(self, done: Mapping[str, Mapping[int, Judged]]) -> dict[str, Any]:
+    def _data(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
         first = next(iter(next(iter(done.values())).values()))
         note = "the majority class is the most frequent label of the test: training is not known"
         return {"notes": [note] if first.trivial else [], "fingerprint": first.asked}
@@ -200,7 +200,7 @@ class _Read:
 
 def _judge(
     paths: Mapping[str, Mapping[int, Path]], metric: str, out: Path
-) -> dict[str, dict[int, Judged]]:
+) -> dict[str, dict[int, RunScore]]:
     """Read, align and judge all files, and keep them in `out` as a comparison keeps its runs."""
     _check_out(paths, out)
     first: list[PredictedRow] = []
@@ -219,21 +219,21 @@ def _judge(
     judged = {key: _judged(file, first, labels, metric) for key, file in read.items()}
     for arm in paths:
         _remove_earlier(out / Arm(arm, "").folder)
-    found: dict[str, dict[int, Judged]] = {arm: {} for arm in paths}
+    found: dict[str, dict[int, RunScore]] = {arm: {} for arm in paths}
     for (arm, seed), file in read.items():
         atomic_io.write_folder(file.folder, {"predictions.jsonl": _kept(file.rows)})
         found[arm][seed] = replace(judged[arm, seed], run=identity(file.folder))
-        atomic_io.write_json(judged_path(file.folder), asdict(found[arm][seed]))
+        atomic_io.write_json(score_path(file.folder), asdict(found[arm][seed]))
     return found
 
 
 def _judged(
     file: _Read, first: Sequence[PredictedRow], labels: Sequence[str], metric: str
-) -> Judged:
+) -> RunScore:
     wanted, said = [row.label for row in file.rows], [row.predicted for row in file.rows]
     asked = sha256("\n".join(repr((*row.keys, row.label)) for row in first).encode()).hexdigest()
     right = np.array([a == b for a, b in zip(wanted, said, strict=True)])
-    found = Judged(
+    found = RunScore(
         trained="",
         metric=CHOICES[metric],
         examples=len(wanted),

@@ -1,4 +1,4 @@
-"""What came of a comparison: arms with intervals and costs, verdicts, as JSON and as text."""
+"""The result of a comparison: arms with intervals and costs, and verdicts, as JSON and text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ from regard.training.convergence import CONVERGED
 
 FILE = "comparison.json"
 COSTS = ("seconds", "peak MB", "parameters", "MFLOP")
-COLUMN = 12  # signs of a cost in a plain table
+COLUMN = 12  # width of a cost column in a plain-text table
 
 
 @dataclass(frozen=True)
 class ArmResult:
-    """An arm's mean over its seeds with the 95 % interval, and its cost.
+    """An arm's mean over its seeds with a 95 % interval, and its cost.
 
-    `seconds` of training is a mean over seeds, `peak_mb` the largest; `flops` are of one forward
-    pass over a test text of median length, none where the arm is no network. `also` is what else
-    its runs tell, by name, a mean over seeds. `ended` counts how the trainings ended, by
-    the words of `regard.training.convergence`, and "failed" for runs without a result. `steps`
-    are those of each seed's training, in the order of the seeds; none where the arm is no network.
-    A cost that is not known is None.
+    `seconds` is the mean training time over the seeds, `peak_mb` the largest peak memory, `flops`
+    the cost of one forward pass over a test text of median length. `also` has further metrics by
+    name, as means over the seeds. `ended` counts how the trainings ended, in the words of
+    `regard.training.convergence`, and "failed" for runs without a result. `steps` has the training
+    steps of each seed, in the order of the seeds. A baseline has neither `flops` nor `steps`. An
+    unknown cost is None.
     """
 
     arm: Arm
@@ -48,11 +48,11 @@ class ArmResult:
 
     @property
     def trained(self) -> bool:
-        """Whether every run was trained to its end, so that its score speaks of the method."""
+        """Return whether every training converged, so that the score represents the method."""
         return not set(self.ended) - {CONVERGED}
 
     def training(self) -> str:
-        """How its trainings ended, in words.
+        """Return how the trainings ended, in words.
 
         >>> ArmResult(Arm("a", "rnn"), 3, 0, 0, 0, 0, 0, 0, None, {},
         ...           {"converged": 1, "still rising": 2}).training()
@@ -65,16 +65,16 @@ class ArmResult:
             for word, count in odd.items()
         ) or (CONVERGED if self.ended else "")
 
-    def tells(self, name: str) -> str:
-        """What else its runs tell, without its unit; nothing where they do not.
+    def other(self, name: str) -> str:
+        """Return a further metric as text without its unit; "" if the arm does not have it.
 
-        >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 0, 0, 0, None, {"chrF": 0.5}).tells("chrF")
+        >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 0, 0, 0, None, {"chrF": 0.5}).other("chrF")
         '50.0'
         """
         return unit_of(name).write(self.also[name]) if name in self.also else ""
 
     def costs(self) -> list[str]:
-        """What it cost, in the order of `COSTS`; nothing where it is not known.
+        """Return the costs as text in the order of `COSTS`; "" if unknown.
 
         >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 1.25, 300.0, 4096, None).costs()
         ['1.2', '300', '4,096', '']
@@ -86,10 +86,10 @@ class ArmResult:
             (self.parameters, ""),
             (flops, ".1f"),
         )
-        return ["" if value is None else f"{value:,{how}}" for value, how in pairs]
+        return ["" if value is None else f"{value:,{form}}" for value, form in pairs]
 
     def json(self) -> dict[str, Any]:
-        """The row of the table, as plain values."""
+        """Return the row of the table as plain values."""
         keys = ("seeds", "mean", "low", "high", "seconds", "peak_mb", "parameters")
         row = {"name": self.arm.name, **{key: getattr(self, key) for key in keys}}
         return row | {"training": self.training(), "trained": self.trained}
@@ -97,7 +97,7 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not end, and why: of a seed, or of a trial of a search."""
+    """A failed run of a seed, or of a trial of a search, with its error."""
 
     arm: str
     seed: int
@@ -110,12 +110,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison.
+    """The result of a comparison.
 
-    `verdicts` hold every arm against the reference, one family; `rungs` each rung of a ladder
-    against the one before, a family of its own. A difference is how much better `a` is than `b`:
-    of log loss, how much less it has. `trivial` is what the metric would be without reading a text:
-    by the majority class, by chance. `about` is what else a report tells: the command, the data.
+    `verdicts` compare every arm with the reference, as one family; `rungs` compare each rung of a
+    ladder with the one before, as a second family. A difference is how much better `a` is than
+    `b`; for a loss, how much lower. `trivial` has the metric of predictions made without reading
+    the texts, such as the majority class. `about` has further facts for the report, such as the
+    command and the data.
     """
 
     task: str
@@ -137,21 +138,21 @@ class Comparison:
     _repr_html_ = shown
 
     def json(self) -> dict[str, Any]:
-        """The result as ``--json`` prints it; ``tuning`` where settings were searched."""
+        """Return the result as ``--json`` prints it, with ``tuning`` if settings were searched."""
         tuning = {"tuning": self.about["tuning"]} if "tuning" in self.about else {}
         return {
             "task": self.task,
             "metric": self.metric,
             "arms": [result.json() for result in self.arms],
             "trivial": dict(self.trivial),
-            "verdicts": [verdict_row(found) for found in (*self.verdicts, *self.rungs)],
+            "verdicts": [verdict_row(verdict) for verdict in (*self.verdicts, *self.rungs)],
             "claims": [],
             **tuning,
             "report": self.report,
         }
 
     def record(self) -> dict[str, Any]:
-        """All that is known, as ``comparison.json`` holds it: more keys, the same shape."""
+        """Return the content of ``comparison.json``: `json` with more keys."""
         extras = [
             {"model": r.arm.model, "settings": list(r.arm.overrides)}
             | {"folder": r.arm.folder, "flops": r.flops, "also": dict(r.also)}
@@ -160,13 +161,13 @@ class Comparison:
             for r in self.arms
         ]
         families = ["reference"] * len(self.verdicts) + ["ladder"] * len(self.rungs)
-        found = self.json()
+        plain = self.json()
         return {
-            **found,
-            "arms": [row | extra for row, extra in zip(found["arms"], extras, strict=True)],
+            **plain,
+            "arms": [row | extra for row, extra in zip(plain["arms"], extras, strict=True)],
             "verdicts": [
                 row | {"family": family}
-                for row, family in zip(found["verdicts"], families, strict=True)
+                for row, family in zip(plain["verdicts"], families, strict=True)
             ],
             "reference": self.reference,
             "errors": [vars(failure) for failure in self.failures],
@@ -174,56 +175,56 @@ class Comparison:
         }
 
     def save(self) -> Path:
-        """Write ``comparison.json`` into the comparison's folder: whole, or not at all."""
+        """Write ``comparison.json`` into the comparison's folder atomically; return its path."""
         path = self.folder / FILE
         write_json(path, self.record())
         return path
 
     @property
     def also(self) -> list[str]:
-        """The names of what else the arms tell."""
+        """Return the names of the further metrics of the arms."""
         return list(dict.fromkeys(name for result in self.arms for name in result.also))
 
     @property
     def unit(self) -> Unit:
-        """How the metric's numbers are written."""
+        """Return the unit of the metric."""
         return unit_of(self.metric)
 
     @property
     def costs(self) -> list[int]:
-        """Which of `COSTS` are known of any arm."""
-        told = [result.costs() for result in self.arms]
-        return [i for i in range(len(COSTS)) if any(row[i] for row in told)]
+        """Return the indices in `COSTS` of the costs that are known for any arm."""
+        rows = [result.costs() for result in self.arms]
+        return [i for i in range(len(COSTS)) if any(row[i] for row in rows)]
 
     def table(self) -> str:
-        """Arms, then verdicts, as plain text."""
+        """Return arms, verdicts and failures as plain text."""
         return "\n".join(
             [
                 *self.rows(),
-                *(found.says for found in (*self.verdicts, *self.rungs)),
+                *(verdict.says for verdict in (*self.verdicts, *self.rungs)),
                 *map(str, self.failures),
             ]
         )
 
     def rows(self) -> list[str]:
-        """A line of headings, one for each arm, and one for each trivial score."""
+        """Return the lines of the table: a heading, the arms and the trivial scores."""
         width = max(map(len, [*(result.arm.name for result in self.arms), *self.trivial]))
         also, unit = self.also, self.unit
         head = f"{self.metric}{unit.sign} (95 %)"
-        wide = max(20, len(head))
+        column = max(20, len(head))
         heads = [f"{name}{unit_of(name).sign}" for name in also]
         more = "".join(f"  {heading}" for heading in heads)
         known = [i for i in self.costs if COSTS[i] != "MFLOP"]
-        lines = [f"{'arm':<{width}}  {head:<{wide}}{more}"]
+        lines = [f"{'arm':<{width}}  {head:<{column}}{more}"]
         lines[0] += "".join(f"{COSTS[i]:>{COLUMN}}" for i in known)
         lines[0] += "  training" if any(r.ended for r in self.arms) else ""
         for r in self.arms:
             interval = f"{unit.write(r.mean)} ({unit.write(r.low)} to {unit.write(r.high)})"
             cells = zip(heads, also, strict=True)
-            more = "".join(f"{r.tells(name):>{len(heading) + 2}}" for heading, name in cells)
+            more = "".join(f"{r.other(name):>{len(heading) + 2}}" for heading, name in cells)
             cost = "".join(f"{r.costs()[i]:>{COLUMN}}" for i in known)
             lines.append(
-                f"{r.arm.name:<{width}}  {interval:<{wide}}{more}{cost}  {r.training()}".rstrip()
+                f"{r.arm.name:<{width}}  {interval:<{column}}{more}{cost}  {r.training()}".rstrip()
             )
         lines += [f"{name:<{width}}  {unit.write(value)}" for name, value in self.trivial.items()]
         return lines
@@ -267,7 +268,7 @@ class StoredVerdict(BaseModel):
 
 
 class StoredComparison(BaseModel):
-    """What a ``comparison.json`` must be to be shown; other keys are left as they are."""
+    """The keys of a ``comparison.json`` that are checked; others are kept as they are."""
 
     task: str = ""
     metric: str
@@ -289,22 +290,22 @@ class StoredComparison(BaseModel):
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:
-    """Return what `Comparison.save` wrote. Errors: unreadable, or not of its shape."""
-    found = read_json(folder / FILE)
-    checked(StoredComparison, found, folder / FILE)
-    return found
+    """Return the record that `Comparison.save` wrote. Errors: unreadable, or of another shape."""
+    record = read_json(folder / FILE)
+    checked(StoredComparison, record, folder / FILE)
+    return record
 
 
-def verdict_row(found: Difference) -> dict[str, Any]:
+def verdict_row(verdict: Difference) -> dict[str, Any]:
     """Return a difference as ``--json`` prints it."""
     return {
-        "a": found.a,
-        "b": found.b,
-        "difference": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "p": found.p,
-        "untrained": list(found.untrained),
-        "smallest": found.smallest,
-        "says": found.says,
+        "a": verdict.a,
+        "b": verdict.b,
+        "difference": verdict.mean,
+        "low": verdict.low,
+        "high": verdict.high,
+        "p": verdict.p,
+        "untrained": list(verdict.untrained),
+        "smallest": verdict.smallest,
+        "says": verdict.says,
     }

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regard.studies.job import Judged
+from regard.studies.job import RunScore
 from regard.studies.statistics import Difference, Scores, arm_interval, compare_runs
 
 
-def table(runs: Sequence[Judged]) -> Scores:
+def table(runs: Sequence[RunScore]) -> Scores:
     """Seeds × examples: what each run is worth by example."""
     return np.stack([run.per_example for run in runs])
 
 
-def interval(runs: Sequence[Judged]) -> tuple[float, float, float]:
+def interval(runs: Sequence[RunScore]) -> tuple[float, float, float]:
     """Compute mean, low and high of an arm, as shares or nats."""
     mean, low, high = arm_interval(table(runs), runs[0].groups)
     unit = runs[0].unit
@@ -29,7 +29,7 @@ def interval(runs: Sequence[Judged]) -> tuple[float, float, float]:
     return mean, max(unit.least, low), min(unit.most, high)
 
 
-def difference(a: Sequence[Judged], b: Sequence[Judged], names: tuple[str, str]) -> Difference:
+def difference(a: Sequence[RunScore], b: Sequence[RunScore], names: tuple[str, str]) -> Difference:
     """Compute how much better arm `a` is than arm `b`, whose runs are paired by seed.
 
     Errors: other test examples.

@@ -1,6 +1,6 @@
-"""One trial of a search, in a worker process: train with some settings, validate, forget the rest.
+"""One trial of a search in a worker process: train with some settings and validate.
 
-The test split is not read. What stays is a small file, ``trial-K.json``.
+A trial never reads the test split. Only a small file, ``trial-K.json``, is kept.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from regard.runs import Run
     from regard.training.loop import Progress
 
-TRIAL_SEED = 1_000_000  # of every trial: no final run has it, so none repeats a lucky trial
+TRIAL_SEED = 1_000_000  # no final run has this seed, so none repeats a lucky trial
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial found: its best validation score, and what that cost.
+    """The result of a trial: its best validation score and its cost.
 
-    `given` are all of its settings as ``key=value``, `about` the fingerprint of the data and the
-    digests of a user's own parts: a trial of other settings, data or code is another trial. The
-    score is a share of `metric`, of a loss exp(−loss). One that failed has none, and `says` why.
+    `given` has all settings as ``key=value``, `about` the fingerprint of the data and the digests
+    of a user's own parts; a stored trial is reused only if all of them match. The score is the
+    `metric` as a share, for a loss exp(−loss). A failed trial has no score, and `says` is the
+    error.
     """
 
     given: tuple[str, ...]
@@ -48,12 +49,12 @@ class Trial:
 
 
 def trial_path(folder: Path) -> Path:
-    """Return where the result of a trial is kept."""
+    """Return the path of a trial's stored result."""
     return folder.with_name(f"{folder.name}.json")
 
 
 def read_trial(folder: Path) -> Trial | None:
-    """Return the result of a trial, if it was kept."""
+    """Return the stored result of a trial; None without one."""
     path = trial_path(folder)
     try:
         return checked(Trial, read_json(path), path)
@@ -62,16 +63,16 @@ def read_trial(folder: Path) -> Trial | None:
 
 
 def keep_trial(folder: Path, trial: Trial) -> None:
-    """Write the result of a trial, then remove its run: weights, checkpoints and metrics."""
+    """Write the result of a trial and remove its run: weights, checkpoints and metrics."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     write_json(trial_path(folder), asdict(trial))
     remove_folder(folder)
 
 
-def train_and_validate(asked: RunTask, report: Report) -> str:
-    """Train the trial's run to its end, or go on with it; keep its score, and say it.
+def train_and_validate(job: RunTask, report: Report) -> str:
+    """Train or resume the trial's run, store its score, and return it as text.
 
-    Errors: those of a run, except that settings which cannot be trained with are a result.
+    Errors: those of a run, except that settings with which training fails are a result.
     """
     import torch
 
@@ -81,21 +82,21 @@ def train_and_validate(asked: RunTask, report: Report) -> str:
 
     torch.set_num_threads(1)
     keep_freed_memory()
-    folder = Path(asked.folder)
-    run = runs.open_or_start(folder, asked.task, asked.model, asked.overrides)
-    trial = _tried(run, asked, report)
+    folder = Path(job.folder)
+    run = runs.open_or_start(folder, job.task, job.model, job.overrides)
+    trial = _trial(run, job, report)
     keep_trial(folder, trial)
     if trial.validation is None:
         return f"failed: {trial.says}"
     return validated(run.validates, trial.validation)
 
 
-def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
+def _trial(run: "Run", job: RunTask, report: Report) -> Trial:
     failed = ""
     try:
         for progress in run.try_out():
-            says = _says(progress, run.validates)
-            report(share(progress), says, progress.few_updates)
+            message = _message(progress, run.validates)
+            report(share(progress), message, progress.few_updates)
     except UntrainableError as error:
         failed = str(error)
     environment, rows = run.folder.environment(), run.metrics()
@@ -104,10 +105,10 @@ def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
         "parts": environment.get("parts", {}),
     }
     best = None if failed or not rows else float(rows[-1]["best"])
-    judged = [row for row in rows if best is not None and row["validation"] == best]
-    losses = [float(row["validation_loss"]) for row in judged]
+    best_rows = [row for row in rows if best is not None and row["validation"] == best]
+    losses = [float(row["validation_loss"]) for row in best_rows]
     return Trial(
-        given=asked.overrides,
+        given=job.overrides,
         state="failed" if failed else "complete",
         validation=best,
         loss=min(losses, default=None),
@@ -119,7 +120,7 @@ def _tried(run: "Run", asked: RunTask, report: Report) -> Trial:
     )
 
 
-def _says(progress: "Progress", metric: str) -> str:
+def _message(progress: "Progress", metric: str) -> str:
     from regard.tasks.evaluation import validated
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"

@@ -17,7 +17,7 @@ from regard.ranges import Range
 from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.expected import best_so_far, expected_best
-from regard.studies.job import RunTask, read_judged
+from regard.studies.job import RunTask, read_score
 from regard.studies.launch import Event, Job, Outcome, launch
 from regard.studies.search import Search
 from regard.studies.trial import Trial, keep_trial, read_trial, train_and_validate
@@ -82,7 +82,7 @@ def tune(
     searches = {
         arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
     }
-    unfinished = any(read_judged(Path(job.task.folder)) is None for job in study.jobs())
+    unfinished = any(read_score(Path(job.task.folder)) is None for job in study.jobs())
     facts = study.read_data(set(searches)) if unfinished else {}
     tell = on_event or (lambda event: None)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from regard.cli.compare import Watch, show_comparison
 from regard.cli.main import main
 from regard.studies.arms import Arm
-from regard.studies.job import train_and_judge
+from regard.studies.job import train_and_score
 from regard.studies.launch import Event, Job, Outcome
 from regard.studies.result import ArmResult, Comparison
 from regard.studies.statistics import Difference
@@ -238,7 +238,7 @@ def test_an_arm_that_fails_makes_exit_code_2(
 ) -> None:
     def launch(jobs: list[Job], work: object, **rest: object) -> list[Outcome]:
         good, bad = jobs
-        train_and_judge(good.task, lambda *said: None)
+        train_and_score(good.task, lambda *said: None)
         return [Outcome(good), Outcome(bad, None, "out of luck")]
 
     monkeypatch.setattr("regard.studies.compare.launch", launch)

@@ -17,7 +17,7 @@ from regard.reports.comparison import write_report
 from regard.studies import compare as module
 from regard.studies.arms import Arm
 from regard.studies.compare import Study, compare
-from regard.studies.job import RunTask, judged_path, read_judged, train_and_judge
+from regard.studies.job import RunTask, read_score, score_path, train_and_score
 from regard.studies.launch import DIED, Event, Job, Outcome
 from regard.studies.statistics import arm_interval, compare_runs, holm
 from regard.tasks.classification.metrics import METRICS
@@ -130,7 +130,7 @@ def test_what_ended_a_training_is_in_its_result(inline: Inline, tmp_path: Path) 
     found = compare("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
-    assert run.convergence == read_judged(run.folder.path).trained == "converged"
+    assert run.convergence == read_score(run.folder.path).trained == "converged"
     assert found.arms[1].trained
 
 
@@ -147,7 +147,7 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
     found = compare(
         "classification", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings
     )
-    judged = read_judged(tmp_path / "out" / "tfidf" / "seed-0")
+    judged = read_score(tmp_path / "out" / "tfidf" / "seed-0")
     assert judged is not None
     assert judged.groups is not None
     assert np.unique(judged.groups, return_counts=True)[1].tolist() == [3] * (judged.examples // 3)
@@ -207,14 +207,14 @@ def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path
     first = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     folder = tmp_path / "mean" / "seed-0"
     weights = (folder / "model.safetensors").stat().st_mtime_ns
-    judged_path(folder).unlink()
-    assert read_judged(folder) is None
+    score_path(folder).unlink()
+    assert read_score(folder) is None
     again = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
     assert inline.ran[2:] == [("mean", 0)]
     assert (folder / "model.safetensors").stat().st_mtime_ns == weights  # not trained again
     assert again.arms[0].mean == first.arms[0].mean
     (folder / "MANIFEST.json").write_text("{}")
-    assert read_judged(folder) is None
+    assert read_score(folder) is None
 
 
 def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     list(run.train(end=True))
     asked = RunTask(str(folder), "classification", "mean", tuple(settings))
     with pytest.raises(RegardError, match=r"seed-0: the training was ended by --end after \d+% of"):
-        train_and_judge(asked, lambda *said: None)
+        train_and_score(asked, lambda *said: None)
 
 
 def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     title = METRICS[metric]
     assert found.metric == title
     for row in found.arms:
-        judged, evaluation = read_judged(runs_of[row.arm.name]), runs.load(runs_of[row.arm.name])
+        judged, evaluation = read_score(runs_of[row.arm.name]), runs.load(runs_of[row.arm.name])
         expected = evaluation.evaluate().scores
         assert row.mean == pytest.approx(expected[title], rel=1e-6)
         assert row.low <= row.mean <= row.high

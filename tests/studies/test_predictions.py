@@ -9,7 +9,7 @@ import pytest
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reports.comparison import write_report
-from regard.studies.job import read_judged
+from regard.studies.job import read_score
 from regard.studies.predictions import by_arm, compare_predictions, named
 from regard.studies.statistics import compare_runs
 from regard.tasks.classification.evaluation import LabelEvaluation
@@ -65,7 +65,7 @@ def test_files_are_compared_as_runs_are(tmp_path: Path, metric: str) -> None:
     first = runs["bad"][0].trivial or None
     assert first is None
     assert set(found.trivial) == {"majority class", "chance"}
-    judged = read_judged(tmp_path / "out" / "good" / "seed-2")
+    judged = read_score(tmp_path / "out" / "good" / "seed-2")
     assert judged is not None
     assert judged.groups is not None
     assert np.bincount(judged.groups).tolist() == [4] * 20

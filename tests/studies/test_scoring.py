@@ -10,7 +10,7 @@ from regard.data.files import Example
 from regard.errors import RegardError
 from regard.studies import scoring
 from regard.studies.compatibility import check_paired
-from regard.studies.job import Judged, clusters_of, scores_of
+from regard.studies.job import RunScore, clusters_of, scores_of
 from regard.studies.statistics import arm_interval, compare_runs
 from regard.tasks.classification.evaluation import LabelEvaluation
 from regard.tasks.classification.metrics import METRICS
@@ -35,10 +35,10 @@ def spoiled(wanted: list[str], share: float, seed: int) -> list[str]:
     ]
 
 
-def run(said: list[str], wanted: list[str]) -> Judged:
+def run(said: list[str], wanted: list[str]) -> RunScore:
     found = judge("bleu", said, wanted)
     right = np.array([a == b for a, b in zip(said, wanted, strict=True)])
-    return Judged(
+    return RunScore(
         metric="BLEU",
         examples=len(wanted),
         right=np.packbits(right).tobytes().hex(),
@@ -71,7 +71,7 @@ def test_runs_that_were_judged_by_other_measures_are_not_compared() -> None:
 def test_a_run_keeps_its_corpus_score() -> None:
     said = spoiled(WANTED, 0.2, 0)
     assert GOOD[0].value == pytest.approx(judge("bleu", said, WANTED).value / 100)
-    again = Judged(**json.loads(json.dumps(asdict(GOOD[0]))))
+    again = RunScore(**json.loads(json.dumps(asdict(GOOD[0]))))
     assert again.value == GOOD[0].value
     assert GOOD[0].per_example.mean() == pytest.approx(GOOD[0].value)
     assert GOOD[0].per_example.dtype == np.float64
@@ -101,7 +101,7 @@ def test_with_seeds_their_differences_decide() -> None:
 
 def test_with_one_seed_the_texts_decide() -> None:
     found = scoring.difference(GOOD[:1], BAD[:1], ("good", "bad"))
-    ours, theirs = (runs[0].judgement for runs in (GOOD, BAD))
+    ours, theirs = (runs[0].corpus for runs in (GOOD, BAD))
     assert ours is not None
     assert theirs is not None
     drawn = paired_bootstrap(ours, theirs)  # Koehn's, of other draws of texts
@@ -129,7 +129,7 @@ def test_groups_of_the_test_examples_are_what_was_drawn() -> None:
     assert GOOD[0].groups is None
 
 
-def labelled(metric: str, seed: int, right: float) -> Judged:
+def labelled(metric: str, seed: int, right: float) -> RunScore:
     """A run over 60 texts of three labels, of which it knows a share."""
     random = np.random.default_rng(seed)
     labels = np.random.default_rng(99).choice(3, 60, p=[0.7, 0.2, 0.1])
@@ -141,13 +141,13 @@ def labelled(metric: str, seed: int, right: float) -> Judged:
     found = LabelEvaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
     bits = np.packbits(found.correct).tobytes().hex()
     kept = scores_of(found.per_example, found.correct)
-    return Judged(found.compared, 60, bits, "", "", also=found.also, scores=kept)
+    return RunScore(found.compared, 60, bits, "", "", also=found.also, scores=kept)
 
 
 @pytest.mark.parametrize("metric", list(METRICS))
 def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
     good, bad = ([labelled(metric, s, share) for s in range(3)] for share in (0.9, 0.4))
-    again = Judged(**json.loads(json.dumps(asdict(good[0]))))
+    again = RunScore(**json.loads(json.dumps(asdict(good[0]))))
     assert again.value == good[0].value
     sign = -1 if metric == "log-loss" else 1
     assert good[0].per_example.mean() == pytest.approx(sign * good[0].value)
