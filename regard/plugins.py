@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from regard.errors import RegardError, look_up
 
@@ -65,10 +65,17 @@ def load_object(spec: str) -> object:
     module = load_module(Path(file))
     if name in vars(module):
         return vars(module)[name]
-    own = {k: v for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
+    own = {key: value for key, value in vars(module).items() if _is_own(value, module.__name__)}
     if not own:
         raise RegardError(f"{file} defines no {name}: it defines no class or function at all")
     return look_up(own, name, f"part of {file}")
+
+
+def _is_own(value: object, module: str) -> bool:
+    """Return whether a module's value is defined there, or is an object of a regard class."""
+    if isinstance(value, type | FunctionType):
+        return getattr(value, "__module__", "") == module
+    return type(value).__module__.partition(".")[0] in (module, "regard")
 
 
 def load_module(path: Path) -> ModuleType:

@@ -61,7 +61,7 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
         if known not in _of_process() and not _remembered(known):
             raise RegardError(
                 f"{where} names {path}, a Python file that you have not trained with on this "
-                "machine in this place and with this content. Opening the run would execute it. "
+                "machine in this place and with this content. Using it would execute the file. "
                 f"Read the file; if you trust it, add --trust {path} (in Python: "
                 f"regard.trust({str(path)!r}))"
             )

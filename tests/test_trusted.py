@@ -12,6 +12,7 @@ import pytest
 import regard
 from regard import runs
 from regard.cli.main import before_all, main
+from regard.data.sources import load_corpus
 from regard.errors import RegardError
 from regard.runs.build import build_once
 from regard.runs.config import Config
@@ -80,7 +81,7 @@ def test_python_and_the_explorer_refuse_it_too(theirs: Path) -> None:
         regard.load(theirs)
     (listed,) = Registry({"theirs": theirs}).listed()
     assert "--trust" in listed["error"]
-    with pytest.raises(RegardError, match="would execute it"):
+    with pytest.raises(RegardError, match="would execute the file"):
         Registry({"theirs": theirs}).model("theirs")
     assert not (theirs.parent / "ran.txt").exists()
 
@@ -153,9 +154,9 @@ def test_a_file_that_appears_after_its_run_was_opened_does_not_run(
     score.unlink()
     run = regard.load(theirs)  # it names nothing that could run
     score.write_text(text)
-    with pytest.raises(RegardError, match="would execute it"):
+    with pytest.raises(RegardError, match="would execute the file"):
         build_once(run.config)
-    with pytest.raises(RegardError, match="would execute it"):
+    with pytest.raises(RegardError, match="would execute the file"):
         _ = run.network
     assert not (tmp_path / "ran.txt").exists()
 
@@ -228,7 +229,7 @@ def test_no_kind_of_part_that_a_strangers_run_names_is_executed(
     path.write_text(text.replace(before, f'{key} = "{value}"'))
     with pytest.raises(RegardError, match=r"names .*parts\.py, a Python file that you have not"):
         Config.read(tmp_path / "run")
-    with pytest.raises(RegardError, match="would execute it"):  # and where the part is looked up
+    with pytest.raises(RegardError, match="would execute the file"):  # where it is looked up
         build_once(replace(config, network=config.network.model_copy(update={key: value})))
     assert not ran.exists()
     regard.trust(own)
@@ -239,3 +240,27 @@ def test_no_kind_of_part_that_a_strangers_run_names_is_executed(
     else:
         build_once(Config.read(tmp_path / "run"))
     assert ran.read_text() == "x"
+
+
+def test_a_data_set_of_a_stranger_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, own = tmp_path / "ran.txt", tmp_path / "rows.py"
+    monkeypatch.setenv(RAN, str(ran))
+    rows = "rows = DataSet('', 'classification', read=lambda: [(f'a {i}', 'xy'[i % 2]) for i in range(40)])"
+    writes = SCORE.split("class")[0]
+    own.write_text(f"{writes}\nfrom regard.data.named import DataSet\n{rows}\n")
+    monkeypatch.setenv(VARIABLE, "")
+    config = Config.make("classification", "mean", [*TINY[:1], "data=reviews"])
+    (tmp_path / "run").mkdir()
+    text = config.toml().decode().replace('data = "reviews"', f'data = "{own}:rows"')
+    (tmp_path / "run" / "config.toml").write_text(text)
+    with pytest.raises(RegardError, match=r"names .*rows\.py, a Python file that you have not"):
+        Config.read(tmp_path / "run")
+    with pytest.raises(RegardError, match="would execute the file"):
+        load_corpus(f"{own}:rows")
+    assert not ran.exists()
+    named = Config.make("classification", "mean", [f"data={own}:rows"])  # the user named it
+    assert list(named.named.values())[-1] == f"{own}:rows"
+    assert len(load_corpus(f"{own}:rows").train) > 0
+    assert ran.exists()

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.console import Json, bar, emit_json, say
+from regard.trusted import trust_named
 
 app = typer.Typer(help="Named data and your own files: list, fetch, check.", no_args_is_help=True)
 
@@ -45,6 +46,7 @@ def rows(
     from regard.settings import split
     from regard.tasks import TASKS
 
+    trust_named([task, data, *(setting.partition("=")[2] for setting in settings or [])])
     entry = look_up(TASKS, task, "task")
     given = [*(settings or []), *([f"data={data}"] if data else [])]
     prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
@@ -69,27 +71,23 @@ def rows(
 @app.command("list")
 def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     """List built-in and real data and where it is stored."""
-    from regard.data.fetch import SOURCES, present
-    from regard.data.sources import BUILT_IN
+    from regard.data.fetch import present
+    from regard.data.named import DATA, Source
 
-    rows: list[dict[str, Any]] = [
-        {"name": name, "what": made.what, "used_for": made.used_for, "where": "built in"}
-        for name, made in BUILT_IN.items()
-    ]
-    for name, source in SOURCES.items():
-        folder = present(name, data_dir)
-        rows.append(
-            {
-                "name": name,
-                "what": source.what,
-                "used_for": source.used_for,
+    rows: list[dict[str, Any]] = []
+    for name, data in DATA.items():
+        row: dict[str, Any] = {"name": name, "what": data.what, "used_for": data.used_for}
+        row["where"] = "built in"
+        if isinstance(data, Source):
+            folder = present(name, data_dir)
+            row |= {
                 "where": str(folder) if folder else None,
-                "bytes": source.bytes or None,
-                "fetch": source.by_hand or f"regard data fetch {name}",
-                "licence": source.licence,
-                "cite": source.cite,
+                "bytes": data.bytes or None,
+                "fetch": data.by_hand or f"regard data fetch {name}",
+                "licence": data.licence,
+                "cite": data.cite,
             }
-        )
+        rows.append(row)
     if json:
         emit_json({"data": rows})
         return
@@ -170,6 +168,7 @@ def check(
     """
     from regard.data.check import check as look
 
+    trust_named([data])
     with bar("words") as show:
         findings = look(
             data,

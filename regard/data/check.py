@@ -17,10 +17,9 @@ from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
 from regard.data.labels import advice, look_over, number_of, parse_labels, rename
+from regard.data.named import DATA, is_own
 from regard.data.near_copies import leak
 from regard.data.sources import (
-    BUILT_IN,
-    LABELLED,
     Corpus,
     find_imdb,
     hold_out,
@@ -175,9 +174,11 @@ def check(
         raise RegardError(f"length must be at least 1 word, not {length}")
     found: list[Found]
     remarks: list[str] = []
-    own = not isinstance(data, Corpus) and str(data) not in (*LABELLED, *BUILT_IN)
-    numbers = numbers or str(data) == "ratings"
-    tags = tags or str(data) == "entities" or (own and tags_by_name(str(data)))
+    named = "" if isinstance(data, Corpus) else str(data)
+    own = bool(named) and is_own(named)
+    used_for = DATA[named].used_for if named in DATA else ""
+    numbers = numbers or used_for == "regression"
+    tags = tags or used_for == "tagging" or (own and not used_for and tags_by_name(named))
     if isinstance(data, Corpus):
         name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
@@ -262,7 +263,7 @@ def _gather(
                 raise RegardError(f"{data} has no columns; remove the column names and --labels")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
-    if data in BUILT_IN or not (path.is_file() or is_folder(path)):
+    if data in DATA or not (path.is_file() or is_folder(path)):
         corpus = load_corpus(
             data,
             data_dir=data_dir,

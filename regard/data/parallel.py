@@ -10,8 +10,9 @@ import numpy as np
 
 from regard.data import dates as human_dates
 from regard.data import streamed
-from regard.data.fetch import SOURCES, Show, fetch, present
+from regard.data.fetch import Show, fetch, present
 from regard.data.files import path_of
+from regard.data.named import DATA, parts_of, source_of
 from regard.data.pair_files import (
     LONGEST,
     MOST,
@@ -38,9 +39,9 @@ from regard.data.pair_splits import (
     side_of,
 )
 from regard.data.pairs import Pair, PairCorpus
-from regard.data.sources import BUILT_IN
 from regard.data.strings import FIRST, Reversals, reversals
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
 __all__ = [
     "Pair",
@@ -125,6 +126,12 @@ def load_pairs(
         load = _multi30k if data == "multi30k" else _eng_fra
         parts, notes, names = load(data_dir, names, test, show, reading)
         shares = SHARE_OF_ENG_FRA, share or SHARE_OF_ENG_FRA
+    elif (given := parts_of(data, "translation", "text pairs")) is not None:
+        if target or test or held:
+            raise RegardError(f"{data} has all its parts; remove target, test and validation=FILE")
+        parts = {side: _pairs(data, side, given[side]) for side in LAST_FIRST if side in given}
+        notes = []
+        shares = TEST_SHARE, share or VALIDATION_SHARE
     else:
         _must_be_pairs(data)
         size = bytes_of(data, target, *names)
@@ -143,7 +150,21 @@ def load_pairs(
         chosen = np.sort(random.permutation(len(parts["train"]))[:examples]).tolist()
         notes.append(f"{examples:,} of {len(parts['train']):,} pairs of train used, chosen by seed")
         parts["train"] = [parts["train"][i] for i in chosen]
-    return corpus_of(data, parts, notes, names)
+    return corpus_of(short(data) if data in DATA else data, parts, notes, names)
+
+
+def _pairs(data: str, side: str, rows: Iterable[object]) -> list[Pair]:
+    return [_pair(row, f"{data}/{side}:{i}") for i, row in enumerate(rows, 1)]
+
+
+def _pair(row: object, place: str) -> Pair:
+    if isinstance(row, Pair):
+        return row
+    if isinstance(row, tuple | list) and len(row) == 2:
+        source, target = row
+        if isinstance(source, str) and isinstance(target, str):
+            return Pair(source, target, place)
+    raise RegardError(f"{place}: {row!r:.80} is not a pair such as ('a source', 'a target')")
 
 
 def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
@@ -167,8 +188,8 @@ def _must_be_pairs(data: str) -> None:
         return
     if any(path.parent.glob(f"{path.name}.*")):
         return  # the common prefix of two aligned files
-    if data in BUILT_IN or data in SOURCES:
-        used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
+    if data in DATA:
+        used_for = DATA[data].used_for
         raise RegardError(
             f"{data} has no text pairs; it is for {used_for}. Data with pairs: {', '.join(known)}"
         )
@@ -248,7 +269,7 @@ def _multi30k(
     test = test or TEST_OF_MULTI30K
     files: dict[Side, str] = {"train": "train", "validation": "val", "test": test}
     wanted = [f"{file}.{name}.gz" for file in files.values() for name in names]
-    fetched = {file.name for file in SOURCES["multi30k"].files}
+    fetched = {file.name for file in source_of("multi30k").files}
     if (folder is None or not _all_there(folder, wanted)) and set(wanted) <= fetched:
         folder = fetch("multi30k", data_dir, show=show)[0].parent
     if folder is None or not _all_there(folder, wanted):

@@ -6,61 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from regard.data import imdb, synthetic
+from regard.data import imdb
 from regard.data.class_files import name_of
-from regard.data.fetch import SOURCES, RemoteFile, Show, Source, fetch, folders
+from regard.data.fetch import Show, fetch, folders
 from regard.data.files import BadRow, Example, is_folder, path_of, read
 from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.data.named import DATA, examples_of
 from regard.data.near_copies import leak
 from regard.data.titles import listed
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
-__all__ = [
-    "BUILT_IN",
-    "SOURCES",
-    "Corpus",
-    "RemoteFile",
-    "Source",
-    "fetch",
-    "hold_out",
-    "load_corpus",
-    "shared_texts",
-]
+__all__ = ["Corpus", "fetch", "hold_out", "load_corpus", "shared_texts"]
 
 
-class BuiltIn(NamedTuple):
-    """Data generated from a seed: its description and use."""
-
-    what: str
-    used_for: str
-
-
-BUILT_IN = {
-    "reviews": BuiltIn(
-        "4,000 + 1,000 generated film reviews, decided by word order and negation",
-        "classification",
-    ),
-    "reverse": BuiltIn("random strings of A … Z and their reversals", "translation"),
-    "biographies": BuiltIn(
-        "120 invented people, with three passages and a question each", "birthplace"
-    ),
-    "pydoc": BuiltIn("Python's own help text, 340,000 characters of English", "pretraining"),
-    "dates": BuiltIn("dates in the formats of 48 locales, and in ISO 8601", "translation"),
-    "ratings": BuiltIn(
-        "4,000 + 1,000 generated film reviews of one to five sentences, rated from 0 to 10",
-        "regression",
-    ),
-    "entities": BuiltIn(
-        "2,400 + 600 generated sentences with tagged people, places and organisations; the same "
-        "name can be any of them, depending on its context",
-        "tagging",
-    ),
-}
 LABELLED = ("reviews", "imdb")  # the names that load_corpus knows
 TEST_SHARE = 0.2
-SEED_OF_REVIEWS = 2024
 
 
 @dataclass(frozen=True)
@@ -104,6 +66,7 @@ def load_corpus(
     aclImdb folder or archive may be given by its path. With ``numbers`` the labels are finite
     numbers, which may differ between parts ("ratings" by name); a corpus then has no `labels`.
     "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
+    ``FILE.py:NAME`` is a `DataSet` of the user's own.
 
     Errors: those of `regard.data.files.read`; a single label; a label that train does not have; a
     different label in nearly every row; lists of labels.
@@ -112,35 +75,26 @@ def load_corpus(
     >>> len(corpus.train), len(corpus.test), corpus.labels
     (4000, 1000, ('negative', 'positive'))
     """
-    if numbers:
-        if data in (*LABELLED, *BUILT_IN) and data != "ratings":
-            raise RegardError(f"{data} has no numbers to predict; use ratings or a file")
-    elif data == "ratings":
-        raise RegardError("the labels of ratings are numbers; use regard train regression")
+    task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
+    given = examples_of(data, task, rows)
     path = path_of(data)
     place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
-    if (data in LABELLED or place) and test:
+    own = given is not None or data == "imdb" or place
+    if own and test:
         raise RegardError(f"{data} has its own test part; test=FILE needs data=FILE")
-    if (data in LABELLED or place) and validation:
+    if own and validation:
         raise RegardError(f"{data} has its own validation part; validation=FILE needs data=FILE")
-    if (data in LABELLED or place) and (text or label or group or labels):
+    if own and (text or label or group or labels):
         raise RegardError(f"{data} has no columns; remove text, label, group and labels")
-    if data == "reviews":
-        examples = synthetic.reviews(5000, SEED_OF_REVIEWS)
-        parts = {"train": examples[:4000], "test": examples[4000:]}
-        return corpus_of(data, parts, [], imdb.LABELS)
-    if data == "ratings":
-        examples = synthetic.ratings(5000, SEED_OF_REVIEWS)
-        parts = {"train": examples[:4000], "test": examples[4000:]}
-        return corpus_of(data, parts, [], numbers=True)
+    if given is not None:
+        return _from_parts(data, given, "text", seed, duplicates, numbers)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
-        if (data in BUILT_IN or data in SOURCES) and data not in LABELLED:
-            used_for = (BUILT_IN.get(data) or SOURCES[data]).used_for
+        if data in DATA and data not in LABELLED:
             raise RegardError(
-                f"{data} has no texts with labels; it is for {used_for}. Data with labels: "
-                f"{', '.join(LABELLED)}"
+                f"{data} has no texts with labels; it is for {DATA[data].used_for}. Data with "
+                f"labels: {', '.join(LABELLED)}"
             )
         look_up(dict.fromkeys(LABELLED), data, "data set or file")
     if place is not None:
@@ -226,7 +180,25 @@ def _from_files(
         notes += [*loaded.remarks, *_empty_note(loaded.empty)]
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
-    path, rows = paths["train"], parts["train"]
+    by = columns["group"] or "text"
+    return _from_parts(str(paths["train"]), parts, by, seed, duplicates, numbers, notes)
+
+
+def _from_parts(
+    path: str,
+    parts: dict[str, list[Example]],
+    by: str,
+    seed: int,
+    duplicates: str,
+    numbers: bool,
+    notes: Sequence[str] = (),
+) -> Corpus:
+    """Return the corpus of examples by part, with a test part split off if there is none.
+
+    ``by``: the column whose hash splits. Errors: a single label; a label in nearly every row; too
+    few rows.
+    """
+    notes, rows = [*notes], parts["train"]
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
         raise RegardError(
@@ -243,14 +215,15 @@ def _from_files(
         parts["train"], parts["test"] = _split_test(path, rows, {} if numbers else counts, seed)
         notes.append(
             f"{len(parts['test']):,} of {len(rows):,} texts split off as the test part, by a hash "
-            f"of the {columns['group'] or 'text'}"
+            f"of the {by}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    return corpus_of(name_of(path), parts, notes, None, duplicates, numbers)
+    name = short(path) if path in DATA else name_of(Path(path))
+    return corpus_of(name, parts, notes, None, duplicates, numbers)
 
 
 def _split_test(
-    path: Path, rows: Sequence[Example], counts: Mapping[str, int], seed: int
+    path: str, rows: Sequence[Example], counts: Mapping[str, int], seed: int
 ) -> tuple[list[Example], list[Example]]:
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):

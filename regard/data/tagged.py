@@ -18,14 +18,16 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data import arrow, entities
+from regard.data import arrow
 from regard.data.conllu import NO_BREAK, BadSentence, is_conllu, no_comment, sentences
 from regard.data.examples import Example
 from regard.data.files import TOLERATED
 from regard.data.lines import Lines, open_binary, path_of
+from regard.data.named import DATA, examples_of
 from regard.data.near_copies import leak
-from regard.data.sources import BUILT_IN, TEST_SHARE, Corpus, corpus_of, split_by_hash
+from regard.data.sources import TEST_SHARE, Corpus, corpus_of, split_by_hash
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
@@ -34,7 +36,6 @@ CONLLU = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7, "misc": 9}
 OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet")
 REASON = "regard train tagging needs one word and tag per line (.conll, .txt, .tsv), or .conllu"
 OUTSIDE = ("O", "_", "")
-SEED = 2017  # of the built-in sentences
 _marked = re.compile(r"[BIESLU]-.+")
 # URLs, mentions and hashtags, words with contractions split off, punctuation.
 _word = re.compile(
@@ -228,27 +229,25 @@ def load_tagged(
     >>> len(corpus.train), len(corpus.test)
     (2400, 600)
     """
-    if data == "entities":
-        if test or validation or word or tag or group:
-            raise RegardError(
-                "entities is generated; remove test, validation, text, label and group"
-            )
-        examples = entities.sentences(3000, SEED)
-        return corpus_of(
-            data, {"train": examples[:2400], "test": examples[2400:]}, [], numbers=True
-        )
+    given = examples_of(data, "tagging", "tags")
+    if given is not None and (test or validation or word or tag or group):
+        raise RegardError(f"{data} has all its parts; remove test, validation, text, label, group")
+    for example in chain.from_iterable((given or {}).values()):
+        words, tags = (len(side.split(" ")) for side in (example.text, example.label))
+        if words != tags:
+            raise RegardError(f"{example.source}: {words} words and {tags} tags; give one for each")
     path = path_of(data)
-    if not path.exists() and not path.suffix and len(path.parts) == 1:
-        if data in BUILT_IN:
+    if given is None and not path.exists() and not path.suffix and len(path.parts) == 1:
+        if data in DATA:
             raise RegardError(
-                f"{data} has no tags; it is for {BUILT_IN[data].used_for}; use entities or a file"
+                f"{data} has no tags; it is for {DATA[data].used_for}; use entities or a file"
             )
         look_up({"entities": None}, data, "data set or file")
     places = {"train": data, "validation": validation, "test": test}
-    parts: dict[str, list[Example]] = {}
+    parts: dict[str, list[Example]] = given or {}
     notes: list[str] = []
     for part, place in places.items():
-        if place:
+        if place and given is None:
             loaded = read_tagged(place, word=word, tag=tag, group=group)
             parts[part] = loaded.examples
             notes += loaded.notes
@@ -268,7 +267,8 @@ def load_tagged(
             f"hash of the {group or 'sentence'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    return corpus_of(path.name, parts, notes, duplicates=duplicates, numbers=True)
+    name = path.name if given is None else short(data)
+    return corpus_of(name, parts, notes, duplicates=duplicates, numbers=True)
 
 
 def tags_by_name(path: Path | str) -> bool:

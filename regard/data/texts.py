@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from regard.data import biographies, pydoc, synthetic
+from regard.data import biographies, synthetic
 from regard.data.archives import tar_files
 from regard.data.birthplaces import load_birthplaces
 from regard.data.files import (
@@ -21,9 +21,11 @@ from regard.data.files import (
     table_kind,
 )
 from regard.data.imdb import find, is_packed
-from regard.data.sources import SEED_OF_REVIEWS, find_imdb, leaves, likeness, load_corpus
+from regard.data.named import DATA, SEED_OF_REVIEWS, parts_of
+from regard.data.sources import find_imdb, leaves, likeness, load_corpus
 from regard.data.text_rows import text_rows
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
 PLAIN: Final = (".txt", ".md")  # files of texts without columns
@@ -104,7 +106,7 @@ def load_texts(
     if examples and examples < len(documents):
         documents = _chosen(documents, examples, seed)
         notes.append(f"{examples:,} documents used, chosen by seed")
-    name = data if data in NAMES else Path(data).name
+    name = short(data) if data in DATA else Path(data).name
     if not validation:
         return TextCorpus(name, documents, documents, documents, tuple(notes))
     parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
@@ -129,10 +131,8 @@ def read_texts(
 ) -> tuple[list[str], list[str]]:
     """Return all documents by name or of a file, and notes on what was dropped."""
     plain = Path(data).name.lower().removesuffix(".gz").endswith(PLAIN)
-    if column and (plain or data in NAMES):
+    if column and (plain or data in DATA):
         raise RegardError(f"{data} has no columns; remove text={column}")
-    if data == "pydoc":
-        return pydoc.documents(), []
     if data == "biographies":
         return biographies.passages(), []
     if data == "birthplaces":
@@ -143,6 +143,8 @@ def read_texts(
         return [example.text for example in generated if example.text not in tested], []
     if data == "imdb":
         return imdb_texts(find_imdb(data_dir))
+    if (parts := parts_of(data, "pretraining", "texts to pretrain on")) is not None:
+        return [str(text) for rows in parts.values() for text in rows], []
     path = path_of(data)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         look_up(dict.fromkeys(NAMES), data, "text or file")

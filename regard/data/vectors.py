@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.archives import open_member, open_zip
-from regard.data.fetch import SOURCES, folders
+from regard.data.fetch import folders
 from regard.data.files import LINE_LIMIT, Binary, open_binary
+from regard.data.named import source_of
 from regard.data.titles import listed
 from regard.errors import RegardError
 
@@ -135,7 +136,7 @@ def _locate(source: str, data_dir: Path | str | None) -> tuple[Path, str]:
     for folder in places:  # parts of it, such as glove.6B.50d.imdb.txt.gz
         if parts := sorted([*folder.glob(f"{stem}.*.txt"), *folder.glob(f"{stem}.*.txt.gz")]):
             return parts[0], ""
-    (file,) = SOURCES["glove"].files
+    (file,) = source_of("glove").files
     raise RegardError(
         f"{source}: neither {ARCHIVE} nor {stem}.txt is in {places[0]}; regard data fetch glove "
         f"downloads it ({file.bytes / 1e6:.0f} MB from {file.url})"

@@ -202,7 +202,7 @@ def build_network(
     or has changed since the settings were read.
     """
     settings = config.network
-    must_be_trusted(config.named, Path("the run"))
+    must_be_trusted(config.parts, Path("the run"))
     if width is not None:
         settings = settings.model_copy(update={"vectors": "", "width": width})
     with seeded(config.training.seed):

@@ -59,7 +59,7 @@ class Config:
         asked = look_up(TASKS, task, "task")
         entry = look_up(asked.models, model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
-        trust_named(network.values())
+        trust_named([*network.values(), data.get("data")])
         if init := training.get("init"):
             if entry.baseline:
                 raise RegardError(
@@ -110,8 +110,9 @@ class Config:
         entry = look_up(asked.models, model, "model")
         kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
         data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
-        must_be_trusted(network.model_dump(), path)
-        return cls(task, model, data, network, build(TrainingSettings, sections[2]))
+        config = cls(task, model, data, network, build(TrainingSettings, sections[2]))
+        must_be_trusted(config.named, path)
+        return config
 
     @property
     def entry(self) -> ModelEntry:
@@ -120,7 +121,12 @@ class Config:
 
     @property
     def named(self) -> dict[str, Any]:
-        """What may name a file of the user's own: task, model, the network's settings."""
+        """Return the settings that may name a Python file of the user's own."""
+        return {**self.parts, "data": getattr(self.data, "data", "")}
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Return the settings that the network is built from: task, model, its own settings."""
         return {"task": self.task, "model": self.model, **self.network.model_dump()}
 
     @property

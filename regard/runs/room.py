@@ -81,7 +81,7 @@ def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
 
     None if it uses the user's own code, whose constructors may need or store real tensors.
     """
-    if digests(config.named):
+    if digests(config.parts):
         return None
     with torch.device("meta"):
         network = build()

@@ -19,8 +19,9 @@ from regard.data.batches import pad, plan_batches
 from regard.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.files import Example
+from regard.data.named import is_own
 from regard.data.near_copies import leak
-from regard.data.sources import BUILT_IN, LABELLED, Corpus, hold_out, load_corpus
+from regard.data.sources import Corpus, hold_out, load_corpus
 from regard.data.text_rows import parsed_sentences
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
@@ -244,7 +245,7 @@ class TextTask(Task[Batch]):
     @cached_property
     def _leak(self) -> list[str]:
         """Return a note about near copies, if validation is split off a user's own file."""
-        if self.corpus.validation is not None or self.settings.data in (*LABELLED, *BUILT_IN):
+        if self.corpus.validation is not None or not is_own(self.settings.data):
             return []
         return leak(*self._split_examples, "validation", "validation=FILE")
 

@@ -117,10 +117,10 @@ def test_mistakes_are_errors_of_one_line(tmp_path):
 def test_fetch_of_what_is_here_downloads_nothing(tmp_path, monkeypatch):
     import hashlib
 
-    from regard.data.fetch import SOURCES, RemoteFile, Source
+    from regard.data.named import DATA, RemoteFile, Source
 
     file = RemoteFile("https://canonical.invalid/x.bin", 3, hashlib.sha256(b"abc").hexdigest())
-    monkeypatch.setitem(SOURCES, "tiny", Source("", "", (file,), "", "", ("x.bin",)))
+    monkeypatch.setitem(DATA.rows, "tiny", Source("", "", (file,), "", "", ("x.bin",)))
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "x.bin").write_bytes(b"abc")
     text = run("fetch", "tiny", "--data-dir", tmp_path).stdout

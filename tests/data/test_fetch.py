@@ -7,7 +7,8 @@ import pytest
 
 from regard.data import fetch as module
 from regard.data.birthplaces import FILES
-from regard.data.fetch import SOURCES, RemoteFile, Source, cache, fetch, folders, present
+from regard.data.fetch import cache, fetch, folders, present
+from regard.data.named import DATA, RemoteFile, Source, source_of
 from regard.data.sources import load_corpus
 from regard.errors import RegardError
 from tests.data.archives import archive
@@ -56,7 +57,7 @@ def tiny(monkeypatch):
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     file = RemoteFile("https://canonical.invalid/a/tiny.bin", len(CONTENT), sha256)
     source = Source("a tiny file", "tests", (file,), "none", "nobody", ("tiny.bin",))
-    monkeypatch.setitem(SOURCES, "tiny", source)
+    monkeypatch.setitem(DATA.rows, "tiny", source)
 
 
 def test_good_answer_is_kept_and_not_asked_for_again(server, tmp_path):
@@ -150,9 +151,9 @@ def test_imdb_is_fetched_where_it_is_nowhere(server, tmp_path, monkeypatch, caps
     file = RemoteFile(
         f"{server.base}/aclImdb_v1.tar.gz", len(content), hashlib.sha256(content).hexdigest()
     )
-    known = SOURCES["imdb"]
+    known = source_of("imdb")
     monkeypatch.setitem(
-        SOURCES, "imdb", Source("", "", (file,), known.licence, known.cite, known.marks)
+        DATA.rows, "imdb", Source("", "", (file,), known.licence, known.cite, known.marks)
     )
     assert len(load_corpus("imdb").train) == 4
     assert "imdb: 0.0 of 0.0 MB of aclImdb_v1.tar.gz" in capsys.readouterr().err
@@ -169,7 +170,7 @@ def test_what_cannot_be_fetched(tmp_path):
 
 
 def test_what_is_put_there_by_hand_is_named_with_its_folder(tmp_path, monkeypatch):
-    assert set(SOURCES["birthplaces"].put) == set(FILES.values())
+    assert set(source_of("birthplaces").put) == set(FILES.values())
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "mine"))
     with pytest.raises(RegardError) as caught:
         fetch("birthplaces")
@@ -201,7 +202,9 @@ def test_folders_in_their_order(tmp_path, monkeypatch):
 
 
 def test_the_table():
-    for name, source in SOURCES.items():
+    for name, source in DATA.items():
+        if not isinstance(source, Source):
+            continue
         assert bool(source.files) != bool(source.by_hand), name
         assert bool(source.put) == bool(source.by_hand), name
         assert source.marks
@@ -210,7 +213,7 @@ def test_the_table():
             assert len(file.sha256) == 64
             assert file.url.startswith("https://")
             assert file.bytes > 0
-    assert SOURCES["imdb"].bytes == 84_125_825
+    assert source_of("imdb").bytes == 84_125_825
 
 
 def test_lines_of_progress_are_few(capsys, monkeypatch):

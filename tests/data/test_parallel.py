@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from regard.data import parallel
-from regard.data.fetch import SOURCES, RemoteFile
+from regard.data.named import RemoteFile, source_of
 from regard.data.pairs import Pair
 from regard.data.parallel import load_pairs, references, side_of
 from regard.data.sources import load_corpus
@@ -221,9 +221,11 @@ def test_multi30k_is_fetched_where_it_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(parallel, "fetch", bring)
     assert len(load_pairs("multi30k", data_dir=tmp_path).train) == 39
     assert asked == [("multi30k", tmp_path)]
-    names = {file.name for file in SOURCES["multi30k"].files}
+    names = {file.name for file in source_of("multi30k").files}
     assert {"test_2017_flickr.de.gz", "val.en.gz"} < names
-    assert all(isinstance(f, RemoteFile) and len(f.sha256) == 64 for f in SOURCES["multi30k"].files)
+    assert all(
+        isinstance(f, RemoteFile) and len(f.sha256) == 64 for f in source_of("multi30k").files
+    )
 
 
 def fra_eng(folder, rows):

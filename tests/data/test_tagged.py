@@ -124,7 +124,7 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
         load_tagged("reviews")
     with pytest.raises(RegardError, match="did you mean entities"):
         load_tagged("entitis")
-    with pytest.raises(RegardError, match="entities is generated"):
+    with pytest.raises(RegardError, match="entities has all its parts"):
         load_tagged("entities", test=str(held))
 
 
