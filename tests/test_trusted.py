@@ -247,7 +247,8 @@ def test_a_data_set_of_a_stranger_is_not_read(
 ) -> None:
     ran, own = tmp_path / "ran.txt", tmp_path / "rows.py"
     monkeypatch.setenv(RAN, str(ran))
-    rows = "rows = DataSet('', 'classification', read=lambda: [(f'a {i}', 'xy'[i % 2]) for i in range(40)])"
+    read = "lambda: [(f'a {i}', 'xy'[i % 2]) for i in range(40)]"
+    rows = f"rows = DataSet('', 'classification', read={read})"
     writes = SCORE.split("class")[0]
     own.write_text(f"{writes}\nfrom regard.data.named import DataSet\n{rows}\n")
     monkeypatch.setenv(VARIABLE, "")
