@@ -40,6 +40,23 @@ def files_of(values: Iterable[object]) -> dict[str, Path]:
     return {part: _file(part) for part in named if is_part(part)}
 
 
+def absolute(name: str) -> str:
+    """Return a name with the absolute path of its file if it is ``FILE.py:NAME``.
+
+    A run stores it, so that it opens from every folder.
+
+    >>> absolute("window-64"), absolute("own.py:near") == f"{Path.cwd() / 'own.py'}:near"
+    ('window-64', True)
+    """
+    parts = parts_of(name)
+    return "+".join(_absolute(part) for part in parts) if any(map(is_part, parts)) else name
+
+
+def _absolute(part: str) -> str:
+    file, colon, rest = part.rpartition(":")
+    return f"{Path(file).resolve()}{colon}{rest}" if is_part(part) and colon else part
+
+
 def _file(spec: str) -> Path:
     return Path(spec.rpartition(":")[0] or spec)
 

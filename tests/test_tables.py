@@ -149,3 +149,24 @@ def test_entry_points_are_read_only_for_a_list_or_an_unknown_name(
 def test_every_task_has_models_of_one_kind() -> None:
     for entry in TASKS.values():
         assert all(isinstance(model, ModelEntry) for model in entry.models.values())
+
+
+def test_a_run_opens_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    settings = [*TINY, "width=8", "data=my_data.py:orders"]
+    run = runs.start(tmp_path / "run", "my_task.py:focal", "my_model.py:bag", settings)
+    assert list(run.train())
+    label = run.predict("late box").label
+    monkeypatch.chdir(tmp_path)
+    opened = runs.load(Path("run"))
+    assert opened.predict("late box").label == label
+    assert opened.config.model == f"{EXAMPLES / 'my_model.py'}:bag"
+    assert opened.evaluate().value == run.evaluate().value
+    assert Config.make("classification", "rnn", ["data=a.csv"]).named["data"] == "a.csv"
+
+
+def test_a_wrong_name_in_a_file_lists_its_objects() -> None:
+    path = EXAMPLES / "my_data.py"
+    trust(path)
+    with pytest.raises(RegardError, match="did you mean orders"):
+        importlib.import_module("regard.plugins").load_object(f"{path}:order")

@@ -210,10 +210,11 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     Errors: a run of another task.
     """
     from regard.errors import RegardError
+    from regard.plugins import absolute
     from regard.settings import key_of
     from regard.training.settings import BUDGETS
 
-    if there.task != task:
+    if there.task != absolute(task):
         raise RegardError(f"--config is for the task {there.task}, not for {task}")
     mine = set(map(key_of, given))
     mine |= set(BUDGETS) if mine & set(BUDGETS) else set()

@@ -8,6 +8,7 @@ from typing import Any
 from regard.analysis.layer_attention import LayerAttention
 from regard.atomic_io import write_bytes
 from regard.errors import RegardError
+from regard.plugins import short
 from regard.reports.findings import Table, machine
 from regard.reports.markup import Html, join, tag
 from regard.reports.mistakes import confusion_drawn
@@ -47,11 +48,12 @@ def needs_trees(run: Run) -> bool:
 def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     """Return the report as HTML."""
     config = run.config
+    title = f"{short(config.model)} on {short(config.task)}"
     evaluation = run.evaluate()
     trained = training_table([(config.model, [run.folder.path])])
     parts = [
-        tag("p", f"regard · {config.task}", class_="over"),
-        tag("h1", f"{config.model} on {config.task}"),
+        tag("p", f"regard · {short(config.task)}", class_="over"),
+        tag("h1", title),
         tag("p", config.entry.describe(config.network), class_="lead"),
         tag("p", evaluation.line(), class_="answer"),
         *(tag("p", f"{note.capitalize()}.") for note in run.notes),
@@ -64,9 +66,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         tag("pre", train_again(run)),
         *machine(run.folder.environment()),
     ]
-    return page(
-        f"{config.model} on {config.task}", parts, stored=stored("Text", looks) if looks else None
-    )
+    return page(title, parts, stored=stored("Text", looks) if looks else None)
 
 
 def attention_place() -> list[Html]:

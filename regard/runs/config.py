@@ -11,6 +11,7 @@ import tomli_w
 from regard.data.conllu import is_conllu
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
+from regard.plugins import absolute
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS, TaskEntry
 from regard.training.settings import BUDGETS, TrainingSettings
@@ -55,10 +56,14 @@ class Config:
         the nearest spellings; a tokenizer other than that of ``init``; ``init`` for a baseline;
         tree positions for data without trees; settings that ``weights=`` determines.
         """
+        task, model = absolute(task), absolute(model)
         trust_named((task, model))
         asked = look_up(TASKS, task, "task")
         entry = look_up(asked.models, model, "model")
         data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
+        data, network = (
+            {key: absolute(value) for key, value in part.items()} for part in (data, network)
+        )
         trust_named([*network.values(), data.get("data")])
         if init := training.get("init"):
             if entry.baseline:
