@@ -158,22 +158,17 @@ async def alone(client: "Client", found: Hostile) -> None:
 async def beside(client: "Client", found: Hostile) -> None:
     """Hostile requests, a few at a time, until cancelled."""
     counts, wrong = Counter[str](found.answers), dict.fromkeys(found.wrong)
-    turns, over = cycle(attacks(client.host, client.port, client.run)), False
+    turns = cycle(attacks(client.host, client.port, client.run))
 
     async def asking() -> None:
         for attack in turns:
-            if over:  # asyncio.wait_for may swallow a cancellation (Python 3.11 and before)
-                return
             status = (await client.ask_raw(attack.data)).status
             counts[str(status)] += 1
             if status not in (*attack.refused, *BUSY):
                 wrong[f"{attack.name}: {status}"] = None
             found.answers, found.wrong = dict(sorted(counts.items())), list(wrong)
 
-    try:
-        await asyncio.gather(*(asking() for _ in range(8)))
-    finally:
-        over = True
+    await asyncio.gather(*(asking() for _ in range(8)))
 
 
 async def slow(client: "Client", words: int, many: int, found: Slow) -> None:

@@ -129,7 +129,8 @@ class Client:
         try:
             reader, writer = await self.send(data)
             sent = time.monotonic()
-            raw = await asyncio.wait_for(reader.read(), 120)
+            async with asyncio.timeout(120):
+                raw = await reader.read()
             writer.close()
         except (OSError, TimeoutError):
             return Answer(0, {}, b"", time.monotonic() - sent, sent - came)
