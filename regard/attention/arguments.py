@@ -7,11 +7,12 @@ from torch import Tensor
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.mask import Mask, as_mask
+from regard.attention.naming import named_part
 from regard.attention.normalizer import Normalizer
-from regard.attention.normalizers import NORMALIZERS, TopK
+from regard.attention.normalizers import NORMALIZERS
+from regard.attention.positions import make_score
 from regard.attention.score import Score
-from regard.attention.scores import SCORES
-from regard.errors import RegardError, look_up
+from regard.errors import RegardError
 from regard.plugins import a
 
 
@@ -86,10 +87,8 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
         return normalize
     if not isinstance(normalize, str):
         raise RegardError(f"normalize must be a Normalizer or the name of one, not {normalize!r}")
-    base, _, number = normalize.rpartition("-")
-    if base == TopK.name and number.isdecimal():
-        return TopK(heads, k=int(number))
-    return look_up(NORMALIZERS, normalize, "normalizer")(heads)
+    kind, options = named_part(NORMALIZERS, normalize)
+    return kind(heads, **options)
 
 
 def as_score(score: Score | str, queries: Tensor, keys: Tensor, heads: int | None) -> Score:
@@ -101,9 +100,8 @@ def as_score(score: Score | str, queries: Tensor, keys: Tensor, heads: int | Non
             f"score must be a name or a Score, as in make_score('dot'), not {score!r}"
         )
     length = max(queries.shape[-2:-1] + keys.shape[-2:-1], default=1)
-    kind = look_up(SCORES, score, "score")
     widths = [x.shape[-1] if x.ndim else None for x in (queries, keys)]
-    built = kind(*widths, heads=heads, length=length)
+    built = make_score(score, "none", *widths, heads=heads, length=length)
     if next(built.parameters(), None) is not None:
         raise RegardError(
             f"score {score!r} has parameters, which each call by name would initialise again; "

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from regard.attention.arguments import Arguments, places
 from regard.attention.mask import Mask, Tile, as_mask
 from regard.attention.mask_context import over_heads
-from regard.attention.positions import Rotary, rotate
 from regard.attention.prepared import repeat_kv
+from regard.attention.rotary import Rotary
 from regard.attention.score import Score
 from regard.attention.synthesizer import Synthesizer
 from regard.attention.tracing import on_cpu
@@ -127,8 +127,8 @@ def compressed(compress: Linformer, arguments: Arguments) -> Arguments:
         )
     rows, columns = places(queries, keys, keys.shape[-2], arguments.query_positions, None)
     while isinstance(score, Rotary):
-        queries = rotate(queries, over_heads(rows, heads))
-        keys, score = rotate(keys, columns), score.inner
+        queries = score.turn(queries, over_heads(rows, heads))
+        keys, score = score.turn(keys, columns), score.inner
     left = None
     if mask is None:
         keys, values = compress(keys, values)

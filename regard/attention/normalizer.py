@@ -34,6 +34,8 @@ class Normalizer(nn.Module):
     shift_invariant: ClassVar[bool] = False
     #: A weight is exp(s_j − c) for a number c per row, or 0.
     exponential: bool = False
+    #: Weights depend on the order of the keys.
+    ordered: ClassVar[bool] = False
     #: It reads a row many times, so that compiling pays for a large call.
     searches: ClassVar[bool] = False
 

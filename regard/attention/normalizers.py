@@ -1,5 +1,8 @@
 """Normalisers by name: ``NORMALIZERS``."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -59,6 +62,7 @@ class TopK(Softmax):
     """
 
     name = "top-k"
+    options: ClassVar[Mapping[str, int]] = {"k": 1}
 
     def __init__(self, heads: int | None = None, *, k: int = 16, equal: bool = False) -> None:
         super().__init__(heads)
@@ -249,6 +253,9 @@ NORMALIZERS: Table[type[Normalizer]] = Table(
         "entmax15": Entmax15,
         "entmax": Entmax,
         "top-k": TopK,
+        "scalable-softmax": "regard.attention.scaled:ScalableSoftmax",
+        "adaptive-entmax": "regard.attention.scaled:AdaptiveEntmax",
+        "stick-breaking": "regard.attention.scaled:StickBreaking",
     },
     "regard.normalizers",
     Normalizer,

@@ -1,6 +1,5 @@
 """Position encodings: modules added to the input, and scores wrapped around another score."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,15 +7,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.prepared import Positions, Prepared, as_tuple, per_positions
+from regard.attention.biases import Alibi, Fire, Kerple, RelativeBias, SignedAlibi
+from regard.attention.naming import is_row, named_part
+from regard.attention.prepared import Positions, Prepared
+from regard.attention.rotary import Pope, Rotary, XPos
 from regard.attention.score import Score
+from regard.attention.score_wrappers import SCORE_WRAPPERS
 from regard.attention.scores import SCORES
 from regard.attention.sines import Sinusoidal
 from regard.attention.tracing import readable
 from regard.attention.trees import TreeDepth, TreeKeys
 from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
-from regard.plugins import one_line
+from regard.plugins import one_line, parts_of
 from regard.tables import Table
 
 
@@ -54,142 +57,6 @@ class Learned(nn.Module):
         return x + (self.table[:n] if positions is None else self.table[positions])
 
 
-class Rotary(Wrapper):
-    """score(R_i q, R_j k), where R_i rotates the columns (h, h + ⌊w/2⌋) by i / 10000^(h / ⌊w/2⌋).
-
-    Su et al. 2021, with width w. Queries (…, n, w) and keys (…, m, w) give scores (…, n, m); of a
-    dot product only j − i remains. The last column of an odd width is not rotated.
-
-    >>> rotate(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))
-    tensor([[0.5403, 0.8415]])
-    """
-
-    adds = False
-
-    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
-        turned = rotate(per_positions(queries, positions), positions)
-        return self.inner.prepare_queries(turned, positions)
-
-    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
-        return self.inner.prepare_keys(rotate(per_positions(keys, positions), positions), positions)
-
-
-def rotate(
-    x: Float[Tensor, "*batch n width"], positions: Int[Tensor, "... n"]
-) -> Float[Tensor, "*batch n width"]:
-    """Return x with each pair of columns rotated by the angle of its position and column."""
-    half = x.shape[-1] // 2
-    speed = torch.arange(half, device=x.device).double() / max(half, 1)
-    angles = positions[..., None].double() * torch.pow(10000.0, -speed)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    first, second, rest = x.split([half, half, x.shape[-1] - 2 * half], -1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1)
-
-
-class Alibi(Wrapper):
-    """score(q, k) − slope · |i − j|, slopes 2^(−8h/heads) for h = 1 … heads. Press et al. 2022.
-
-    Scores are (…, [heads,] n, m). If the number of heads is not a power of two, the slopes follow
-    the paper's code: those of the next lower power, then every other one of the next higher.
-
-    >>> Alibi(make_score("dot", heads=2)).slopes.flatten().tolist()
-    [0.0625, 0.00390625]
-    """
-
-    def __init__(self, inner: Score) -> None:
-        super().__init__(inner)
-        self.slopes: Tensor
-        slopes = torch.tensor(alibi_slopes(inner.heads or 1), dtype=torch.float32)
-        self.register_buffer(
-            "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
-        )
-
-    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        dtype = as_tuple(queries)[0].dtype
-        return -self.slopes.to(dtype) * distance(positions).abs()
-
-
-def alibi_slopes(heads: int) -> list[float]:
-    """Return a slope per head.
-
-    >>> alibi_slopes(4)
-    [0.25, 0.0625, 0.015625, 0.00390625]
-    """
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
-    return slopes + between[: heads - power]
-
-
-class RelativeBias(Wrapper):
-    """score(q, k) + b[bucket(j − i)], a learned bias per bucket and head. Raffel et al. 2020, 2.1.
-
-    Scores are (…, [heads,] n, m), b is (heads, buckets). Half of the buckets are for each direction
-    (``bidirectional``), or all for the past. Near distances have a bucket each, farther ones share
-    buckets in logarithmic steps up to ``farthest``.
-
-    >>> RelativeBias(make_score("dot", heads=2)).bias.shape
-    torch.Size([2, 32])
-    """
-
-    def __init__(
-        self,
-        inner: Score,
-        *,
-        buckets: int = 32,
-        farthest: int = 128,
-        bidirectional: bool = True,
-    ) -> None:
-        super().__init__(inner)
-        self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
-        self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
-
-    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        rows, columns = positions
-        bias = self.bias if self.heads else self.bias[0]
-        if in_steps(rows) and in_steps(columns):
-            # One number per diagonal, in the gradient too: no table of buckets, no scattering.
-            n, m = len(rows), len(columns)
-            apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
-            return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
-        bucket = self.buckets_of(distance(positions))
-        if bucket.ndim == 2 or not self.heads:
-            return bias[..., bucket]
-        return bias.T[bucket].movedim(-1, -3).squeeze(-4)
-
-    def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-        """Return the bucket of each distance."""
-        return t5_bucket(apart, self.buckets, self.farthest, self.bidirectional)
-
-
-def in_steps(positions: Int[Tensor, "... n"]) -> bool:
-    """Return whether these are known to be one row of consecutive positions."""
-    if positions.ndim != 1 or not readable(positions):
-        return False
-    return len(positions) > 0 and bool((positions.diff() == 1).all())
-
-
-def t5_bucket(
-    distance: Int[Tensor, "..."], buckets: int, farthest: int, bidirectional: bool
-) -> Int[Tensor, "..."]:
-    """Return T5's bucket of j − i: exact if near, logarithmic up to ``farthest``, then the last.
-
-    >>> t5_bucket(torch.tensor([-200, -9, -1, 0, 1, 9, 200]), 32, 128, True).tolist()
-    [15, 8, 1, 0, 17, 24, 31]
-    """
-    first = torch.zeros_like(distance)
-    if bidirectional:
-        buckets //= 2
-        first = (distance > 0) * buckets
-        distance = distance.abs()
-    else:
-        distance = (-distance).clamp(min=0)
-    exact = buckets // 2
-    steps = (distance.clamp(min=1).double() / exact).log() / math.log(farthest / exact)
-    far = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
-    return first + torch.where(distance < exact, distance, far)
-
-
 class RelativeKeys(DistanceKeys):
     """score(q, k) + scale · q·a[clip(j − i)], a learned key for each distance up to ``farthest``.
 
@@ -216,7 +83,12 @@ POSITIONS: Table[type[nn.Module] | None] = Table(
         "sinusoidal": Sinusoidal,
         "learned": Learned,
         "rotary": Rotary,
+        "xpos": XPos,
+        "pope": Pope,
         "alibi": Alibi,
+        "alibi-signed": SignedAlibi,
+        "kerple": Kerple,
+        "fire": Fire,
         "t5-bias": RelativeBias,
         "relative-keys": RelativeKeys,
         "tree-depth": TreeDepth,
@@ -237,7 +109,7 @@ def input_positions(
     ``sines`` is the factor of sinusoidal positions, to match the size of the input vectors. Raise a
     RegardError for an unknown name.
     """
-    kind = look_up(POSITIONS, name, "position")
+    kind, _ = named_part(POSITIONS, name)
     if kind is None or issubclass(kind, Score):
         return None
     if kind is Sinusoidal:
@@ -257,8 +129,10 @@ def make_score(
 ) -> Score:
     """Return a score by name, wrapped in the named positions if those are part of the score.
 
-    A user's own part is ``FILE.py:Name``, a score also the class itself. Raise a RegardError for
-    an unknown name and for a class with another constructor.
+    Changes of a score follow its name: ``additive+soft-cap-30``; without a name they change
+    scaled-dot. They are applied around the positions. A user's own part is ``FILE.py:Name``, a
+    score also the class itself. Raise a RegardError for an unknown name and for a class with
+    another constructor.
 
     >>> make_score("scaled-dot", "rotary", 8, 8)
     Rotary(
@@ -266,21 +140,27 @@ def make_score(
       (inner): ScaledDot(query_width=8, key_width=8)
     )
     """
-    kind = look_up(SCORES, score, "score") if isinstance(score, str) else score
-    name = score if isinstance(score, str) else score.__name__
+    name, *changes = parts_of(score) if isinstance(score, str) else (score.__name__,)
+    if isinstance(score, str) and is_row(SCORE_WRAPPERS, name):
+        name, changes = "scaled-dot", [name, *changes]
+    kind = look_up(SCORES, name, "score") if isinstance(score, str) else score
     arguments = "(query_width, key_width, heads=…, length=…)"
     with built_as(name, f"{kind.__name__}{arguments}"):
         built = kind(query_width, key_width, heads=heads, length=length)
-    around = look_up(POSITIONS, position, "position")
-    if around is None or not issubclass(around, Score):
-        return built
-    if not issubclass(around, Wrapper):
-        raise RegardError(
-            f"{position} is a score and no position: write "
-            f"`class {around.__name__}(regard.attention.Wrapper):`"
-        )
-    with built_as(position, f"{around.__name__}(score)"):
-        return around(built)
+    around, options = named_part(POSITIONS, position)
+    if around is not None and issubclass(around, Score):
+        if not issubclass(around, Wrapper):
+            raise RegardError(
+                f"{position} is a score and no position: write "
+                f"`class {around.__name__}(regard.attention.Wrapper):`"
+            )
+        with built_as(position, f"{around.__name__}(score)"):
+            built = around(built, **options)
+    for change in changes:
+        wrapper, options = named_part(SCORE_WRAPPERS, change)
+        with built_as(change, f"{wrapper.__name__}(score)"):
+            built = wrapper(built, **options)
+    return built
 
 
 @contextmanager

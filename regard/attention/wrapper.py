@@ -27,6 +27,11 @@ class Wrapper(Score):
         super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
         self.inner = inner
 
+    @classmethod
+    def takes(cls, inner: Score) -> bool:
+        """Return whether it can wrap this score; by default every score."""
+        return True
+
     @property
     def acceleration(self) -> Acceleration:  # type: ignore[override]
         return WrapperAcceleration(self)

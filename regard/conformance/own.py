@@ -9,7 +9,6 @@ from regard.attention import (
     POSITIONS,
     SCORES,
     Mask,
-    Score,
     bigbird,
     blocks,
     causal,
@@ -18,23 +17,36 @@ from regard.attention import (
     global_tokens,
     lengths,
     lengths_per_query,
+    make_score,
     others,
     prefix,
     window,
 )
+from regard.attention.score_wrappers import SCORE_WRAPPERS
+from regard.attention.wrapper import Wrapper
 from regard.conformance.adapters import LAYERS
 from regard.conformance.run import Subject, of_score
 from regard.conformance.subjects import MaskSubject, NormalizerSubject
 
+#: Changes of scores, and options of positions, each around one or two scores.
+OTHERS = (
+    *SCORE_WRAPPERS,
+    "additive+soft-cap-2",
+    "gaussian+qk-unit",
+    "general+qk-norm+soft-cap-5",
+)
 N, M = 9, 11  # queries and keys that the masks below are asked about
 
 
 def own() -> Iterator[Subject]:
     """Each score in each position, each normaliser, masks of each kind, and the layer."""
-    wrapped = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
+    wrapped = {name: kind for name, kind in POSITIONS.items() if kind and issubclass(kind, Wrapper)}
     for score in SCORES:
-        for position in ("none", *wrapped):
-            yield of_score(score, position)
+        yield of_score(score)
+        built = make_score(score, "none", 8, 8, length=8)
+        yield from (of_score(score, name) for name, kind in wrapped.items() if kind.takes(built))
+    for score in OTHERS:
+        yield of_score(score)
     for name, kind in NORMALIZERS.items():
         yield NormalizerSubject.of(kind, name)
     for name, mask in masks().items():

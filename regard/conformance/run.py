@@ -18,6 +18,8 @@ from regard.attention import (
     make_score,
     others,
 )
+from regard.attention.naming import is_row, named_part
+from regard.attention.score_wrappers import SCORE_WRAPPERS
 from regard.attention.wrapper import Wrapper
 from regard.conformance.adapters import LAYERS, Layer, layer_of
 from regard.conformance.law import Law, Verdict
@@ -142,6 +144,13 @@ def find(spec: str) -> Subject:
     """
     if is_part(spec):
         return subject_of(load_object(spec), spec)
+    if is_row(POSITIONS, spec) and spec not in POSITIONS:  # with options
+        return of_score("scaled-dot", spec)
+    if "+" in spec or is_row(SCORE_WRAPPERS, spec):
+        return of_score(spec)
+    if is_row(NORMALIZERS, spec) and spec not in NORMALIZERS:
+        kind, options = named_part(NORMALIZERS, spec)
+        return NormalizerSubject.of(kind(**options), spec)
     return look_up(named(), spec, "score, mask, normalizer or layer")()
 
 
@@ -149,7 +158,7 @@ def named() -> dict[str, Callable[[], Subject]]:
     """Everything that laws can be checked on by name, made when it is called."""
     wrapped = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
     return {
-        **{name: partial(of_score, name) for name in SCORES},
+        **{name: partial(of_score, name) for name in (*SCORES, *SCORE_WRAPPERS)},
         **{name: partial(of_score, "scaled-dot", name) for name in wrapped},
         **{name: partial(NormalizerSubject.of, kind, name) for name, kind in NORMALIZERS.items()},
         **{name: partial(subject_of, make, name) for name, make in MASKS.items()},

@@ -9,8 +9,11 @@ from regard.errors import RegardError
 from regard.ranges import Choice, LogUniform, Range, Uniform
 from regard.settings import Settings
 
-#: Positions given by a number for each pair of words, not by changing a word's vector.
-BETWEEN_PAIRS = ("alibi", "t5-bias", "relative-keys", "tree-keys")
+#: Positions that compress= does not take: a number per pair of words, or a score of their own.
+BETWEEN_PAIRS = (
+    "alibi", "alibi-signed", "kerple", "fire", "t5-bias", "relative-keys", "tree-keys", "xpos",
+    "pope",
+)  # fmt: skip
 
 # Settings shared by several models; `regard train TASK --settings` prints their descriptions.
 Width = Annotated[int, Field(ge=1, description="size of a word's vector")]
@@ -185,7 +188,7 @@ def must_have_no_places(compress: str, pattern: str, position: str, score: str) 
     mixed = f"compress={compress} mixes all words before attention"
     if pattern != "none":
         raise RegardError(f"{mixed}, so pattern={pattern} cannot mask some; set only one of them")
-    if position in BETWEEN_PAIRS:
+    if any(position == name or position.startswith(f"{name}-") for name in BETWEEN_PAIRS):
         raise RegardError(
             f"{mixed}, so there is no distance for position={position}; use rotary, sinusoidal, "
             "learned or none"

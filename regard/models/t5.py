@@ -22,7 +22,7 @@ from regard.attention import (
     within,
 )
 from regard.attention import lengths as up_to
-from regard.attention.positions import RelativeBias
+from regard.attention.biases import RelativeBias
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward

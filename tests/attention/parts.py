@@ -17,6 +17,7 @@ from regard.attention import (
     prefix,
 )
 from regard.attention.synthesizer import Synthesizer
+from regard.attention.wrapper import Wrapper
 
 WIDTH = 6
 HEADS = 2
@@ -65,6 +66,14 @@ def gradients(output: Tensor, *of: Tensor) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for x, g in zip(of, found, strict=True)]
 
 
+def fits(score: str, position: str) -> bool:
+    """Whether a position takes a score."""
+    kind = POSITIONS[position]
+    if kind is None or not issubclass(kind, Wrapper):
+        return True
+    return kind.takes(make_score(score, "none", 8, 8, length=9))
+
+
 EVERY_SCORE = list(SCORES)
 #: Scores that read where a key stands and not what it holds.
 KEYLESS = [name for name, kind in SCORES.items() if issubclass(kind, Synthesizer)]
@@ -86,6 +95,9 @@ EVERY_PAIR = [
     (score, position)
     for score in EVERY_SCORE
     for position in EVERY_POSITION
-    if position in ("none", {"cosine-temperature": "rotary"}.get(score, "relative-keys"))
-    or score not in (*KEYLESS, "cosine-temperature")
+    if fits(score, position)
+    and (
+        position in ("none", {"cosine-temperature": "rotary"}.get(score, "relative-keys"))
+        or score not in (*KEYLESS, "cosine-temperature")
+    )
 ]

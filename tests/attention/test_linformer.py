@@ -21,7 +21,7 @@ from regard.attention import (
     named_compress,
     window,
 )
-from regard.attention.positions import rotate
+from regard.attention.rotary import rotate
 from regard.errors import RegardError
 from tests.attention.parts import KEYLESS, gradients
 

@@ -9,7 +9,9 @@ from regard.attention.normalizers import Sigmoid, Sum, TopK, largest
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
 from regard.errors import RegardError
 
-SUM_TO_ONE = {"softmax", "sparsemax", "entmax15", "entmax", "top-k"}
+SUM_TO_ONE = {
+    "softmax", "sparsemax", "entmax15", "entmax", "top-k", "scalable-softmax", "adaptive-entmax",
+}  # fmt: skip
 
 
 @pytest.fixture(params=NORMALIZERS)

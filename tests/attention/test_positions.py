@@ -21,7 +21,9 @@ from regard.attention import (
     sinusoidal,
     use,
 )
-from regard.attention.positions import Alibi, RelativeBias, RelativeKeys, rotate, t5_bucket
+from regard.attention.biases import Alibi, RelativeBias, t5_bucket
+from regard.attention.positions import RelativeKeys
+from regard.attention.rotary import rotate
 from regard.attention.sines import rotation
 from regard.errors import RegardError
 from regard.trusted import trust

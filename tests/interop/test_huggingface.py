@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 import transformers
 
 from regard import runs
-from regard.attention.positions import t5_bucket
+from regard.attention.biases import t5_bucket
 from regard.errors import RegardError
 from regard.interop.card import Card
 from regard.interop.huggingface import LAYOUTS, load, put, save

@@ -152,7 +152,7 @@ def parts_of(
     if numbers <= 1:
         return [(slice(0, seen), strip)]
     slices = max(
-        part(x, strip.batch, len(work.context.shape))[..., 0, 0].numel()
+        part(x, strip.batch, len(work.context.shape)).shape[:-2].numel()
         for x in (ours[0], theirs[0])
     )
     rows = strip.tile.rows.stop - strip.tile.rows.start

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.attention import POSITIONS, Score
 from regard.labs.lab import Part, claim
@@ -16,8 +17,16 @@ from regard.studies.statistics import arm_interval
 All = Mapping[Experiment, Found]
 QUESTIONS = ("moved", "begin", "begin, causal", "distance", "further on")
 #: Positions that are part of the score: all they know is how two words lie to each other.
-RELATIVE = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
-OF_TEXT = [name for name in POSITIONS if not name.startswith("tree")]
+#: The positions of the lab's questions; later ones are compared by `regard compare`.
+ASKED: dict[str, type[nn.Module] | None] = {
+    name: POSITIONS[name]
+    for name in (
+        "none", "sinusoidal", "learned", "rotary", "alibi", "t5-bias", "relative-keys",
+        "tree-depth", "tree-keys",
+    )
+}  # fmt: skip
+RELATIVE = [name for name, kind in ASKED.items() if kind and issubclass(kind, Score)]
+OF_TEXT = [name for name in ASKED if not name.startswith("tree")]
 FREE = [name for name in RELATIVE if name in OF_TEXT]
 
 
@@ -58,11 +67,11 @@ def probes(found: All, length: int) -> Part:
     rows = [
         [name, *(cell(rights(found, task, name)) if (task, name) in asked else "—"
                  for task in QUESTIONS)]
-        for name in POSITIONS
+        for name in ASKED
     ]  # fmt: skip
     seen = [
         [100 * share(found, task, name) if (task, name) in asked else np.nan for task in QUESTIONS]
-        for name in POSITIONS
+        for name in ASKED
     ]
     chance, near = 1 / length, 1 / (2 * NEAR + 1)
     absolute = min(share(found, "moved", name) for name in ("sinusoidal", "learned"))
@@ -138,7 +147,7 @@ def probes(found: All, length: int) -> Part:
         ],
         [
             Figure(
-                heat_map("Right answers, %", seen, rows=list(POSITIONS), columns=list(QUESTIONS)),
+                heat_map("Right answers, %", seen, rows=list(ASKED), columns=list(QUESTIONS)),
                 "What to see: absolute positions are right on the left and lost on the right; "
                 "relative ones the other way round. Blank: not asked, or by chance.",
             ),

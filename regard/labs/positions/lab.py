@@ -1,7 +1,7 @@
 """What does a position tell a model: its place, its neighbours, beyond the trained length?
 
-The sine positions looked at (`sines`), then every row of `regard.attention.POSITIONS` by small
-networks (`tasks`): what can be read from it (`findings`), and how far it goes (`reach`).
+The sine positions looked at (`sines`), then nine positions by small networks (`tasks`): what
+ can be read from it (`findings`), and how far it goes (`reach`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,10 @@ from typing import Any, Self
 import torch
 from pydantic import Field, model_validator
 
-from regard.attention import POSITIONS
 from regard.errors import RegardError
 from regard.labs import Say, Show
 from regard.labs.lab import Compared, MeasuringLab, Part, ReferenceTime
-from regard.labs.positions.findings import probes, trees
+from regard.labs.positions.findings import ASKED, probes, trees
 from regard.labs.positions.reach import compared, copies
 from regard.labs.positions.sines import sines
 from regard.labs.positions.tasks import Experiment, Found, experiment, work
@@ -123,14 +122,14 @@ def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
 
 def plan(settings: PositionsSettings) -> list[Experiment]:
     """Return every network that is trained."""
-    of_text = [name for name in POSITIONS if not name.startswith("tree")]
+    of_text = [name for name in ASKED if not name.startswith("tree")]
     beside = ["sinusoidal", "relative-keys", "tree-depth", "tree-keys"]
     asked = {
-        "moved": POSITIONS,
+        "moved": ASKED,
         "begin": of_text,
         "causal": ["none"],
         "begin, causal": of_text,
-        "distance": POSITIONS,
+        "distance": ASKED,
         "depth": beside,
         "way": beside,
         "copy": of_text,

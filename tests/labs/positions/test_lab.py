@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention import POSITIONS
 from regard.errors import RegardError
 from regard.labs import LABS, LabRequest, open_lab
 from regard.labs.positions import tasks as position_tasks
-from regard.labs.positions.findings import FREE, RELATIVE, of_alibi
+from regard.labs.positions.findings import ASKED, FREE, RELATIVE, of_alibi
 from regard.labs.positions.lab import LAB, PositionsSettings, plan, train_all
 from regard.labs.positions.reach import reached
 from regard.labs.positions.tasks import CLASSES, Experiment
@@ -47,8 +46,8 @@ def test_settings_that_do_not_fit(pair: str, says: str) -> None:
 
 def test_every_position_is_asked_about() -> None:
     planned = plan(PositionsSettings(seeds=2, seed=7))
-    assert {one.position for one in planned if one.task == "moved"} == set(POSITIONS)
-    assert {one.position for one in planned if one.task == "distance"} == set(POSITIONS)
+    assert {one.position for one in planned if one.task == "moved"} == set(ASKED)
+    assert {one.position for one in planned if one.task == "distance"} == set(ASKED)
     assert {one.task for one in planned} == {*CLASSES, "copy"}
     assert {one.seed for one in planned} == {7, 8}
     assert len(set(planned)) == len(planned)
@@ -99,7 +98,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert torch.get_num_threads() == threads
     assert shares[-1] == (len(plan(LAB.settings_for(request))),) * 2
     assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert [arm["name"] for arm in result["arms"]] == [n for n in POSITIONS if "tree" not in n]
+    assert [arm["name"] for arm in result["arms"]] == [n for n in ASKED if "tree" not in n]
     assert len(result["verdicts"]) == len(result["arms"]) - 1
     assert result["claims"][0]["holds"], "no training is in the rotation"
     page = Path(result["report"]).read_text(encoding="utf-8")

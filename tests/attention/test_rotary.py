@@ -1,0 +1,133 @@
+"""Rotary positions: their options, scalings beside transformers' own, xPos and PoPE."""
+
+import math
+
+import pytest
+import torch
+
+from regard.attention import attend, causal, make_score, use
+from regard.attention.rotary import Pope, Rotary, XPos, rotate, speeds_of
+from regard.attention.scores import Dot, ScaledDot
+from regard.errors import RegardError
+
+PLACES = torch.arange(6)
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling"),
+    [
+        ("rotary-base-500000", {"rope_type": "default", "rope_theta": 5e5}),
+        ("rotary-linear-4", {"rope_type": "linear", "factor": 4.0}),
+        ("rotary-yarn-4-2048", {"rope_type": "yarn", "factor": 4.0,
+                                "original_max_position_embeddings": 2048}),
+        ("rotary-base-500000-llama3-8-1024",
+         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 1024, "rope_theta": 5e5}),
+    ],
+)  # fmt: skip
+def test_speeds_are_those_of_transformers(name: str, scaling: dict[str, object]) -> None:
+    utils = pytest.importorskip("transformers.modeling_rope_utils")
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    config = LlamaConfig(
+        hidden_size=128, num_attention_heads=2, max_position_embeddings=8192,
+        rope_parameters={"rope_theta": 1e4, **scaling},
+    )  # fmt: skip
+    kind = str(scaling["rope_type"])
+    if kind == "default":
+        expected, factor = LlamaRotaryEmbedding(config).inv_freq, 1.0
+    else:
+        expected, factor = utils.ROPE_INIT_FUNCTIONS[kind](config, "cpu")
+    score = make_score("dot", name, 64, 64)
+    assert isinstance(score, Rotary)
+    torch.testing.assert_close(score.speeds(64).float(), expected, rtol=2e-6, atol=0)
+    x = torch.ones(1, 64, dtype=torch.float64)
+    assert float(score.turn(x, torch.zeros(1))[0, 0]) == pytest.approx(factor)
+
+
+def test_a_part_of_the_columns_is_rotated() -> None:
+    score, x = make_score("dot", "rotary-part-0.5", 8, 8), drawn(6, 8)
+    turned = score.prepare_queries(x, PLACES)
+    assert isinstance(turned, torch.Tensor)
+    assert torch.equal(turned[:, 4:], x[:, 4:])
+    assert torch.equal(turned[:, :4], rotate(x[:, :4], PLACES))
+
+
+def test_ntk_scaling_slows_the_slowest_columns_by_the_factor() -> None:
+    scaled = Rotary(Dot(), ntk=4.0).speeds(16)
+    assert float(scaled[0]) == 1.0
+    assert float(scaled[-1] / speeds_of(16)[-1]) == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("rotary-base-0.5", "needs a base above 1"),
+        ("rotary-part-1.5", "at most 1"),
+        ("rotary-linear-2-ntk-2", "takes one scaling, not linear and ntk"),
+        ("rotary-linear-0.5", "a factor and a length of at least 1"),
+        ("rotary-yarn-4", "other numbers than its part takes: it may be followed by -base-NUMBER"),
+        ("rotary-9", "other numbers than its part takes"),
+        ("rotary-speed-9", "other numbers than its part takes"),
+        ("alibi-3", "it takes none"),
+        ("rotory-base-9", "no position is called 'rotory-base-9'"),
+    ],
+)
+def test_bad_names(name: str, says: str) -> None:
+    with pytest.raises(RegardError, match=says):
+        make_score("scaled-dot", name, 8, 8)
+
+
+def test_xpos_is_its_formula_and_depends_on_distances_alone() -> None:
+    score, q, k = XPos(Dot(6, 6)), drawn(6, 6), drawn(6, 6, seed=1)
+    prepared = score.prepare_queries(q, PLACES), score.prepare_keys(k, PLACES)
+    found = score.compare(*prepared, (PLACES, PLACES))
+    zeta = [(h / 3 + 0.4) / 1.4 for h in range(3)]
+    for i in range(6):
+        for j in range(6):
+            total = 0.0
+            for h in range(3):
+                angle = (i - j) * 10_000 ** (-h / 3)
+                same = q[i, h] * k[j, h] + q[i, h + 3] * k[j, h + 3]
+                cross = q[i, h + 3] * k[j, h] - q[i, h] * k[j, h + 3]
+                turned = same * math.cos(angle) - cross * math.sin(angle)
+                total += float(turned) * zeta[h] ** ((i - j) / 512)
+            assert float(found[i, j]) == pytest.approx(total, abs=1e-12)
+    away = torch.tensor([1000]) + PLACES
+    moved = score.prepare_queries(q, away), score.prepare_keys(k, away)
+    torch.testing.assert_close(score.compare(*moved, (away, away)), found)
+    with pytest.raises(RegardError, match="use score=scaled-dot, not additive, or rotary"):
+        make_score("additive", "xpos", 4, 4)
+    with pytest.raises(RegardError, match="positions up to 32,768, not 40,000"):
+        score.prepare_queries(q[:1], torch.tensor([40_000]))
+
+
+def test_pope_is_its_formula() -> None:
+    score = Pope(ScaledDot(4, 4, heads=2)).double()
+    with torch.no_grad():
+        score.shift.copy_(-drawn(2, 1, 4, seed=3).abs())
+    q, k = drawn(2, 6, 4), drawn(2, 6, 4, seed=1)
+    prepared = score.prepare_queries(q, PLACES), score.prepare_keys(k, PLACES)
+    found = score.compare(*prepared, (PLACES, PLACES))
+    lengths = [torch.nn.functional.softplus(x) for x in (q, k)]
+    speeds = 10_000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    apart = (PLACES[None, :] - PLACES[:, None])[..., None] * speeds
+    for head in range(2):
+        turned = (apart + score.shift[head, 0]).cos()
+        products = lengths[0][head][:, None] * lengths[1][head][None] * turned
+        torch.testing.assert_close(found[head], products.sum(-1) / 2)
+    assert score.acceleration.inner_product
+    x = drawn(1, 2, 6, 4)
+    with use("fused"):
+        fused = attend(x, x, x, score, causal(), heads=2).output
+    with use("tiled"):
+        torch.testing.assert_close(attend(x, x, x, score, causal(), heads=2).output, fused)
+    with pytest.raises(RegardError, match="use score=scaled-dot, not cosine"):
+        make_score("cosine", "pope", 4, 4)
+    with pytest.raises(RegardError, match="give its score query_width="):
+        make_score("dot", "pope")
