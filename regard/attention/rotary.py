@@ -174,8 +174,8 @@ class XPos(Wrapper):
         super().__init__(inner)
         if not self.takes(inner):
             raise RegardError(
-                f"xpos turns the rows of a plain product; use score=scaled-dot, not {inner.name}, or "
-                "rotary"
+                f"xpos turns the rows of a plain product; use score=scaled-dot, not {inner.name}, "
+                "or rotary"
             )
 
     @classmethod

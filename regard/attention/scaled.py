@@ -15,8 +15,8 @@ from regard.attention.twin import twin
 class Scaled(Normalizer):
     """weights = inner(factor · scores), with one factor per row; a base class.
 
-    A subclass sets ``inner``, which is shift-invariant, and defines ``factor`` with learned parameters. The number of keys is
-    that of the keys that the row may see.
+    A subclass sets ``inner``, which is shift-invariant, and defines ``factor``. A row counts the
+    keys that it may see.
     """
 
     def __init__(self, heads: int | None = None) -> None:
