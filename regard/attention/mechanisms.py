@@ -5,7 +5,11 @@ from regard.errors import look_up
 from regard.tables import Table
 
 MECHANISMS: Table[type[Mechanism]] = Table(
-    {"multi-head": "regard.attention.multihead:MultiHeadAttention"},
+    {
+        "multi-head": "regard.attention.multihead:MultiHeadAttention",
+        "gated": "regard.attention.variants:GatedAttention",
+        "differential": "regard.attention.variants:DifferentialAttention",
+    },
     "regard.mechanisms",
     Mechanism,
     "attention",

@@ -162,10 +162,19 @@ class MultiHeadAttention(Mechanism):
             key_positions=key_positions,
             cache=cache,
         )
-        output: Tensor = attended.output.transpose(-3, -2).flatten(-2)
+        output: Tensor = self.joined(attended.output).transpose(-3, -2).flatten(-2)
         if packing is not None:
             output = packing.pack(output)
+        output = self.gated(output, queries)
         return output if self.output is None else self.output(output)
+
+    def joined(self, output: Tensor) -> Tensor:
+        """Return the heads (\\*batch, heads, n, head_width) from the output of the attention."""
+        return output
+
+    def gated(self, output: Tensor, queries: Tensor) -> Tensor:
+        """Return the concatenated heads as the output projection reads them."""
+        return output
 
     def _heads(
         self,
