@@ -84,7 +84,11 @@ def test_what_is_said_of_a_text_is_what_the_encoder_and_scikit_learn_say(data, w
     kept = load_file(run.folder.weights)
     for text, answer in zip(texts, run.predict(texts), strict=True):
         said = np.array(list(answer.probabilities.values()))
-        ids = [tokens.marks.classify, *tokens.encode([text])[0], tokens.marks.separator]
+        ids = [
+            tokens.special_tokens.classify,
+            *tokens.encode([text])[0],
+            tokens.special_tokens.separator,
+        ]
         with torch.no_grad():
             mean = theirs(torch.tensor([ids])).last_hidden_state.mean(1)
         logits = mean @ kept["to_labels.weight"].T + kept["to_labels.bias"]

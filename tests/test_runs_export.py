@@ -100,13 +100,15 @@ def test_pretrained_models_say_the_same_there(name, made, command, tmp_path):
         if name == "gpt":
             gap = there(tokens).logits - model.to_logits(model(tokens))
         elif name == "bert":
-            marks = run.task.marks
-            assert tokens[0, 0] == marks.classify
-            assert tokens[0, -1] == marks.separator
-            assert words.mask_token_id == marks.mask
+            special = run.task.special_tokens
+            assert tokens[0, 0] == special.classify
+            assert tokens[0, -1] == special.separator
+            assert words.mask_token_id == special.mask
             gap = there(tokens).prediction_logits - model.to_logits(model(tokens))
         else:
-            assert words.convert_tokens_to_ids("<extra_id_1>") == run.task.marks.sentinel(1)
+            assert words.convert_tokens_to_ids("<extra_id_1>") == run.task.special_tokens.sentinel(
+                1
+            )
             given, lengths = torch.tensor([[0, 5, 9]]), torch.tensor([tokens.shape[1]])
             said = there(input_ids=tokens, decoder_input_ids=given).logits
             gap = said - model.to_logits(model(tokens, lengths, given))

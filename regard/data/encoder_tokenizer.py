@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.data.tokenizers import panics, sound
 from regard.errors import RegardError
-from regard.layers.marks import Marks
+from regard.layers.special_tokens import SpecialTokens
 
 #: Names of the symbols before and after a text, and of the mask symbol.
 NAMES = (("[CLS]", "[SEP]", "[MASK]"), ("<s>", "</s>", "<mask>"))
@@ -19,7 +19,7 @@ class EncoderTokenizer:
     """A tokenizer that maps texts to the ids of a pretrained encoder, without special symbols.
 
     A symbol spelt out in a text, such as "[SEP]", is split like any other word, so that no text
-    can fake one. ``marks`` are the ids of the symbols that the encoder expects before
+    can fake one. ``special_tokens`` are the ids of the symbols that the encoder expects before
     (``classify``) and after (``separator``) a text; the model adds them. ``unknown`` is the id of
     an unknown token, None where any text can be encoded (by bytes).
 
@@ -43,7 +43,7 @@ class EncoderTokenizer:
         self.vocabulary = [""] * (max(ids.values()) + 1)
         for token, number in ids.items():
             self.vocabulary[number] = token
-        self.marks = _marks(inner, source)
+        self.special_tokens = _special_tokens(inner, source)
         name = getattr(inner.model, "unk_token", None)
         self.unknown: int | None = ids.get(str(name)) if name else None
 
@@ -72,7 +72,10 @@ class EncoderTokenizer:
 
     def framed(self, pieces: Sequence[str]) -> list[str]:
         """Return pieces between the names of the symbols that the model adds."""
-        first, last = (self.vocabulary[i] for i in (self.marks.classify, self.marks.separator))
+        first, last = (
+            self.vocabulary[i]
+            for i in (self.special_tokens.classify, self.special_tokens.separator)
+        )
         return [first, *pieces, last]
 
     def to_bytes(self) -> bytes:
@@ -99,7 +102,7 @@ class EncoderTokenizer:
         return cls(inner, str(path))
 
 
-def _marks(inner: Any, source: str) -> Marks:
+def _special_tokens(inner: Any, source: str) -> SpecialTokens:
     """Return the symbols around a text, as the tokenizer adds them, or by name."""
     with panics(f"the tokenizer of {source} cannot tokenize a text"):
         encoding = inner.encode(PROBE)
@@ -112,11 +115,11 @@ def _marks(inner: Any, source: str) -> Marks:
         [encoding.special_tokens_mask[0], encoding.special_tokens_mask[-1]] if encoding.ids else []
     )
     if len(specials) == 2 and ends == [1, 1]:
-        return Marks(mask, separator=specials[1], classify=specials[0])
+        return SpecialTokens(mask, separator=specials[1], classify=specials[0])
     for first, last, _ in NAMES:
         numbers = inner.token_to_id(first), inner.token_to_id(last)
         if None not in numbers:
-            return Marks(mask, separator=numbers[1], classify=numbers[0])
+            return SpecialTokens(mask, separator=numbers[1], classify=numbers[0])
     raise RegardError(
         f"the tokenizer of {source} has no symbols to put around a text ([CLS] and [SEP], or <s> "
         "and </s>); save the model's own tokenizer next to it: "

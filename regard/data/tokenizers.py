@@ -84,7 +84,7 @@ class Tokenizer:
 
     unknown: int | None = UNKNOWN
     #: Special symbols around a text: none.
-    marks: None = None
+    special_tokens: None = None
 
     def __init__(self, kind: str, inner: Any) -> None:
         self.kind = kind

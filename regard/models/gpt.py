@@ -16,10 +16,10 @@ from regard.attention import (
     within,
 )
 from regard.attention import lengths as up_to
+from regard.layers.beam_ancestry import BeamAncestry
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
-from regard.layers.past import Past
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import GPTSettings
 from regard.models.stack import attention_of
@@ -134,7 +134,7 @@ class Writing:
         positions = torch.arange(time, device=source.device).expand(len(source), -1)
         states = self._read(read, positions, causal() & up_to(self.lengths))
         self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
-        self.past = Past(inside(self.lengths, time))
+        self.ancestry = BeamAncestry(inside(self.lengths, time))
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
@@ -146,14 +146,14 @@ class Writing:
             positions = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
             if self.steps == 1:  # rows of the first step were not read: all go on from the text
                 parents = None
-            states = self._read(tokens, positions, self.past.step(tokens, parents))
+            states = self._read(tokens, positions, self.ancestry.step(tokens, parents))
         self.steps += 1
         return self.model.to_logits(states)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these texts alone."""
         self.lengths, self.first = self.lengths[rows], self.first[rows]
-        self.past.keep(rows)
+        self.ancestry.keep(rows)
         for cache in self.caches:
             cache.keep(rows)
 

@@ -23,10 +23,10 @@ from regard.attention import (
 )
 from regard.attention import lengths as up_to
 from regard.attention.biases import RelativeBias
+from regard.layers.beam_ancestry import BeamAncestry
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
-from regard.layers.past import Past
 from regard.layers.sublayers import DecoderBlock, EncoderBlock, Norm
 from regard.models.settings import T5Settings
 
@@ -167,14 +167,14 @@ class Writing:
     def __init__(self, model: T5, memory: Tensor, lengths: Tensor) -> None:
         self.model, self.memory, self.lengths = model, memory, lengths
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
-        self.past, self.steps = Past(), 0
+        self.ancestry, self.steps = BeamAncestry(), 0
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
         model, seen = self.model, up_to(self.lengths)
-        mask = within(self.past.step(tokens, parents), model.pattern)
+        mask = within(self.ancestry.step(tokens, parents), model.pattern)
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(tokens, positions)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
@@ -187,7 +187,7 @@ class Writing:
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these texts alone."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
-        self.past.keep(rows)
+        self.ancestry.keep(rows)
         for past, memory in self.caches:
             past.keep(rows)
             memory.keep(rows)

@@ -17,10 +17,10 @@ from regard.attention import (
     within,
 )
 from regard.attention import lengths as up_to
+from regard.layers.beam_ancestry import BeamAncestry
 from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding
 from regard.layers.feedforward import FeedForward
-from regard.layers.past import Past
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.models.settings import TransformerSettings
 from regard.models.stack import attention_of
@@ -188,14 +188,14 @@ class Writing:
         self.model, self.memory, self.lengths = model, memory, lengths
         self.seen = up_to(lengths)
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
-        self.past, self.steps = Past(), 0
+        self.ancestry, self.steps = BeamAncestry(), 0
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
         """Logits of the words after these. ``parents``: the row of the step before of each row."""
         model = self.model
-        mask = within(self.past.step(tokens, parents), model.pattern)
+        mask = within(self.ancestry.step(tokens, parents), model.pattern)
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(model.target, tokens, positions)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
@@ -215,7 +215,7 @@ class Writing:
         """Go on with these texts alone."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
         self.seen = up_to(self.lengths)
-        self.past.keep(rows)
+        self.ancestry.keep(rows)
         for past, memory in self.caches:
             past.keep(rows)
             memory.keep(rows)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import parsed
 from regard.attention.tracing import readable
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside, lose_words
 from regard.layers.pooling import LastPool, MeanPool
@@ -24,7 +24,7 @@ class Tuned(nn.Module):
     """label = Linear(vector of the text), the vector made by ``body``, which may be pretrained.
 
     ``framed`` says how a text is put to it. ``body`` has the symbols of pretraining behind the
-    ``vocabulary`` tokens (`regard.layers.marks`), so that a pretrained one fits.
+    ``vocabulary`` tokens (`regard.layers.special_tokens`), so that a pretrained one fits.
     """
 
     body: GPT | BERT | T5
@@ -36,7 +36,10 @@ class Tuned(nn.Module):
     ) -> None:
         super().__init__()
         self.reads_trees = settings.position.startswith("tree-")
-        self.marks, self.dropout = marks.Marks.behind(vocabulary), settings.dropout
+        self.special_tokens, self.dropout = (
+            special_tokens.SpecialTokens.after(vocabulary),
+            settings.dropout,
+        )
         #: Makes one vector of a text; None: every token has an answer of its own.
         self.pool: nn.Module | None = MeanPool()
         self.to_labels = nn.Linear(settings.width, labels)
@@ -90,7 +93,7 @@ class TunedGPT(Tuned):
 
     def __init__(self, settings: GPTSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
-        self.body: GPT = GPT(settings, vocabulary + marks.COUNT)
+        self.body: GPT = GPT(settings, vocabulary + special_tokens.COUNT)
         self.pool = LastPool()
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +101,7 @@ class TunedGPT(Tuned):
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
-        read[rows, lengths] = self.marks.classify
+        read[rows, lengths] = self.special_tokens.classify
         return self.body(read), lengths + 1
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
@@ -118,14 +121,14 @@ class TunedBERT(Tuned):
     Devlin et al. 2019, section 4.1, take the state of [CLS]; pretrained without next sentences it
     has never been asked anything, and with few labels it is not found out what it could say.
     With ``settings.weights`` the symbols are among the ``vocabulary`` tokens, and who builds the
-    model sets ``marks`` to their numbers.
+    model sets ``special_tokens`` to their numbers.
     """
 
     before = 1
 
     def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
-        words = vocabulary if settings.weights else vocabulary + marks.COUNT
+        words = vocabulary if settings.weights else vocabulary + special_tokens.COUNT
         self.word_dropout = settings.word_dropout
         self.body: BERT = BERT(settings, words, heads=False)
 
@@ -133,11 +136,11 @@ class TunedBERT(Tuned):
         """Return the states of the text and of the symbols about it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         if self.training:
-            tokens = lose_words(tokens, self.word_dropout, self.marks.mask)
+            tokens = lose_words(tokens, self.word_dropout, self.special_tokens.mask)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 2)
-        read[:, 0] = self.marks.classify
+        read[:, 0] = self.special_tokens.classify
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
-        read[rows, lengths + 1] = self.marks.separator
+        read[rows, lengths + 1] = self.special_tokens.separator
         padded = not readable(lengths) or bool((lengths + 2 < read.shape[1]).any())
         return self.body(read, lengths + 2 if padded else None), lengths + 2
 
@@ -154,7 +157,7 @@ class TunedT5(Tuned):
 
     def __init__(self, settings: T5Settings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
-        self.body: T5 = T5(settings, vocabulary + marks.COUNT + marks.SENTINELS)
+        self.body: T5 = T5(settings, vocabulary + special_tokens.COUNT + special_tokens.SENTINELS)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the encoder's states of the text."""

@@ -13,7 +13,7 @@ from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.interop.encoder import Encoder
-from regard.layers.marks import Marks
+from regard.layers.special_tokens import SpecialTokens
 from regard.models.tuned import Tuned, TunedBERT
 from regard.runs.config import Config
 from regard.runs.folder import Folder, TokenizerKind
@@ -151,7 +151,7 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
 
 def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
     """Copy the rows of the tokens that two embeddings share, and of the end symbol."""
-    end = tokens if len(there) == tokens + 1 else Marks.behind(tokens).separator
+    end = tokens if len(there) == tokens + 1 else SpecialTokens.after(tokens).separator
     with torch.no_grad():
         here[:tokens].copy_(there[:tokens])
         if hasattr(task, "end"):
@@ -191,13 +191,13 @@ def build_network(
     vocabulary: int,
     labels: int,
     *,
-    marks: Marks | None = None,
+    special_tokens: SpecialTokens | None = None,
     vectors: "Vectors | None" = None,
     width: int | None = None,
 ) -> nn.Module:
     """Build a network with initial weights from the seed.
 
-    `marks`: the special tokens, if the tokenizer has its own. `width`: width of the pretrained
+    `special_tokens`: those of the tokenizer, if it has its own. `width`: width of the pretrained
     vectors used in training, which are no longer needed. Errors: a Python file that is not trusted,
     or has changed since the settings were read.
     """
@@ -209,6 +209,6 @@ def build_network(
         network: nn.Module = config.entry.build(
             settings, vocabulary=vocabulary, labels=labels, vectors=vectors
         )
-    if marks is not None and isinstance(network, Tuned):
-        network.marks = marks
+    if special_tokens is not None and isinstance(network, Tuned):
+        network.special_tokens = special_tokens
     return network

@@ -13,7 +13,7 @@ from regard.interop.ctranslate2 import save_ctranslate2
 from regard.interop.huggingface import layout_for, save
 from regard.interop.marian import save_translator
 from regard.interop.tokenizer_files import framed, with_ends
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.runs.run import Run
@@ -118,9 +118,9 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
 def ends(tokenizer: Tokenizer, vocabulary: int) -> list[str]:
     """Return the names of the symbols that a task adds to the tokenizer's tokens."""
     more = vocabulary - len(tokenizer)
-    if more < marks.COUNT:
+    if more < special_tokens.COUNT:
         return [END][:more]
-    return [*marks.NAMES, *(f"<extra_id_{i}>" for i in range(more - marks.COUNT))]
+    return [*special_tokens.NAMES, *(f"<extra_id_{i}>" for i in range(more - special_tokens.COUNT))]
 
 
 def to_marian(run: Run, folder: Path, quantization: str) -> Exported:

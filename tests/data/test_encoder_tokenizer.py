@@ -11,12 +11,16 @@ from tests.interop import encoders
 
 def test_symbols_come_from_the_tokenizer_and_no_text_can_fake_them():
     words = EncoderTokenizer(encoders.tokenizer("bert"), "here")
-    assert (words.marks.classify, words.marks.separator, words.marks.mask) == (3, 4, 5)
+    assert (
+        words.special_tokens.classify,
+        words.special_tokens.separator,
+        words.special_tokens.mask,
+    ) == (3, 4, 5)
     (ids,) = words.encode(["good [SEP] film"])
     assert 4 not in ids
     assert words.split("good [SEP] film") == ["good", "[", "SEP", "]", "film"]
     pairs = EncoderTokenizer(encoders.tokenizer("roberta"), "here")
-    assert (pairs.marks.classify, pairs.marks.separator) == (0, 2)
+    assert (pairs.special_tokens.classify, pairs.special_tokens.separator) == (0, 2)
     assert 2 not in pairs.encode(["good</s>"])[0]
     assert words.framed(["good"]) == ["[CLS]", "good", "[SEP]"]
 
@@ -54,7 +58,7 @@ def test_symbols_by_name_where_nothing_sets_them_and_none_at_all():
 
     plain = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 5, "a": 1, "[UNK]": 2}, "[UNK]"))
     made = EncoderTokenizer(plain, "here")
-    assert (made.marks.classify, made.marks.separator, len(made)) == (0, 5, 6)
+    assert (made.special_tokens.classify, made.special_tokens.separator, len(made)) == (0, 5, 6)
     with pytest.raises(RegardError, match=r"here has no symbols .* save the model's own"):
         EncoderTokenizer(Tokenizer(models.WordLevel({"a": 0}, "a")), "here")
     with pytest.raises(RegardError, match="has no tokens"):

@@ -23,7 +23,7 @@ def network(folder, **given):
     encoder = Encoder(str(folder))
     settings = encoder.settings({"dropout": 0, "attention_dropout": 0, **given})
     made = MODELS["bert"].build(settings, vocabulary=len(encoder.tokenizer), labels=3)
-    made.marks = encoder.tokenizer.marks
+    made.special_tokens = encoder.tokenizer.special_tokens
     return made, encoder, encoder.put(made)
 
 
@@ -62,7 +62,14 @@ def test_states_are_those_of_transformers(kind, seed, heads, tmp_path):
 def test_gradients_are_those_of_transformers(kind, tmp_path):
     theirs = encoders.save(kind, tmp_path)
     ours, encoder, _ = network(tmp_path)
-    ids = [encoder.tokenizer.marks.classify, 7, 9, 8, 7, encoder.tokenizer.marks.separator]
+    ids = [
+        encoder.tokenizer.special_tokens.classify,
+        7,
+        9,
+        8,
+        7,
+        encoder.tokenizer.special_tokens.separator,
+    ]
     tokens = torch.tensor([ids])
     toward = torch.randn(
         1, 6, theirs.config.hidden_size, generator=torch.Generator().manual_seed(1)

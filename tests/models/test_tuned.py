@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.models import MODELS
 
 SIZES = {"width": 16, "heads": 2, "layers": 2, "feedforward": 24, "length": 12, "dropout": 0}
@@ -41,19 +41,22 @@ def test_symbols_stand_where_they_are_said_to():
     assert model("gpt").framed(["a", "b"]) == ["a", "b", "[CLS]"]
     assert model("bert").framed(["a", "b"]) == ["[CLS]", "a", "b", "[SEP]"]
     assert model("t5").framed(["a", "b"]) == ["a", "b"]
-    assert model("t5").body.embedding.weight.shape[0] == 9 + marks.COUNT + marks.SENTINELS
+    assert (
+        model("t5").body.embedding.weight.shape[0]
+        == 9 + special_tokens.COUNT + special_tokens.SENTINELS
+    )
 
 
 def test_gpt_looks_at_the_state_behind_the_last_word():
     network = model("gpt")
     tokens, lengths = torch.tensor([[3, 4, 0]]), torch.tensor([2])
-    read = torch.tensor([[3, 4, network.marks.classify]])
+    read = torch.tensor([[3, 4, network.special_tokens.classify]])
     assert torch.allclose(network.vector(tokens, lengths), network.body(read)[:, -1], atol=1e-6)
 
 
 def test_bert_means_over_words_and_symbols():
     network = model("bert")
-    mark = network.marks
+    mark = network.special_tokens
     read = torch.tensor([[mark.classify, 3, 4, mark.separator]])
     mean = network.body(read).mean(1)
     found = network.vector(torch.tensor([[3, 4, 7]]), torch.tensor([2]))
@@ -69,9 +72,9 @@ def test_bert_loses_words_behind_its_mask_in_training_only():
     tokens, lengths = torch.full((200, 10), 5), torch.full((200,), 9)
     network.train()(tokens, lengths)
     network.eval()(tokens, lengths)
-    lost = read[0][:, 1:10] == network.marks.mask
+    lost = read[0][:, 1:10] == network.special_tokens.mask
     assert lost.float().mean().item() == pytest.approx(0.25, abs=0.03)
     assert (read[0][:, 1:10][~lost] == 5).all()
-    assert (read[0][:, 0] == network.marks.classify).all()
-    assert (read[0][:, 10] == network.marks.separator).all()
+    assert (read[0][:, 0] == network.special_tokens.classify).all()
+    assert (read[0][:, 10] == network.special_tokens.separator).all()
     assert (read[1][:, 1:10] == 5).all()

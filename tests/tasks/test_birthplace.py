@@ -83,7 +83,7 @@ def test_the_loss_counts_the_answer_and_its_symbols_alone():
 
 def test_a_corrupted_document_can_be_put_together_again():
     task = pretraining()
-    mask = task.marks.mask
+    mask = task.special_tokens.mask
     for epoch in range(3):
         for index in range(40):
             ids = task.corrupted("train", 0, epoch, index)
@@ -99,7 +99,7 @@ def test_a_corrupted_document_can_be_put_together_again():
 def test_open_rows_end_with_the_span():
     task = pretraining(closed=False)
     ids = task.corrupted("train", 0, 0, 3)
-    assert (ids == task.marks.mask).sum() == 2
+    assert (ids == task.special_tokens.mask).sum() == 2
     assert len(ids) - 1 == task.lengths("train", 0, 0)[3]
 
 

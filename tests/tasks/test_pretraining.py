@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.errors import RegardError
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.tasks import TASKS
 from regard.tasks.pretraining.language_modeling import LanguageModeling
 from regard.tasks.pretraining.masked_modeling import MaskedModeling
@@ -114,7 +114,7 @@ def test_a_model_learns_in_a_few_steps(name):
 def test_the_stream_is_every_document_with_a_separator_behind():
     task = language()
     stream = task.stream("validation").tolist()
-    end = task.marks.separator
+    end = task.special_tokens.separator
     texts = "".join("\n" if i == end else task.decode([i]) for i in stream).split("\n")
     assert texts == [*task.corpus.validation, ""]
 
@@ -159,7 +159,7 @@ def test_a_stream_shorter_than_a_piece(tmp_path):
     task = LanguageModeling(PretrainingSettings(data=str(path), validation=0, minimum=1))
     batch = task.batch("train", task.batches("train", tokens=99, seed=0, epoch=0)[0])
     assert batch.tokens.shape == (1, 3)
-    assert int(batch.wanted[0, -1]) == task.marks.separator
+    assert int(batch.wanted[0, -1]) == task.special_tokens.separator
 
 
 def test_padding_is_not_counted_where_there_is_some():
@@ -184,7 +184,7 @@ def test_padding_is_not_counted_where_there_is_some():
 
 
 def test_two_pieces_are_framed_and_typed():
-    task, mark = masking(), masking().marks
+    task, mark = masking(), masking().special_tokens
     followed = 0
     for index in range(60):
         found = task.example("train", 0, 0, index)
@@ -265,16 +265,19 @@ def test_a_decoder_is_given_what_it_says_one_word_late(objective):
     for given, wanted, real in zip(batch.given, batch.wanted, batch.real, strict=True):
         size = int(real.sum())
         assert given[1:size].tolist() == wanted[: size - 1].tolist()
-        assert int(wanted[size - 1]) == task.marks.separator
+        assert int(wanted[size - 1]) == task.special_tokens.separator
     assert int(batch.source_lengths.min()) >= 1
 
 
 def test_names_and_numbers_of_symbols():
     task = spanning()
     base = len(task.tokenizer)
-    assert task.sizes["vocabulary"] == base + marks.COUNT + marks.SENTINELS
-    assert task.names([base, base + 1, base + 2, base + 3]) == [*marks.NAMES, "<extra_id_0>"]
-    assert task.read("a<extra_id_7>").tolist()[-1] == task.marks.sentinel(7)
+    assert task.sizes["vocabulary"] == base + special_tokens.COUNT + special_tokens.SENTINELS
+    assert task.names([base, base + 1, base + 2, base + 3]) == [
+        *special_tokens.NAMES,
+        "<extra_id_0>",
+    ]
+    assert task.read("a<extra_id_7>").tolist()[-1] == task.special_tokens.sentinel(7)
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "bpe", "characters"])

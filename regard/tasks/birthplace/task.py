@@ -32,7 +32,7 @@ from regard.data.sources import leaves, likeness
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.decoding import Limits
 from regard.errors import RegardError
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.tasks.birthplace.evaluation import Answered
@@ -73,19 +73,19 @@ class BirthplacePretraining(NextToken):
         """Return a document as corrupted in an epoch."""
         kept, start, stop = (int(part[index]) for part in self.drawn(split, seed, epoch))
         ids = self.split(split).ids[index][:kept]
-        return single_span(ids, start, stop, self.marks.mask, closed=self.settings.closed)
+        return single_span(ids, start, stop, self.special_tokens.mask, closed=self.settings.closed)
 
     @property
     def end(self) -> int:
         """Return the id of the symbol that ends a span."""
-        return self.marks.mask
+        return self.special_tokens.mask
 
     def whole(self, text: str) -> NDArray[np.int32]:
         """Return the tokens of a text; after "[MASK]" or ⁇, append the symbol of its span."""
         parts = self.encode(text.replace("[MASK]", MASK_CHARACTER).split(MASK_CHARACTER))
         if len(parts) == 1:
             return parts[0]
-        symbol = np.array([self.marks.mask], np.int32)
+        symbol = np.array([self.special_tokens.mask], np.int32)
         return np.concatenate([x for part in parts for x in (part, symbol)])
 
     def drawn(self, split: Split, seed: int, epoch: int) -> Spans:
@@ -194,7 +194,7 @@ class Answers(Writes[QuestionBatch]):
     @property
     def end(self) -> int:
         """Return the id of the symbol before and after an answer."""
-        return marks.Marks.behind(len(self.tokenizer)).mask
+        return special_tokens.SpecialTokens.after(len(self.tokenizer)).mask
 
     @property
     def limits(self) -> Limits:
@@ -204,7 +204,7 @@ class Answers(Writes[QuestionBatch]):
     @property
     def sizes(self) -> dict[str, int]:
         """Return the sizes for which a network is built."""
-        return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
+        return {"vocabulary": len(self.tokenizer) + special_tokens.COUNT, "labels": 0}
 
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, with the most frequent answer of train."""

@@ -61,9 +61,13 @@ class Classification(TextTask):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a network is built; ``marks`` are a tokenizer's symbols."""
+        """Return the sizes for which a network is built; ``special_tokens`` are the tokenizer's."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
-        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
+        return (
+            sizes
+            if self.tokenizer.special_tokens is None
+            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
+        )
 
     @cached_property
     def counts(self) -> dict[str, int]:

@@ -88,7 +88,7 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     @property
     def end(self) -> int:
         """Return the id of the symbol that ends a continued text."""
-        return self.marks.separator
+        return self.special_tokens.separator
 
 
 def printed(name: str) -> str:
@@ -168,7 +168,7 @@ class LanguageModeling(NextToken):
         return int(generator(seed, epoch, split).integers(length)), length
 
     def _joined(self, documents: Documents) -> NDArray[np.int32]:
-        end = np.array([self.marks.separator], np.int32)
+        end = np.array([self.special_tokens.separator], np.int32)
         parts = [part for ids in documents.ids for part in (ids, end)]
         return np.concatenate(parts) if parts else np.repeat(end, 2)
 

@@ -97,7 +97,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         pieces, documents = self.pieces(split), self.split(split).ids
         document, start, stop = pieces[index]
         ids = documents[document][start:stop].astype(np.int64)
-        mark, elsewhere = self.marks, False
+        mark, elsewhere = self.special_tokens, False
         if not self.settings.next_sentence:
             row = np.array([mark.classify, *ids, mark.separator])
             types = np.zeros(len(row), dtype=np.int64)
@@ -179,13 +179,15 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     def whole(self, text: str) -> NDArray[np.int32]:
         """Return the tokens of a text, with "[MASK]" as the mask symbol."""
         parts = self.encode(text.split(MASK))
-        joined = np.concatenate([x for part in parts for x in (part, [self.marks.mask])])
+        joined = np.concatenate([x for part in parts for x in (part, [self.special_tokens.mask])])
         return joined[:-1].astype(np.int32)
 
     def read(self, text: str) -> NDArray[np.int32]:
         """Return [CLS], the first tokens of the text, [SEP]."""
         kept = self.whole(text)[: self.room]
-        return np.array([self.marks.classify, *kept, self.marks.separator], np.int32)
+        return np.array(
+            [self.special_tokens.classify, *kept, self.special_tokens.separator], np.int32
+        )
 
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
@@ -207,7 +209,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     def _filled(self, model: nn.Module, text: str) -> Filled:
         ids, parts = self.read(text), text.split(MASK)
-        hidden = np.flatnonzero(ids == self.marks.mask)
+        hidden = np.flatnonzero(ids == self.special_tokens.mask)
         if not len(hidden):
             return Filled(text, 0.0, len(parts) == 1)
         states = self.states(model, torch.from_numpy(ids)[None].long())[0, hidden]

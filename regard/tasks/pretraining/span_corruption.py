@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.decoding import Limits
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.tasks.pretraining.corruption import Halves, generator, halves, spans
 from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import SpanCorruptionSettings
@@ -35,7 +35,10 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
     @property
     def sizes(self) -> dict[str, int]:
         """Return the sizes for which a network is built, sentinels included."""
-        return {"vocabulary": len(self.tokenizer) + marks.COUNT + marks.SENTINELS, "labels": 0}
+        return {
+            "vocabulary": len(self.tokenizer) + special_tokens.COUNT + special_tokens.SENTINELS,
+            "labels": 0,
+        }
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return an upper bound of the tokens of each chunk: both sides, sentinels and the end."""
@@ -61,8 +64,8 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         return spans(
             ids,
             random,
-            sentinel=self.marks.sentinel(0),
-            sentinels=marks.SENTINELS,
+            sentinel=self.special_tokens.sentinel(0),
+            sentinels=special_tokens.SENTINELS,
             share=asked.share,
             mean=asked.mean,
         )
@@ -87,7 +90,7 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         found: list[int] = []
         for place, part in enumerate(parts):
             if place % 2:
-                found.append(self.marks.sentinel(int(part)))
+                found.append(self.special_tokens.sentinel(int(part)))
             elif part:
                 found += self.encode([part])[0].tolist()
         return np.array(found, np.int32)
@@ -105,7 +108,7 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
     @property
     def end(self) -> int:
         """Return the id of the separator, which ends a target."""
-        return self.marks.separator
+        return self.special_tokens.separator
 
     @property
     def limits(self) -> Limits:

@@ -21,9 +21,10 @@ from regard.data.files import table_kind
 from regard.data.texts import TextCorpus, load_texts, read_texts
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
-from regard.layers import marks
+from regard.layers import special_tokens
 from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
 from regard.layers.device import evaluation_mode, to_device
+from regard.layers.special_tokens import SpecialTokens
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split, no_labels
@@ -122,14 +123,14 @@ class Pretraining(Task[B], Generic[B]):
         )
 
     @property
-    def marks(self) -> marks.Marks:
+    def special_tokens(self) -> SpecialTokens:
         """Return the symbols whose ids follow the tokenizer's."""
-        return marks.Marks.behind(len(self.tokenizer))
+        return SpecialTokens.after(len(self.tokenizer))
 
     @property
     def sizes(self) -> dict[str, int]:
         """Return the sizes for which a network is built."""
-        return {"vocabulary": len(self.tokenizer) + marks.COUNT, "labels": 0}
+        return {"vocabulary": len(self.tokenizer) + special_tokens.COUNT, "labels": 0}
 
     def split(self, name: str) -> Documents:
         """Return a split by name. Errors: most tokens of train are unknown."""
@@ -159,10 +160,10 @@ class Pretraining(Task[B], Generic[B]):
         for i in map(int, ids):
             if i < known:
                 found += self.tokenizer.tokens([i])
-            elif i - known < marks.COUNT:
-                found.append(marks.NAMES[i - known])
+            elif i - known < special_tokens.COUNT:
+                found.append(special_tokens.NAMES[i - known])
             else:
-                found.append(f"<extra_id_{i - known - marks.COUNT}>")
+                found.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
         return found
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -333,9 +333,13 @@ class Regression(TextTask):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a model is built; ``marks`` are a tokenizer's symbols."""
+        """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": 1}
-        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
+        return (
+            sizes
+            if self.tokenizer.special_tokens is None
+            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
+        )
 
     @cached_property
     def scale(self) -> tuple[float, float]:

@@ -112,9 +112,13 @@ class Tagging(TextTask):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a model is built; ``marks`` are a tokenizer's symbols."""
+        """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
         sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
-        return sizes if self.tokenizer.marks is None else {**sizes, "marks": self.tokenizer.marks}
+        return (
+            sizes
+            if self.tokenizer.special_tokens is None
+            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, with its tags and their training words."""
@@ -142,8 +146,8 @@ class Tagging(TextTask):
             ids = (self.tokenizer.inner.token_to_id(lower(word)) for word in words)
             return [[UNKNOWN if number is None else number] for number in ids]
         texts = [f" {word}" if i and spaced else word for i, word in enumerate(words)]
-        marks, unknown = self.tokenizer.marks, self.tokenizer.unknown
-        empty = unknown if unknown is not None else marks.mask if marks is not None else UNKNOWN
+        special, unknown = self.tokenizer.special_tokens, self.tokenizer.unknown
+        empty = unknown if unknown is not None else special.mask if special is not None else UNKNOWN
         return [ids or [empty] for ids in self.tokenizer.encode(texts)]
 
     def cut(self, words: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -1,4 +1,4 @@
-"""Whose past is whose, while texts are written: what several beginnings of one text share."""
+"""Ancestry of beam search rows: which cached keys each row of a step may attend to."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -7,16 +7,16 @@ from torch import Tensor
 from regard.attention import Mask, dense
 
 
-class Past:
-    """Which keys of a cache each row of a step may look at: its own ancestors.
+class BeamAncestry:
+    """Tracks which cached keys each row of a step may attend to: those of its ancestors.
 
-    A cache keeps the keys of a text once, and the rows of a step (a beam's) are so many queries of
-    that text, so that a row that goes on from another copies nothing. ``seen`` says which of the
-    keys that are there before the first step are real: those of prompts of different lengths.
+    A cache keeps the keys of a text once, and the rows of a step (its beams) are queries of that
+    text, so a row that continues another copies nothing. ``seen`` marks the real keys among those
+    cached before the first step, if prompts have different lengths.
     """
 
     def __init__(self, seen: Bool[Tensor, "batch time"] | None = None) -> None:
-        #: (batch, rows, all rows of all steps); None as long as every row sees all that is kept.
+        #: (batch, rows, all rows of all steps); None while every row sees all cached keys.
         self.ancestors: Bool[Tensor, "batch rows past"] | None = None
         self.length = 0 if seen is None else seen.shape[1]
         if seen is not None and not bool(seen.all()):
@@ -25,9 +25,10 @@ class Past:
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None
     ) -> Mask | None:
-        """Add a step of these rows, each going on from a row of the step before; what they see.
+        """Add a step of these rows and return its mask, or None if every row sees all keys.
 
-        Without ``parents`` row r goes on from row r, or all from the only one. None: everything.
+        ``parents`` are the rows of the previous step that the rows continue. By default row r
+        continues row r, or all rows continue the only one.
         """
         batch, rows = tokens.shape
         before, length = self.ancestors, self.length
@@ -45,6 +46,6 @@ class Past:
         return dense(self.ancestors)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Drop all texts but these."""
         if self.ancestors is not None:
             self.ancestors = self.ancestors[rows]
