@@ -112,10 +112,10 @@ def look_at_theirs(folder: Path) -> None:
 def begin_from_theirs(folder: Path) -> None:
     """Begin a classifier from it."""
     from regard.interop.encoder import Encoder
-    from regard.models.tuned import TunedBERT
+    from regard.models.classifiers import BERTClassifier
 
     encoder = Encoder(str(folder / "model"))
-    encoder.put(TunedBERT(encoder.settings({}), len(encoder.tokenizer), 2))
+    encoder.put(BERTClassifier(encoder.settings({}), len(encoder.tokenizer), 2))
 
 
 def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:

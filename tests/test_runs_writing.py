@@ -12,7 +12,7 @@ from regard.data.pairs import Pair
 from regard.errors import RegardError
 from regard.tasks.writing.evaluation import Text, Translations
 
-FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "spread=1",
+FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "init_std=1",
        "steps=150", "judged=20", "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from regard.errors import RegardError
 from regard.interop import folder, huggingface
 from regard.interop.names import take
 from regard.interop.tokenizer_files import read_tokenizer
+from regard.models.classifiers import BERTClassifier
 from regard.models.settings import BERTSettings, EncoderSettings
-from regard.models.tuned import TunedBERT
 from regard.reading import read_json
 from regard.settings import build
 
@@ -93,7 +93,7 @@ class Encoder:
         kept = {key: asked[key] for key in given if key != "length"}
         return build(EncoderSettings, {**own, **kept, "weights": self.source})
 
-    def put(self, network: TunedBERT) -> dict[str, Any]:
+    def put(self, network: BERTClassifier) -> dict[str, Any]:
         """Put the weights into a network of `settings`; return what a run remembers of them.
 
         Words behind the tokenizer's last are left out: no text has them. Errors: tensors that are

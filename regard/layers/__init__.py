@@ -1,1 +1,1 @@
-"""Layers that models are put together from: embeddings, blocks, pools, recurrence."""
+"""Layers of the models: embeddings, blocks, pools and recurrent layers."""

@@ -1,7 +1,7 @@
-"""Blocks of self-attention without a residual, and with that of the course's seed.
+"""Self-attention blocks, without a residual and with the residual of the course's seed.
 
-Each maps (x, mask) to an x of the same shape. Their ``attention`` has no output projection: g takes
-its place. A transformer's block is `regard.layers.sublayers.EncoderBlock`.
+Each block maps (x, mask) to an x of the same shape. The ``attention`` has no output projection: g
+takes its place. `regard.layers.sublayers.EncoderBlock` is a transformer's block.
 """
 
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from regard.attention import Mask, Mechanism
 
 
 class Plain(nn.Module):
-    """x' = g(f(x)), f self-attention, g Linear then ReLU."""
+    """x' = g(f(x)) with self-attention f and g = ReLU(Linear)."""
 
     def __init__(self, width: int, attention: Mechanism) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class Plain(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], mask: Mask
     ) -> Float[Tensor, "batch time width"]:
-        """The next layer's representation."""
+        """Return the input of the next layer."""
         return F.relu(self.to_next(self.attention(x, mask=mask)))
 
 
 class Residual(nn.Module):
-    """x' = g(x + f(LayerNorm x)), g Linear then ReLU: what is added goes through g too."""
+    """x' = g(x + f(LayerNorm x)) with self-attention f and g = ReLU(Linear), applied to the sum."""
 
     def __init__(self, width: int, attention: Mechanism) -> None:
         super().__init__()
@@ -38,5 +38,5 @@ class Residual(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], mask: Mask
     ) -> Float[Tensor, "batch time width"]:
-        """The next layer's representation."""
+        """Return the input of the next layer."""
         return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask)))

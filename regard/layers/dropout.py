@@ -1,4 +1,4 @@
-"""Dropout with few random bits."""
+"""Dropout from few random bits."""
 
 import torch
 from jaxtyping import Float
@@ -10,8 +10,8 @@ CHOICES = 1 << 16
 def drop(x: Float[Tensor, "*shape"], share: float, training: bool) -> Float[Tensor, "*shape"]:
     """Zero each entry with probability ``share`` and scale the rest by 1/(1 − share), in training.
 
-    Srivastava et al. 2014. One draw of 64 bits decides for four entries, which on a CPU takes a
-    third of torch's time; the share is rounded to 1/65,536 and the scale belongs to the rounded.
+    Srivastava et al. 2014. One 64-bit draw decides four entries, which takes a third of torch's
+    time on a CPU. ``share`` is rounded to a multiple of 1/65,536, also for the scale.
     """
     lost = round(share * CHOICES)
     if not training or not lost:

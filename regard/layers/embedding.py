@@ -1,4 +1,4 @@
-"""Words to vectors: random or pretrained first values, and two ways to lose words in training."""
+"""Word embeddings: random or pretrained initial vectors, dropout of entries and of whole words."""
 
 from typing import Protocol
 
@@ -17,19 +17,19 @@ UNKNOWN = 1
 
 
 class Vectors(Protocol):
-    """Pretrained vectors: ``matrix[i]`` belongs to the word whose id is ``ids[i]``."""
+    """Pretrained vectors: ``matrix[i]`` is the vector of the word with id ``ids[i]``."""
 
     @property
     def matrix(self) -> NDArray[np.float32]:
-        """(found, width)."""
+        """Return the vectors (found, width)."""
 
     @property
     def ids(self) -> NDArray[np.integer]:
-        """(found,), each below the size of the vocabulary."""
+        """Return the ids (found,), each below the size of the vocabulary."""
 
 
 def inside(lengths: Int[Tensor, " batch"], time: int) -> Bool[Tensor, "batch time"]:
-    """True where a token belongs to the text, False on padding.
+    """Return True for tokens of the text, False for padding.
 
     >>> inside(torch.tensor([2, 0]), 3).tolist()
     [[True, True, False], [False, False, False]]
@@ -40,7 +40,7 @@ def inside(lengths: Int[Tensor, " batch"], time: int) -> Bool[Tensor, "batch tim
 def lose_words(
     tokens: Int[Tensor, "batch time"], share: float, instead: int
 ) -> Int[Tensor, "batch time"]:
-    """Put ``instead`` in the place of each token but padding with probability ``share``.
+    """Replace each token, except padding, by ``instead`` with probability ``share``.
 
     >>> lose_words(torch.tensor([[7, 8, 0]]), share=1.0, instead=1).tolist()
     [[1, 1, 0]]
@@ -52,15 +52,18 @@ def lose_words(
 
 
 class WordEmbedding(nn.Module):
-    """One vector a word, all of them trained but that of padding, which begins as zero.
+    """A table with one trainable vector for each word.
 
-    It stays so unless an output layer shares the vectors.
+    The vector of padding is zero, and remains zero unless an output layer shares the vectors.
 
-    First values are normal with standard deviation ``spread``, or the given pretrained vectors
-    where a word has one, scaled to ``spread`` too: a step of Adam moves them as far as the others
-    (at their own scale they learn more slowly). In training whole words are
-    replaced by UNKNOWN with probability ``word_dropout`` (Iyyer et al. 2015; here the vector of
-    UNKNOWN learns to stand for a lost word) and single entries zeroed with ``dropout``.
+    Initial values are normal with standard deviation ``init_std``. A word in ``vectors`` starts
+    with its pretrained vector, scaled to ``init_std`` too, so that Adam changes it at the same rate
+    as the others (at their own scale pretrained vectors learn more slowly). In training, whole
+    words are replaced by UNKNOWN with probability ``word_dropout`` (Iyyer et al. 2015; here the
+    vector of UNKNOWN learns to represent a dropped word), and single entries are zeroed with
+    probability ``dropout``.
+
+    Errors: a vector for an id outside the vocabulary.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class WordEmbedding(nn.Module):
         vocabulary: int,
         width: int,
         *,
-        spread: float = 0.1,
+        init_std: float = 0.1,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
         vectors: Vectors | None = None,
@@ -78,18 +81,18 @@ class WordEmbedding(nn.Module):
             width = vectors.matrix.shape[1]
         self.width = width
         self.dropout, self.word_dropout = dropout, word_dropout
-        self.weight = nn.Parameter(torch.randn(vocabulary, width) * spread)
+        self.weight = nn.Parameter(torch.randn(vocabulary, width) * init_std)
         with torch.no_grad():
             if vectors is not None:
                 ids = torch.from_numpy(np.asarray(vectors.ids, dtype=np.int64))
                 if len(ids) and int(ids.max()) >= vocabulary:
                     raise RegardError(
-                        f"vectors are for word {int(ids.max())}, the vocabulary ends at "
-                        f"{vocabulary - 1}; load them with this vocabulary"
+                        f"word id {int(ids.max())} of the vectors exceeds the vocabulary's last "
+                        f"id, {vocabulary - 1}; load the vectors with this vocabulary"
                     )
                 if len(ids):
                     known = torch.from_numpy(np.array(vectors.matrix, dtype=np.float32))
-                    self.weight[ids] = known * (spread / known.square().mean().sqrt())
+                    self.weight[ids] = known * (init_std / known.square().mean().sqrt())
             self.weight[PAD] = 0
 
     def extra_repr(self) -> str:
@@ -98,7 +101,7 @@ class WordEmbedding(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time width"]:
-        """Vectors of the words; that of padding beyond each text's length."""
+        """Return the vectors of the words; after each text's length, the vector of padding."""
         tokens = tokens.masked_fill(~inside(lengths, tokens.shape[1]), PAD)
         if self.training:
             tokens = lose_words(tokens, self.word_dropout, UNKNOWN)

@@ -1,4 +1,4 @@
-"""The part of a transformer's block that looks at one position at a time."""
+"""The position-wise feed-forward layer of a transformer's block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.errors import look_up
 
-#: What bends the line between the two maps, by name.
+#: Activation functions by name.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -20,11 +20,13 @@ GATED = "gated-"
 
 
 class FeedForward(nn.Module):
-    """W₂ f(W₁ x + b₁) + b₂, from width to ``inner`` and back. Vaswani et al. 2017, 3.3.
+    """W₂ f(W₁ x + b₁) + b₂, from ``width`` to ``inner`` and back. Vaswani et al. 2017, section 3.3.
 
-    ``activation`` names f: gelu (Hendrycks & Gimpel 2016), gelu-tanh (near it, and GPT-2's), relu,
-    silu. "gated-gelu-tanh" and the like gate it: W₂ (f(W₁ x + b₁) ∘ (V x + c)) + b₂ (Shazeer 2020,
-    equation 6). Without ``bias`` the maps have none, as T5's.
+    ``activation`` is the name of f: gelu (Hendrycks & Gimpel 2016), gelu-tanh (its approximation in
+    GPT-2), relu or silu. The prefix "gated-" adds a gate: W₂ (f(W₁ x + b₁) ∘ (V x + c)) + b₂
+    (Shazeer 2020, equation 6). ``bias=False`` removes the biases, as in T5.
+
+    Errors: an unknown activation.
 
     >>> import torch
     >>> FeedForward(4, 6, "gated-silu", bias=False)(torch.ones(2, 3, 4)).shape
@@ -39,11 +41,11 @@ class FeedForward(nn.Module):
         gated = activation.startswith(GATED)
         self.gate = nn.Linear(width, inner, bias) if gated else None
         self.narrow = nn.Linear(inner, width, bias)
-        self.bend = look_up(ACTIVATIONS, activation.removeprefix(GATED), "activation")
+        self.activation = look_up(ACTIVATIONS, activation.removeprefix(GATED), "activation")
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """One vector in, one out, the same map at every position."""
-        inner = self.bend(self.widen(x))
+        """Apply the same map to every vector."""
+        inner = self.activation(self.widen(x))
         if self.gate is not None:
             inner = inner * self.gate(x)
         narrowed: Tensor = self.narrow(inner)

@@ -1,7 +1,7 @@
-"""Many vectors to one: a text of any length to a representation of fixed width.
+"""Pools: modules that reduce the vectors of a text to one.
 
-Every pool takes (x, lengths) and never reads beyond a text's length. Of an empty text it makes
-zeros.
+A pool is called with (x, lengths) and ignores padding. It returns zeros for an empty text, except
+for `FirstPool`, which returns the first vector.
 """
 
 import torch
@@ -16,7 +16,7 @@ from regard.layers.embedding import inside
 def mean_over_time(
     x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
 ) -> Float[Tensor, "batch width"]:
-    """t̄ = (1/n) Σ tᵢ over the n vectors of each text.
+    """Return t̄ = (1/n) Σ tᵢ over the n vectors of each text.
 
     >>> x = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]]])
     >>> mean_over_time(x, torch.tensor([2])).tolist()
@@ -32,48 +32,45 @@ class MeanPool(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The mean of each text's vectors."""
+        """Return the mean of each text's vectors."""
         return mean_over_time(x, lengths)
 
 
 class MaxPool(nn.Module):
-    """Each entry's largest value over the text."""
+    """The maximum of each entry over the text."""
 
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The maximum over time."""
+        """Return the maximum over time."""
         hidden = ~inside(lengths, x.shape[1])
         largest = x.masked_fill(hidden[..., None], -torch.inf).amax(1)
         return largest.masked_fill((lengths == 0)[:, None], 0)
 
 
 class LastPool(nn.Module):
-    """x_n: the vector at the end of each text."""
+    """x_n, the last vector of each text."""
 
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """Return the last vector of each text, of an empty one zeros."""
+        """Return the last vector of each text, or zeros for an empty text."""
         last = x[torch.arange(x.shape[0], device=x.device), (lengths - 1).clamp(min=0)]
         return last * (lengths > 0)[:, None]
 
 
 class FirstPool(nn.Module):
-    """x₁: the last state of the vector that was put in front (CLS)."""
+    """x₁, the state of the token that was prepended (CLS)."""
 
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The first vector."""
+        """Return the first vector of each text."""
         return x[:, 0]
 
 
 class AttentionPool(nn.Module):
-    """t̂ = Σ pᵢ tᵢ, pᵢ ∝ exp(score(q, tᵢ)), one learned q for all texts.
-
-    ``normalize`` may make pᵢ of the scores in another way than softmax does.
-    """
+    """t̂ = Σ pᵢ tᵢ with p = normalize(score(q, t)) and one learned q for all texts."""
 
     def __init__(self, width: int, score: Score, normalize: str = "softmax") -> None:
         super().__init__()
@@ -83,7 +80,7 @@ class AttentionPool(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The mean of each text's vectors, weighed by how well they answer the query."""
+        """Return the attention-weighted mean of each text's vectors."""
         query = self.query.expand(x.shape[0], 1, -1)
         attended: Attended = self.attention(
             query, x, x, up_to(lengths), query_positions=at_the_start(x)
@@ -92,7 +89,7 @@ class AttentionPool(nn.Module):
 
 
 class QueryFromMeanPool(nn.Module):
-    """t̂ = Σ pᵢ W_v tᵢ, pᵢ ∝ exp(score(W_q t̄, tᵢ)): each text asks its own question."""
+    """t̂ = Σ pᵢ W_v tᵢ with p = normalize(score(W_q t̄, t)): the query is the text's own mean."""
 
     def __init__(self, width: int, score: Score, normalize: str = "softmax") -> None:
         super().__init__()
@@ -103,7 +100,7 @@ class QueryFromMeanPool(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The mean of each text's values, weighed by how well their words answer its query."""
+        """Return the attention-weighted mean of each text's values."""
         query = self.to_query(mean_over_time(x, lengths))[:, None]
         attended: Attended = self.attention(
             query, x, self.to_values(x), up_to(lengths), query_positions=at_the_start(x)
@@ -112,5 +109,5 @@ class QueryFromMeanPool(nn.Module):
 
 
 def at_the_start(x: Tensor) -> Int[Tensor, " 1"]:
-    """The position of a pool's query: the same for texts with and without padding."""
+    """Return the position of a pool's query, which must not depend on padding."""
     return torch.zeros(1, dtype=torch.long, device=x.device)

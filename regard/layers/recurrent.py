@@ -1,4 +1,4 @@
-"""A text read from both ends."""
+"""Bidirectional recurrent layers."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,10 +9,10 @@ from regard.layers.embedding import inside
 
 
 class Bidirectional(nn.Module):
-    """States of two LSTMs or GRUs, one from each end, side by side. Graves & Schmidhuber 2005.
+    """Layers of two LSTMs or GRUs, forward and backward. Graves & Schmidhuber 2005.
 
-    The backward one starts at the text's last word, not at the padding: it reads the text turned
-    around. That is what packed sequences do, which on a CPU take six times as long.
+    The backward one reads the reversed text from its last word, without padding. Packed sequences
+    give the same result, but take six times as long on a CPU.
     """
 
     def __init__(
@@ -34,24 +34,24 @@ class Bidirectional(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time states"]:
-        """Both directions' states at each word; zeros on padding. Dropout between layers."""
+        """Return the states of both directions for each word, and zeros for padding."""
         text = inside(lengths, x.shape[1])[..., None]
         for layer, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
         ):
             if layer:
                 x = drop(x, self.dropout, self.training)
-            turned = turn(backwards(turn(x, lengths))[0], lengths)
-            x = torch.cat([forwards(x)[0], turned], 2) * text
+            backward = reverse(backwards(reverse(x, lengths))[0], lengths)
+            x = torch.cat([forwards(x)[0], backward], 2) * text
         return x
 
 
-def turn(
+def reverse(
     x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
 ) -> Float[Tensor, "batch time width"]:
-    """Each text from its last vector to its first; what follows it stays where it is.
+    """Reverse the vectors of each text, and keep the padding in place.
 
-    >>> turn(torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([2])).flatten().tolist()
+    >>> reverse(torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([2])).flatten().tolist()
     [2.0, 1.0, 3.0]
     """
     place = torch.arange(x.shape[1], device=x.device).expand(x.shape[0], -1)

@@ -1,4 +1,4 @@
-"""A transformer's blocks: attention and feed-forward, each with its residual and its norm."""
+"""Transformer blocks: attention and feed-forward layers, with residuals and norms."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -11,15 +11,16 @@ from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
 Norm = Literal["pre", "post"]
-#: Makes a norm of its width: layer norm, or T5's of the root mean square.
+#: Builds a norm for a width: LayerNorm, or RMSNorm in T5.
 MakeNorm = Callable[[int], nn.Module]
 
 
 class Sublayer(nn.Module):
-    """x + f(LayerNorm x) ("pre": Xiong et al. 2020), or LayerNorm(x + f(x)) ("post": Vaswani 2017).
+    """x + f(LayerNorm x) ("pre": Xiong et al. 2020) or LayerNorm(x + f(x)) ("post": Vaswani 2017).
 
-    In training what is added loses entries with probability ``dropout``. In a pre-norm stack f
-    begins at zero, so that the stack begins as the identity (Zhang et al. 2019, Fixup).
+    In training, entries of f's output are dropped with probability ``dropout``. With "pre" the
+    last map of f is initialised with zeros, so that the sublayer is the identity at first (Zhang et
+    al. 2019, Fixup).
     """
 
     def __init__(
@@ -31,33 +32,29 @@ class Sublayer(nn.Module):
         make_norm: MakeNorm = nn.LayerNorm,
     ) -> None:
         super().__init__()
-        self.norm, self.work, self.dropout, self.before = (
-            make_norm(width),
-            work,
-            dropout,
-            norm == "pre",
-        )
+        self.norm, self.work, self.dropout = make_norm(width), work, dropout
+        self.norm_first = norm == "pre"
         last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
-        if self.before and isinstance(last, nn.Linear):
+        if self.norm_first and isinstance(last, nn.Linear):
             nn.init.zeros_(last.weight)
             if last.bias is not None:
                 nn.init.zeros_(last.bias)
 
     def forward(
-        self, x: Float[Tensor, "*batch width"], *given: Any, **named: Any
+        self, x: Float[Tensor, "*batch width"], *args: Any, **kwargs: Any
     ) -> Float[Tensor, "*batch width"]:
-        """The next x; what else is given goes to f."""
-        if self.before:
-            return x + drop(self.work(self.norm(x), *given, **named), self.dropout, self.training)
-        found = drop(self.work(x, *given, **named), self.dropout, self.training)
-        normed: Tensor = self.norm(x + found)
+        """Return the next x; further arguments are passed to f."""
+        if self.norm_first:
+            return x + drop(self.work(self.norm(x), *args, **kwargs), self.dropout, self.training)
+        output = drop(self.work(x, *args, **kwargs), self.dropout, self.training)
+        normed: Tensor = self.norm(x + output)
         return normed
 
 
 class EncoderBlock(nn.Module):
     """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1.
 
-    With a cache and positions, a decoder's block that has no memory to look at: GPT's.
+    With a cache and positions it is the block of a decoder without memory, such as GPT.
     """
 
     def __init__(
@@ -82,9 +79,9 @@ class EncoderBlock(nn.Module):
         cache: KeyValueCache | None = None,
         packing: Packing | None = None,
     ) -> Float[Tensor, "*batch time width"]:
-        """The next layer's representation; ``positions``: positions, if they are not 0, 1, 2, …
+        """Return the input of the next layer.
 
-        With ``packing`` x is rows without padding, (rows, width).
+        ``positions`` are 0, 1, 2, … by default. With ``packing``, x has no padding: (rows, width).
         """
         x = self.attention(
             x,
@@ -93,12 +90,12 @@ class EncoderBlock(nn.Module):
             cache=cache,
             packing=packing,
         )
-        seen: Tensor = self.feedforward(x)
-        return seen
+        output: Tensor = self.feedforward(x)
+        return output
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention to what is written, attention to the memory, feed-forward. Ibid."""
+    """Self-attention, attention to the memory, feed-forward. Vaswani et al. 2017, section 3.1."""
 
     def __init__(
         self,
@@ -128,9 +125,10 @@ class DecoderBlock(nn.Module):
         packing: Packing | None = None,
         memory_packing: Packing | None = None,
     ) -> Float[Tensor, "*batch written width"]:
-        """The next layer's representation; the caches hold the past and the memory's keys.
+        """Return the input of the next layer.
 
-        Packed, x and memory are rows without padding, (rows, width).
+        ``cache`` keeps the keys of previous steps, ``memory_cache`` those of the memory. With
+        packings, x and memory have no padding: (rows, width).
         """
         x = self.attention(
             x,
@@ -147,5 +145,5 @@ class DecoderBlock(nn.Module):
             cache=memory_cache,
             packing=(packing, memory_packing),
         )
-        seen: Tensor = self.feedforward(x)
-        return seen
+        output: Tensor = self.feedforward(x)
+        return output

@@ -1,6 +1,6 @@
-"""Every model by name: the rungs of the sentiment ladder, then what stands beside them.
+"""Tables of all models by name.
 
-Torch is loaded when a model is built, not when its name is read.
+Torch is imported when a model is built, not when its name is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,37 +35,37 @@ __all__ = ["DECODERS", "ENCODERS", "MODELS", "TEXT_BASELINES", "WRITERS", "Model
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model's name, what it computes, its settings, and how it is made of them.
+    """A model: its name, its description, its settings, and the function that builds it.
 
-    ``says`` is fixed words, or a function of the settings: `describe`.
+    ``description`` is a text, or a function of the settings that returns one.
     """
 
     name: str
-    says: str | Callable[[Any], str]
+    description: str | Callable[[Any], str]
     settings: type[Settings]
     make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    #: Of a baseline, which is no network but is fitted: what reads it from its folder.
+    #: Loads a fitted baseline from its folder; None for a network.
     load: Callable[[Path], Any] | None = field(default=None, repr=False)
-    #: Of a baseline: it tells what each word of a text adds to its answer.
+    #: Whether a baseline explains an answer by a weight for each word.
     weighs: bool = False
-    #: A pretrained network of which only the last layer is fitted.
+    #: Whether it is a pretrained network of which only the last layer is fitted.
     frozen: bool = False
-    #: How many symbols the model itself sets about a text: room that its words do not have.
+    #: Number of special tokens that the model adds to a text; they count towards its length.
     symbols: int = 0
 
     @property
     def baseline(self) -> bool:
-        """Whether it is no network: it is fitted, and asked by methods of its own."""
+        """Return whether it is a `Baseline` that is fitted, not a network."""
         return self.load is not None
 
     @property
     def deterministic(self) -> bool:
-        """Whether every seed makes the same model: it is fitted, and not trained."""
+        """Return whether all seeds give the same model, because it is fitted, not trained."""
         return self.baseline or self.frozen
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
-        """This model's settings: its defaults, then the overrides.
+        """Return the model's settings: its defaults, updated by the overrides.
 
         >>> MODELS["transformer"].configure({"score": "additive"}).score
         'additive'
@@ -73,28 +73,30 @@ class ModelEntry:
         return build_settings(self.settings, {**self.defaults, **(overrides or {})})
 
     def describe(self, settings: Settings | None = None) -> str:
-        """Return what a model of these settings computes; without settings, of the defaults.
+        """Describe a model with these settings, or with the default settings.
 
         >>> entry = MODELS["+residual"]
         >>> entry.describe(entry.configure({"layers": 1}))
         "1 layer of x' = g(x + f(LayerNorm x)), g Linear then ReLU; mean; Linear"
         """
-        if isinstance(self.says, str):
-            return self.says
-        return self.says(settings or self.configure())
+        if isinstance(self.description, str):
+            return self.description
+        return self.description(settings or self.configure())
 
     def attends(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a model of these settings, the defaults beside them, has attention to look at.
+        """Return whether a model has attention weights to show.
+
+        ``settings`` override the defaults.
 
         >>> MODELS["transformer"].attends({}), MODELS["transformer"].attends({"layers": 0})
         (True, True)
         >>> MODELS["rnn"].attends({}), MODELS["rnn"].attends({"pool": "attention"})
         (False, True)
         """
-        said = {**self.defaults, **settings}
-        if self.baseline or said.get("asks") == "nobody":
+        values = {**self.defaults, **settings}
+        if self.baseline or values.get("asks") == "nobody":
             return False
-        pool, layers = said.get("pool", "mean"), said.get("layers", 1)
+        pool, layers = values.get("pool", "mean"), values.get("layers", 1)
         has_layers = "score" in self.settings.model_fields and layers != 0
         asks_once = "score" in self.settings.model_fields and pool != "mean"
         return bool(has_layers or asks_once or pool == "attention")
@@ -107,9 +109,9 @@ class ModelEntry:
         labels: int,
         vectors: "Vectors | None" = None,
     ) -> Any:
-        """An ``nn.Module`` of (tokens, lengths), or of a baseline a `Baseline` of texts.
+        """Return an ``nn.Module`` called with (tokens, lengths), or a `Baseline` for texts.
 
-        A network's random first weights come from torch's global generator: seed it first.
+        The initial weights come from torch's global random generator: seed it first.
         """
         return self.make(settings, vocabulary, labels, vectors)
 
@@ -172,26 +174,28 @@ def _t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | 
     return T5(settings, vocabulary)
 
 
-def _tuned_gpt(
+def _gpt_classifier(
     settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
 ) -> Any:
-    from regard.models.tuned import TunedGPT
+    from regard.models.classifiers import GPTClassifier
 
-    return TunedGPT(settings, vocabulary, labels)
+    return GPTClassifier(settings, vocabulary, labels)
 
 
-def _tuned_bert(
+def _bert_classifier(
     settings: EncoderSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
 ) -> Any:
-    from regard.models.tuned import TunedBERT
+    from regard.models.classifiers import BERTClassifier
 
-    return TunedBERT(settings, vocabulary, labels)
+    return BERTClassifier(settings, vocabulary, labels)
 
 
-def _tuned_t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-    from regard.models.tuned import TunedT5
+def _t5_classifier(
+    settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.models.classifiers import T5Classifier
 
-    return TunedT5(settings, vocabulary, labels)
+    return T5Classifier(settings, vocabulary, labels)
 
 
 def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
@@ -247,32 +251,31 @@ _ENTRIES = [
     _rung("transformer", block="pre-norm", heads=4, position="rotary", pool="attention"),
     ModelEntry(
         "gpt",
-        "a decoder alone, the state of [CLS] behind the text; begun from a pretrained one by "
-        "--init",
+        "decoder only; state of [CLS] after the text; pretrained by a run given with --init",
         GPTSettings,
-        _tuned_gpt,
+        _gpt_classifier,
         symbols=1,
     ),
     ModelEntry(
         "bert",
-        "an encoder alone, the mean of its states; pretrained by weights=, or in a run by --init",
+        "encoder only; mean of the states; pretrained with weights=, or by a run given with --init",
         EncoderSettings,
-        _tuned_bert,
+        _bert_classifier,
         symbols=2,
     ),
     ModelEntry(
         "frozen",
         "logistic regression on the mean of a pretrained encoder's states (weights=)",
         EncoderSettings,
-        _tuned_bert,
+        _bert_classifier,
         frozen=True,
         symbols=2,
     ),
     ModelEntry(
         "t5",
-        "T5's encoder, the mean of its states; begun from a pretrained one by --init",
+        "T5 encoder; mean of the states; pretrained by a run given with --init",
         T5Settings,
-        _tuned_t5,
+        _t5_classifier,
     ),
     ModelEntry("rnn", describe.recurrent, RecurrentSettings, _recurrent),
     ModelEntry(
@@ -302,14 +305,14 @@ _ENTRIES = [
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
-def _writer(name: str, says: str, **defaults: Any) -> ModelEntry:
-    return ModelEntry(name, says, Seq2SeqSettings, _seq2seq, defaults)
+def _writer(name: str, description: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(name, description, Seq2SeqSettings, _seq2seq, defaults)
 
 
 _WRITING = [
     _writer(
         "gru",
-        "the encoder's last state is all the decoder knows. Sutskever et al. 2014",
+        "GRU encoder and decoder without attention. Sutskever et al. 2014",
         asks="nobody",
         bidirectional=False,
     ),
@@ -322,7 +325,7 @@ _WRITING = [
     ),
     _writer(
         "lab-6",
-        "as bahdanau with a bilinear score, words read out of s_t alone",
+        "bahdanau with a bilinear score; output from s_t alone",
         asks="before",
         score="general",
         readout="state",
@@ -351,46 +354,46 @@ _WRITING = [
     ),
     ModelEntry(
         "transformer",
-        "attention alone, an encoder and a decoder of it. Vaswani et al. 2017",
+        "encoder and decoder of attention layers. Vaswani et al. 2017",
         TransformerSettings,
         _transformer,
     ),
     ModelEntry(
         "t5",
-        "an encoder and a decoder that share one bias of distances. Raffel et al. 2020",
+        "encoder and decoder with relative position biases. Raffel et al. 2020",
         T5Settings,
         _t5,
     ),
 ]
 
 WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
-#: What those that write another text must beat.
+#: Baselines of the models in `WRITERS`.
 TEXT_BASELINES: dict[str, ModelEntry] = {
-    name: ModelEntry(name, says, settings, _text_baseline(name), load=_load_text_baseline)
-    for name, says, settings in (
-        ("copy", "the text that it reads", NoSettings),
-        ("most-frequent", "the text that was written most often, for every text", NoSettings),
+    name: ModelEntry(name, description, settings, _text_baseline(name), load=_load_text_baseline)
+    for name, description, settings in (
+        ("copy", "the source text itself", NoSettings),
+        ("most-frequent", "the most frequent target, for every text", NoSettings),
         (
             "nearest-neighbour",
-            "what was written for the likest text, by TF-IDF of runs of letters",
+            "target of the most similar source, by TF-IDF of character n-grams",
             NeighbourSettings,
         ),
     )
 }
-#: Models that say what comes next.
+#: Models that predict the next token.
 DECODERS: dict[str, ModelEntry] = {
     "gpt": ModelEntry(
         "gpt",
-        "a decoder alone: pre-norm blocks of causal self-attention. Radford et al. 2019",
+        "decoder only: pre-norm blocks of causal self-attention. Radford et al. 2019",
         GPTSettings,
         _gpt,
     )
 }
-#: Models that say what stands where a word was hidden.
+#: Models that predict masked tokens.
 ENCODERS: dict[str, ModelEntry] = {
     "bert": ModelEntry(
         "bert",
-        "an encoder alone: words, positions and types; masked words. Devlin et al. 2019",
+        "encoder only, trained to predict masked words. Devlin et al. 2019",
         BERTSettings,
         _bert,
     )

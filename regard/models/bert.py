@@ -1,4 +1,4 @@
-"""BERT: an encoder alone, which says what stood where a word was hidden. Devlin et al. 2019."""
+"""BERT: an encoder that predicts masked words. Devlin et al. 2019."""
 
 from functools import partial
 
@@ -15,17 +15,16 @@ from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import BERTSettings
 from regard.models.stack import attention_of
 
-SPREAD = 0.02  # standard deviation of the first word vectors, as BERT's
+INIT_STD = 0.02  # standard deviation of initial word vectors, as in BERT
 
 
 class BERT(nn.Module):
-    """LayerNorm(words + positions + types) → blocks of self-attention → one vector a word.
+    """LayerNorm(words + positions + types) → self-attention blocks → one state for each word.
 
-    Devlin et al. 2019, section 3, post-norm as there or ``norm="pre"``. Of a word's state
-    `to_logits` says which word stands there (masked words; products with the words' own vectors),
-    and of the first state `next_sentence` says whether the second sentence follows the first.
-    Score, position, pattern, ``compress`` and normaliser by name. Without ``heads`` there are its
-    states alone.
+    Devlin et al. 2019, section 3; post-norm as there, or ``norm="pre"``. `to_logits` predicts
+    masked words from their states, with the word vectors as output matrix. `next_sentence` predicts
+    from the first state whether the second sentence follows the first. ``heads=False`` builds
+    neither.
 
     >>> model = BERT(BERTSettings(width=8, heads=2, layers=1, feedforward=16, length=6), 11)
     >>> tokens, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
@@ -45,7 +44,7 @@ class BERT(nn.Module):
         self.embedding_norm = make_norm(width)
         for table in (self.embedding, self.types):
             if table is not None:
-                nn.init.normal_(table.weight, std=SPREAD)
+                nn.init.normal_(table.weight, std=INIT_STD)
         self.pattern = named_mask(settings.pattern, settings.length)
 
         def block() -> EncoderBlock:
@@ -60,7 +59,7 @@ class BERT(nn.Module):
             return
         self.head, self.head_norm = nn.Linear(width, width), make_norm(width)
         self.head_bias = nn.Parameter(torch.zeros(vocabulary))
-        self.bend = ACTIVATIONS[settings.activation.removeprefix(GATED)]
+        self.activation = ACTIVATIONS[settings.activation.removeprefix(GATED)]
         self.pool, self.follows = nn.Linear(width, width), nn.Linear(width, 2)
 
     def forward(
@@ -72,13 +71,13 @@ class BERT(nn.Module):
         mask: Mask | None = None,
         positions: Int[Tensor, "... time"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
-        """A state of every word; each sees all of its text.
+        """Return the state of every word; each word attends to its whole text.
 
-        ``types``: which sentence a word is of, 0 (all, by default) or 1. ``mask`` hides more:
-        ``documents(...)`` keeps texts apart that are packed into one row, whose positions may then
-        be given as ``positions``. Without ``lengths`` there is no padding.
+        ``types``: the sentence of each word, 0 (default) or 1. ``lengths``: by default there is no
+        padding. ``mask`` hides further keys: ``documents(...)`` separates texts that are packed
+        into one row, with ``positions`` that start anew for each.
         """
-        seen = within(within(None if lengths is None else up_to(lengths), self.pattern), mask)
+        visible = within(within(None if lengths is None else up_to(lengths), self.pattern), mask)
         x = self.embedding(tokens)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
@@ -86,30 +85,30 @@ class BERT(nn.Module):
             x = self.positions(x, positions)
         x = drop(self.embedding_norm(x), self.dropout, self.training)
         for block in self.blocks:
-            x = block(x, seen, positions=positions)
+            x = block(x, visible, positions=positions)
         states: Tensor = self.norm(x)
         return states
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Logits of the words that stand there: E LayerNorm(f(W h + b)) + c, E the words' vectors.
+        """Return the logits of masked words, E LayerNorm(f(W h + b)) + c with the word vectors E.
 
-        Devlin et al.'s code, get_masked_lm_output.
+        Source: get_masked_lm_output in the code of Devlin et al.
         """
         return F.linear(*self.logit_parts(states))
 
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What is transformed, matrix (words, width) and bias: logits = it @ matrixᵀ + bias."""
-        transformed = self.head_norm(self.bend(self.head(states)))
+        """Return x, matrix (words, width) and bias with logits = x @ matrixᵀ + bias."""
+        transformed = self.head_norm(self.activation(self.head(states)))
         return transformed, self.embedding.weight, self.head_bias
 
     def pooled(self, states: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch width"]:
-        """tanh(W h₁ + b): a vector of the text, of its first word's state."""
+        """Return tanh(W h₁ + b), a vector of the text from the state of its first word."""
         first: Tensor = self.pool(states[:, 0])
         return first.tanh()
 
     def next_sentence(self, states: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch 2"]:
-        """Logits of "the second sentence follows the first" (0) and "it is from elsewhere" (1)."""
+        """Return the logits of 0 (the second sentence follows the first) and 1 (it does not)."""
         logits: Tensor = self.follows(self.pooled(states))
         return logits

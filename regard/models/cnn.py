@@ -1,4 +1,4 @@
-"""Convolutions over words and their maxima. Kim 2014."""
+"""Convolutions over words with max pooling. Kim 2014."""
 
 import torch
 import torch.nn.functional as F
@@ -12,11 +12,11 @@ from regard.models.settings import ConvolutionalSettings
 
 
 class ConvolutionalClassifier(nn.Module):
-    """label = Linear([max_t ReLU(filter · (x_t … x_{t+w−1}))] over filters of several widths w).
+    """label = Linear([max_t ReLU(filter · (x_t … x_{t+w−1}))]) with filters of several widths w.
 
-    A window holds at least one word of the text and reads zeros before it begins and past its end:
-    a filter can tell where a text begins or ends, and the shortest text fills a window. Without a
-    pool a token's label is Linear([ReLU(filter · the window about it)]).
+    A window contains at least one word of the text, and zeros before its start and after its end.
+    So a filter can detect the start and the end, and the shortest text fills a window. Without a
+    pool, the label of a token is Linear([ReLU(filter · window around the token)]).
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class ConvolutionalClassifier(nn.Module):
         self.embedding = WordEmbedding(
             vocabulary,
             settings.width,
-            spread=settings.spread,
+            init_std=settings.init_std,
             word_dropout=settings.word_dropout,
             vectors=vectors,
         )
@@ -38,7 +38,7 @@ class ConvolutionalClassifier(nn.Module):
         self.filters = nn.ModuleList(
             nn.Conv1d(self.embedding.width, settings.filters, reach + 1) for reach in self.reach
         )
-        #: Makes one vector of a text; None: every token has an answer of its own.
+        #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = MaxPool()
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(settings.filters * len(self.reach), labels)
@@ -46,16 +46,16 @@ class ConvolutionalClassifier(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch *time labels"]:
-        """Return the logits of the labels: of each text, or without a pool of each token."""
+        """Return the logits of each text's labels, or of each token's if there is no pool."""
         x = self.embedding(tokens, lengths)
         x = (x * inside(lengths, tokens.shape[1])[..., None]).mT
-        found = []
+        outputs = []
         for reach, window in zip(self.reach, self.filters, strict=True):
             scores = window(F.pad(x, (reach, reach))).mT
-            if self.pool is None:  # the window that has the token in its middle
-                found.append(F.relu(scores[:, reach // 2 :][:, : tokens.shape[1]]))
+            if self.pool is None:  # the window with the token in its middle
+                outputs.append(F.relu(scores[:, reach // 2 :][:, : tokens.shape[1]]))
             else:
-                found.append(F.relu(self.pool(scores, lengths + reach)))
-        states = torch.cat(found, -1)
+                outputs.append(F.relu(self.pool(scores, lengths + reach)))
+        states = torch.cat(outputs, -1)
         logits: Tensor = self.to_labels(drop(states, self.dropout, self.training))
         return logits

@@ -1,4 +1,4 @@
-"""Describe a text classifier by its actual settings, in one line. No torch here."""
+"""One-line descriptions of text classifiers from their settings. Does not import torch."""
 
 from regard.models.settings import (
     ConvolutionalSettings,
@@ -17,13 +17,13 @@ _POSITIONS = {"sinusoidal": "sine positions", "learned": "learned positions"}
 _POOLS = {
     "mean": "mean",
     "attention": "attention pool",
-    "query-from-mean": "attention pool, asked by the mean",
+    "query-from-mean": "attention pool, query from the mean",
     "cls": "state of CLS",
 }
 
 
 def text_classifier(settings: TextClassifierSettings) -> str:
-    """Describe a rung of the ladder: layers, positions, attention where it is unusual, pool.
+    """Describe a classifier's layers, positions, non-default attention settings and pool.
 
     >>> text_classifier(TextClassifierSettings(layers=1, position="sinusoidal"))
     "1 layer of x' = g(f(x)), g Linear then ReLU; sine positions; mean; Linear"
@@ -44,11 +44,11 @@ def text_classifier(settings: TextClassifierSettings) -> str:
 
 
 def _pooled_words(settings: TextClassifierSettings) -> str:
-    """Describe an arm without layers: a formula of the words' vectors t."""
+    """Return the formula of a classifier without layers, with word vectors t."""
     if settings.pool == "mean":
         return "label = Linear(mean of the words' vectors)"
     if settings.pool == "cls":
-        return "label = Linear(CLS), which sees no word"
+        return "label = Linear(CLS), independent of the words"
     score = "q·tᵢ" if settings.pool_score == "dot" else f"{settings.pool_score}(q, tᵢ)"
     softmax = settings.normalize == "softmax"
     weights = f"pᵢ ∝ exp({score})" if softmax else f"p = {settings.normalize}({score})"
@@ -84,22 +84,22 @@ def tfidf(settings: TfidfSettings) -> str:
     >>> tfidf(TfidfSettings(ngrams=1))
     'logistic regression on TF-IDF of single words; no network'
     """
-    return f"logistic regression on TF-IDF of {_runs(settings.ngrams)}; no network"
+    return f"logistic regression on TF-IDF of {_ngrams(settings.ngrams)}; no network"
 
 
 def naive_bayes_svm(settings: NaiveBayesSVMSettings) -> str:
     """Describe the linear model on log-count ratios."""
-    runs = _runs(settings.ngrams)
-    return f"linear SVM on {runs} weighed by their log-count ratio. Wang & Manning 2012"
+    ngrams = _ngrams(settings.ngrams)
+    return f"linear SVM on {ngrams} weighted by log-count ratios. Wang & Manning 2012"
 
 
-def _runs(longest: int) -> str:
+def _ngrams(longest: int) -> str:
     names = {1: "single words", 2: "single words and pairs"}
-    return names.get(longest, f"runs of 1 to {longest} words")
+    return names.get(longest, f"n-grams of 1 to {longest} words")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _listed(words: list[str]) -> str:

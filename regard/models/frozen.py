@@ -1,4 +1,4 @@
-"""Logistic regression on states that an encoder has computed: the head of a frozen encoder."""
+"""The head of a frozen encoder: logistic regression on its states."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from regard.errors import RegardError
 
-#: Values of C that are tried, from the strongest penalty on.
+#: Candidate values of C, from the strongest penalty to the weakest.
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 NEVER = -100.0  # bias of a label without a text
 States = Float[np.ndarray, "texts width"]
@@ -17,7 +17,11 @@ Labels = Int[np.ndarray, " texts"]
 
 
 class Head(NamedTuple):
-    """Logits = states · weightᵀ + bias; C, and the mean loss of both sides in nats."""
+    """A fitted head: logits = states · weightᵀ + bias.
+
+    ``inverse_penalty`` is C; ``loss`` and ``held_loss`` are the mean training and held-out losses,
+    in nats.
+    """
 
     weight: Float[np.ndarray, "labels width"]
     bias: Float[np.ndarray, " labels"]
@@ -38,11 +42,11 @@ def fit_head(
 ) -> Head:
     """Fit multinomial logistic regression to standardised states.
 
-    z = (s − mean) / std by the training states; max Σ log softmax(W z + b)[answer] − ‖W‖² / 2C by
-    scikit-learn. C is the one with the lowest mean negative log-likelihood of the held-out states;
-    larger ones are not tried once it has risen. Mean and std are folded into ``weight`` and
-    ``bias``, which take the states as they are. `weights` of the labels weigh the training texts.
-    Deterministic.
+    z = (s − mean) / std with mean and std of the training states; scikit-learn maximises Σ log
+    softmax(W z + b)[answer] − ‖W‖² / 2C. The search over C stops when the mean negative
+    log-likelihood of the held-out states rises, and keeps the best. Mean and std are folded into
+    ``weight`` and ``bias``, so the head takes unscaled states. `weights` are the labels' weights
+    in the loss. The result is deterministic.
 
     Errors: `RegardError`: training states of fewer than two labels.
 
@@ -55,11 +59,11 @@ def fit_head(
     known = np.unique(answers)
     if len(known) < 2:
         raise RegardError(
-            f"frozen learns to tell labels apart, and its texts have {len(known)}; give texts of "
-            "two or more"
+            f"frozen requires training texts with at least two labels, not {len(known)}; add texts "
+            "with other labels"
         )
     mean, std = states.mean(0, dtype=np.float64), states.std(0, dtype=np.float64)
-    std[std < 1e-6] = 1.0  # a state that never changes says nothing
+    std[std < 1e-6] = 1.0  # a constant state
     scaled = (states - mean) / std
     model = LogisticRegression(max_iter=2000, warm_start=True)
     each = None if weights is None else np.asarray(weights)[answers]
@@ -78,7 +82,7 @@ def fit_head(
 def _folded(
     model: LogisticRegression, labels: int, mean: np.ndarray, std: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a row for every label: of two, scikit-learn has one, for the second."""
+    """Return a row for every label; of two labels scikit-learn fits only the second."""
     weight, bias = np.zeros((labels, len(mean))), np.full(labels, NEVER)
     bias[model.classes_] = 0.0
     columns = model.classes_[-len(model.coef_) :]
@@ -88,7 +92,7 @@ def _folded(
 
 
 def _loss(logits: np.ndarray, answers: np.ndarray) -> float:
-    """Mean negative log-likelihood, in nats."""
+    """Return the mean negative log-likelihood, in nats."""
     shifted = logits - logits.max(1, keepdims=True)
-    chances = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return float(-chances[np.arange(len(answers)), answers].mean())
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return float(-log_probabilities[np.arange(len(answers)), answers].mean())

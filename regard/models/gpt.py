@@ -1,4 +1,4 @@
-"""GPT: a decoder alone, which reads a text and says what comes next. Radford et al. 2018, 2019."""
+"""GPT: a decoder that predicts the next word. Radford et al. 2018, 2019."""
 
 from functools import partial
 
@@ -24,15 +24,15 @@ from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import GPTSettings
 from regard.models.stack import attention_of
 
-SPREAD = 0.02  # standard deviation of the first word vectors, as GPT-2's
+INIT_STD = 0.02  # standard deviation of initial word vectors, as in GPT-2
 
 
 class GPT(nn.Module):
     """Words (+ positions) → pre-norm blocks of causal self-attention → norm → the next word.
 
-    Radford et al. 2019, section 2.3; with the default settings and ``position=learned`` GPT-2's own
-    shape. Score, position, pattern and normaliser by name. With ``tie`` the logits are products
-    with the words' own vectors (Press & Wolf 2017), else with others; neither has a bias.
+    Radford et al. 2019, section 2.3; the default settings have the architecture of GPT-2. With
+    ``tie`` the output matrix is that of the word vectors (Press & Wolf 2017). There is no output
+    bias.
 
     >>> settings = GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6)
     >>> model = GPT(settings, 11)
@@ -45,7 +45,7 @@ class GPT(nn.Module):
         width = settings.width
         self.dropout = settings.dropout
         self.embedding = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.embedding.weight, std=SPREAD)
+        nn.init.normal_(self.embedding.weight, std=INIT_STD)
         self.positions = input_positions(settings.position, width, length=settings.length)
         self.pattern = named_mask(settings.pattern, settings.length)
         make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
@@ -69,42 +69,42 @@ class GPT(nn.Module):
         mask: Mask | None = None,
         positions: Int[Tensor, "... time"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
-        """What the word after each word is read out of (`to_logits`), given all up to it.
+        """Return states from which `to_logits` predicts the word after each word.
 
-        The words of a text's ``prefix`` see each other (Raffel et al. 2020, figure 4). ``mask``
-        hides more still: ``documents(...)`` keeps texts apart that are packed into one row, whose
-        ``positions`` may then be given. Padding follows a text, so that no word sees it, and what
-        comes out there means nothing; ``lengths`` is asked for by a prefix longer than
-        its text alone.
+        The words of a text's ``prefix`` attend to each other (Raffel et al. 2020, figure 4).
+        ``mask`` hides further keys: ``documents(...)`` separates texts that are packed into one
+        row, with ``positions`` that start anew for each. Padding follows a text, so no word
+        attends to it, and its states are meaningless. ``lengths`` are only used to limit a prefix
+        that is longer than its text.
         """
-        seen = causal()
+        visible = causal()
         if prefix is not None:
             inner = prefix if lengths is None else torch.minimum(prefix, lengths)
-            seen = seen | up_to(inner)
-        hidden = within(within(seen, self.pattern), mask)
+            visible = visible | up_to(inner)
+        allowed = within(within(visible, self.pattern), mask)
         x = self.embed(tokens, positions)
         for block in self.blocks:
-            x = block(x, hidden, positions=positions)
+            x = block(x, allowed, positions=positions)
         states: Tensor = self.norm(x)
         return states
 
     def embed(
         self, tokens: Int[Tensor, "batch time"], positions: Int[Tensor, "... time"] | None = None
     ) -> Float[Tensor, "batch time width"]:
-        """Vectors of words, with their positions where those are added to the input."""
+        """Return the word vectors, plus input positions if there are any."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
             x = self.positions(x, positions)
         return drop(x, self.dropout, self.training)
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Logits of the words; with ``tie`` by the embedding's own rows."""
+        """Return the logits of the words."""
         return F.linear(*self.logit_parts(states))
 
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
+        """Return states, matrix (words, width) and bias: logits = states @ matrixᵀ + bias."""
         if self.output is None:
             return states, self.embedding.weight, None
         return states, self.output.weight, self.output.bias
@@ -112,16 +112,16 @@ class GPT(nn.Module):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> "Writing":
-        """Read the beginnings of texts; what then writes goes on from them.
+        """Read the beginnings of texts, and return a decoder that continues them.
 
-        The symbol that the first step is given stands for the beginning, and is read itself only
-        where a beginning has no word at all.
+        The tokens of the first step stand for the beginnings and are not read themselves. An empty
+        beginning is replaced by the start symbol (0).
         """
         return Writing(self, source, source_lengths)
 
 
 class Writing:
-    """A batch of texts being written: the first step says what follows each beginning."""
+    """A batch of texts being generated; the first step predicts the word after each beginning."""
 
     def __init__(self, model: GPT, source: Tensor, lengths: Tensor) -> None:
         self.model, self.caches = model, [KeyValueCache() for _ in model.blocks]
@@ -129,8 +129,8 @@ class Writing:
         time = max(source.shape[1], 1)
         if not source.shape[1]:
             source = source.new_zeros(len(source), 1)
-        read = source.masked_fill(~inside(lengths, time), 0)  # 0: the symbol of the beginning
-        # All positions that a cache keeps have one shape: a row for each text.
+        read = source.masked_fill(~inside(lengths, time), 0)  # 0: the start symbol
+        # All positions in a cache have the same shape: a row for each text.
         positions = torch.arange(time, device=source.device).expand(len(source), -1)
         states = self._read(read, positions, causal() & up_to(self.lengths))
         self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
@@ -139,19 +139,22 @@ class Writing:
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits of the words after these. ``parents``: the row of the step before of each row."""
+        """Return the logits of the next words.
+
+        ``parents``: for each row, the row of the previous step that it continues.
+        """
         if not self.steps:
             states = self.first[:, None].expand(-1, tokens.shape[1], -1)
         else:
             positions = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
-            if self.steps == 1:  # rows of the first step were not read: all go on from the text
+            if self.steps == 1:  # rows of the first step were not read: all continue the text
                 parents = None
             states = self._read(tokens, positions, self.ancestry.step(tokens, parents))
         self.steps += 1
         return self.model.to_logits(states)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Drop all texts but these."""
         self.lengths, self.first = self.lengths[rows], self.first[rows]
         self.ancestry.keep(rows)
         for cache in self.caches:

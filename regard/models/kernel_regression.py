@@ -1,8 +1,8 @@
 """Kernel regression: f(x) = Σᵢ normalize(score(x, xᵢ)) yᵢ. Nadaraya 1964; Watson 1964.
 
-Attention whose keys are the x that were seen and whose values are their y. What may be learned is
-w, one over the width of the kernel, one a dimension; while it is, each point asks all the others
-but not itself, or w would grow until every point answers with its own y.
+It is attention with the training points x as keys and their y as values. The learned parameter w is
+the inverse of the kernel's width, for each dimension. In training, each point attends to all others
+but not to itself; otherwise w would grow until every point predicts its own y.
 """
 
 import math
@@ -22,9 +22,10 @@ from regard.errors import RegardError, look_up
 
 @dataclass(frozen=True)
 class Kernel:
-    """A row of `KERNELS`: score and normaliser, its formula, its reach in Gaussian widths.
+    """A kernel: its score, normaliser and formula.
 
-    ``slopes``: the output has a gradient in w. ``centred``: only differences of x count.
+    ``reach``: its canonical bandwidth, in Gaussian widths. ``slopes``: whether the output has a
+    gradient with respect to w. ``centred``: whether it depends on differences of x only.
     """
 
     score: str
@@ -35,10 +36,10 @@ class Kernel:
     centred: bool = True
 
 
-#: Beside those of the seeds, `reach` makes kernels of one name comparable: at reach · h they
-#: smooth as the Gaussian of width h does (canonical bandwidths, Marron & Nolan 1988).
+#: With width reach · h a kernel smooths as much as the Gaussian with width h (canonical bandwidths,
+#: Marron & Nolan 1988).
 KERNELS: dict[str, Kernel] = {
-    "average": Kernel("gaussian", "softmax", "all alike: the Gaussian at w = 0", slopes=False),
+    "average": Kernel("gaussian", "softmax", "equal weights: the Gaussian at w = 0", slopes=False),
     "gaussian": Kernel("gaussian", "softmax", "softmax(−‖w(x − xᵢ)‖² / 2)"),
     "epanechnikov": Kernel("epanechnikov", "sum", "¾ (1 − u²)₊ / Σ, u = ‖w(x − xᵢ)‖", 2.214),
     "boxcar": Kernel("boxcar", "sum", "½ [u ≤ 1] / Σ, u = ‖w(x − xᵢ)‖", 1.740, slopes=False),
@@ -49,13 +50,13 @@ KERNELS: dict[str, Kernel] = {
 
 
 class NadarayaWatson(nn.Module):
-    """f(x) = Σᵢ normalize(score(w x, w xᵢ)) yᵢ with w > 0, one a dimension, learned as log w.
+    """f(x) = Σᵢ normalize(score(w x, w xᵢ)) yᵢ with w > 0 for each dimension, learned as log w.
 
-    Nadaraya 1964, Watson 1964; with w learned, Dive into Deep Learning, section 11.2 (that page
-    writes w (x − xᵢ)² in one place: its w is the square of this one). ``neighbors`` is the k of
-    "k-nearest"; where several are as far as the k-th, all of them count.
+    Nadaraya 1964, Watson 1964; with learned w: Dive into Deep Learning, section 11.2 (which writes
+    w (x − xᵢ)² in one place: that w is the square of this one). ``neighbors`` is the k of
+    "k-nearest"; all points at the distance of the k-th count.
 
-    Errors: a kernel that does not exist, w that is not above 0, no neighbour at all.
+    Errors: an unknown kernel; w that is not above 0 and finite; ``neighbors`` below 1.
 
     >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
     >>> NadarayaWatson()(torch.tensor([[0.5]]), x, y).item()
@@ -71,7 +72,7 @@ class NadarayaWatson(nn.Module):
         values = torch.tensor([float(x) for x in w], dtype=torch.float64)
         if not len(values) or not bool(((values > 0) & values.isfinite()).all()):
             raise RegardError(
-                f"w is one over a width, so above 0 and finite, not {', '.join(map(str, w))}"
+                f"w must be above 0 and finite (1 / width), not {', '.join(map(str, w)) or 'empty'}"
             )
         self.log_w = nn.Parameter(values.log())
         normalizer: Normalizer
@@ -79,12 +80,12 @@ class NadarayaWatson(nn.Module):
             normalizer = TopK(k=neighbors, equal=True)
         else:
             normalizer = NORMALIZERS[row.normalize]()
-        # Made without a width, a score has w = 1: ours comes before it, one a dimension.
+        # A score without a width has w = 1; the inputs are scaled by w before it.
         self.attention = Attention(SCORES[row.score]().requires_grad_(False), normalizer)
 
     @property
     def w(self) -> Float[Tensor, " width"]:
-        """One over the width of each dimension; the average has none, as if it were 0."""
+        """Return the inverse width of each dimension, or zeros for the average."""
         return 0 * self.log_w if self.kernel == "average" else self.log_w.exp()
 
     def forward(
@@ -96,7 +97,7 @@ class NadarayaWatson(nn.Module):
         *,
         query_positions: Int[Tensor, "... queries"] | None = None,
     ) -> Float[Tensor, "... queries value_width"]:
-        """The weighed mean of the values for each query, in O(queries + keys) memory."""
+        """Return the weighted mean of the values for each query, in O(queries + keys) memory."""
         w = self.w.to(keys.dtype)
         attended: Attended = self.attention(
             queries * w, keys * w, values, mask, query_positions=query_positions
@@ -109,25 +110,25 @@ class NadarayaWatson(nn.Module):
         values: Float[Tensor, "keys value_width"],
         rows: Int[Tensor, " rows"] | None = None,
     ) -> Float[Tensor, "rows value_width"]:
-        """What all the others say about each of these rows (all of them if none are named)."""
+        """Return the prediction for each of these rows (default: all) from all other rows."""
         rows = torch.arange(len(keys)) if rows is None else rows
-        said: Tensor = self(keys[rows], keys, values, others(), query_positions=rows)
-        return said
+        predictions: Tensor = self(keys[rows], keys, values, others(), query_positions=rows)
+        return predictions
 
     def weights(
         self, queries: Float[Tensor, "queries width"], keys: Float[Tensor, "keys width"]
     ) -> Float[Tensor, "queries keys"]:
-        """Who looks at whom, whole: for pictures."""
+        """Return the whole matrix of weights, in O(queries · keys) memory."""
         w = self.w.to(keys.dtype)
-        found: Tensor = self.attention(queries * w, keys * w, keys).weights
-        return found
+        weights: Tensor = self.attention(queries * w, keys * w, keys).weights
+        return weights
 
     def extra_repr(self) -> str:
         return f"kernel={self.kernel!r}"
 
 
 class Step(NamedTuple):
-    """After a step of `learn`: its number, w, and the error of the rows that it looked at."""
+    """A step of `learn`: its number, w, and the error of the step's rows."""
 
     number: int
     w: tuple[float, ...]
@@ -144,27 +145,28 @@ def learn(
     rate: float = 0.3,
     seed: int = 0,
 ) -> Iterator[Step]:
-    """Learn w by Adam on the leave-one-out error (mean square, over the variance of the values).
+    """Learn w by Adam on the leave-one-out error (mean square, divided by the values' variance).
 
-    Each step ``batch`` rows ask all the others: O(keys) memory. The rate falls to 0 as a quarter of
-    a cosine. Yields where it stands before the first step and after each.
+    In each step ``batch`` rows attend to all others, in O(keys) memory. The rate falls to 0 as a
+    quarter of a cosine. Yields the state before the first step and after each step.
 
-    Errors: a kernel whose output has no slope in w; fewer than two keys.
+    Errors: a kernel whose output has no gradient with respect to w; fewer than two keys.
     """
     if not KERNELS[model.kernel].slopes:
         raise RegardError(
-            f"{model.kernel} has no gradient in its width: give widths, or search for them"
+            f"{model.kernel} has no gradient in w, so w cannot be learned; set w, or use search()"
         )
     if len(keys) < 2:
-        raise RegardError(f"leaving one out takes two rows or more, not {len(keys)}")
+        raise RegardError(f"leave-one-out requires two rows or more, not {len(keys)}")
     adam = torch.optim.Adam([model.log_w], lr=rate, betas=(0.8, 0.95))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         adam, lambda step: float(torch.cos(torch.tensor(step / max(steps, 1) * torch.pi / 2)))
     )
-    spread = values.var(0, unbiased=False).mean().clamp(min=torch.finfo(values.dtype).tiny)
+    variance = values.var(0, unbiased=False).mean().clamp(min=torch.finfo(values.dtype).tiny)
     for number, rows in zip(range(steps + 1), batches(len(keys), batch, seed), strict=False):
         with torch.set_grad_enabled(number < steps):
-            loss = (model.leave_one_out(keys, values, rows) - values[rows]).square().mean() / spread
+            loss = (model.leave_one_out(keys, values, rows) - values[rows]).square().mean()
+            loss = loss / variance
         yield Step(number, tuple(model.w.tolist()), loss.item())
         if number == steps:
             return
@@ -175,7 +177,7 @@ def learn(
 
 
 def batches(count: int, batch: int, seed: int) -> Iterator[Int[Tensor, " rows"]]:
-    """Rows of endless passes over ``count``, each in an order of its own; all where they fit."""
+    """Yield batches of rows forever, each pass in a new random order; all rows if they fit."""
     draw = torch.Generator().manual_seed(seed)
     while True:
         if batch >= count:
@@ -192,11 +194,11 @@ def error_of(
     values: Float[Tensor, "keys value_width"],
     rows: Int[Tensor, " rows"] | None = None,
 ) -> float:
-    """The mean square of the leave-one-out errors of these rows."""
+    """Return the mean square of the leave-one-out errors of these rows."""
     with torch.no_grad():
-        said = model.leave_one_out(keys, values, rows)
-        wanted = values if rows is None else values[rows]
-        return float((said - wanted).square().mean())
+        predictions = model.leave_one_out(keys, values, rows)
+        targets = values if rows is None else values[rows]
+        return float((predictions - targets).square().mean())
 
 
 def search(
@@ -205,32 +207,31 @@ def search(
     factors: Sequence[float],
     sweeps: int = 1,
 ) -> Iterator[tuple[tuple[float, ...], float]]:
-    """Grid search of w, one dimension after the other: start · factors; yields each w tried.
+    """Search w on the grid start · factors, one dimension after the other; yield each w and error.
 
-    The best so far is where the next dimension is searched from; each sweep after the first looks
-    half a step to both sides, and its steps are half of those before.
+    Each dimension is searched from the best w so far. Each sweep after the first tries half a
+    (logarithmic) step to both sides of the best, half the steps of the previous sweep.
 
-    >>> found = min(search(lambda w: (w[0] - 2) ** 2, [1.0], [0.5, 1, 2, 4]), key=lambda x: x[1])
-    >>> found
+    >>> min(search(lambda w: (w[0] - 2) ** 2, [1.0], [0.5, 1, 2, 4]), key=lambda x: x[1])
     ((2.0,), 0.0)
     """
-    best, low = list(start), math.inf
+    best, lowest = list(start), math.inf
     ratios = sorted(factors)
     for _ in range(sweeps):
         for place in range(len(start)):
             centre = best[place]
             for factor in ratios:
-                tried = [*best[:place], centre * factor, *best[place + 1 :]]
-                found = error(tried)
-                yield tuple(tried), found
-                if found < low:
-                    best, low = tried, found
+                candidate = [*best[:place], centre * factor, *best[place + 1 :]]
+                loss = error(candidate)
+                yield tuple(candidate), loss
+                if loss < lowest:
+                    best, lowest = candidate, loss
         step = max(b / a for a, b in pairwise(ratios))
         ratios = [step**-0.5, step**0.5]
 
 
 def rule_of_thumb(count: int, width: int) -> float:
-    """Silverman's (1986, equation 4.14) width for columns of standard deviation 1.
+    """Return Silverman's kernel width for columns of standard deviation 1 (1986, equation 4.14).
 
     >>> round(rule_of_thumb(50, 1), 3)
     0.484

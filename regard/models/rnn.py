@@ -25,7 +25,7 @@ class RecurrentClassifier(nn.Module):
         self.embedding = WordEmbedding(
             vocabulary,
             settings.width,
-            spread=settings.spread,
+            init_std=settings.init_std,
             dropout=settings.dropout,
             word_dropout=settings.word_dropout,
             vectors=vectors,
@@ -33,7 +33,7 @@ class RecurrentClassifier(nn.Module):
         self.lstm = Bidirectional(
             self.embedding.width, settings.hidden, settings.layers, settings.dropout
         )
-        #: Makes one vector of a text; None: every token has an answer of its own.
+        #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = _pool(settings.pool, self.lstm.width)
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(self.lstm.width, labels)
@@ -41,7 +41,7 @@ class RecurrentClassifier(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch *time labels"]:
-        """Return the logits of the labels: of each text, or without a pool of each token."""
+        """Return the logits of each text's labels, or of each token's if there is no pool."""
         states = self.lstm(self.embedding(tokens, lengths), lengths)
         if self.pool is not None:
             states = self.pool(states, lengths)

@@ -1,7 +1,7 @@
-"""A GRU reads, a GRU writes, and attention may look back: from a state that forgets to Luong.
+"""GRU encoder-decoders: without attention, of Bahdanau et al. 2015 and of Luong et al. 2015.
 
-Every form is one class by its settings: who asks (the state before a word is written, or after),
-with which score, and what the words are read out of.
+All are one class; its settings choose when the decoder attends, with which score, and the input of
+the output layer.
 """
 
 import torch
@@ -17,20 +17,21 @@ from regard.models.settings import Seq2SeqSettings
 
 
 class Seq2Seq(nn.Module):
-    """Encoder and decoder of one GRU layer each, with attention of any score, or without.
+    """An encoder and a decoder of one GRU layer each, with or without attention.
 
-    The encoder's last state (``bidirectional``: s_0 = tanh(W ←h_1), Bahdanau et al. 2015, A.2.2;
-    then the other direction serves attention alone) starts the decoder, which reads the word before
-    and writes the next. Beside that
+    The decoder starts with the encoder's last state, or with ``bidirectional`` with s_0 = tanh(W
+    ←h_1) (Bahdanau et al. 2015, A.2.2). Each step reads the previous word and predicts the next.
+    ``asks`` chooses its attention:
 
-    * ``asks="nobody"``: the state is all it knows. Sutskever et al. 2014.
-    * ``asks="before"``: c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al.
-      2015, equations 5 and 6 and A.2.2; with a bilinear score the form of the seed's lab 6.
-    * ``asks="after"``: h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, part 3.
+    * "nobody": none. Sutskever et al. 2014.
+    * "before": c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al. 2015,
+      equations 5 and 6 and A.2.2; with a bilinear score the model of the seed's lab 6.
+    * "after": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
 
-    ``readout``: logits of the "state" alone; "maxout" of state, word before and context (Bahdanau
-    et al. 2015, A.2.2, with s_t, by which p(y_t) is conditioned there, where t̃_t has s_{t−1});
-    "joined", of h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation 5).
+    ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
+    and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in
+    place of s_{t−1} in t̃_t); or "joined", h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation
+    5).
 
     >>> settings = Seq2SeqSettings(width=6, hidden=8, asks="before", score="additive")
     >>> model = Seq2Seq(settings, 11, 12)
@@ -47,14 +48,14 @@ class Seq2Seq(nn.Module):
         width, hidden = settings.width, settings.hidden
 
         def words(count: int) -> WordEmbedding:
-            return WordEmbedding(count, width, spread=settings.spread, dropout=settings.dropout)
+            return WordEmbedding(count, width, init_std=settings.init_std, dropout=settings.dropout)
 
         self.source = words(source_vocabulary)
         self.target = self.source if settings.tie else words(target_vocabulary)
         self.encoder = Encoder(width, hidden, bidirectional=settings.bidirectional)
         context = hidden if settings.asks != "nobody" else 0
         if context:
-            reach = 2 * settings.length + 1  # what is written may be twice what is read
+            reach = 2 * settings.length + 1  # the target may be twice as long as the source
             score = make_score(settings.score, "none", hidden, hidden, length=reach)
             self.attention = Attention(score, settings.normalize, settings.attention_dropout)
         self.decoder = nn.GRU(
@@ -73,10 +74,10 @@ class Seq2Seq(nn.Module):
         target: Int[Tensor, "batch written"],
         target_lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "*batch_written hidden"]:
-        """What each word is read out of (`to_logits`), given the true words before it.
+        """Return states from which `to_logits` predicts each word, given the words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word. Given its
-        lengths, the states of the real words alone, one text behind the other: (words, hidden).
+        ``target`` begins with the start symbol (0) and ends before the last word. With
+        ``target_lengths`` the states of padding are left out and the texts joined: (words, hidden).
         """
         states = self.start(source, source_lengths).read(target, None)
         if target_lengths is None:
@@ -86,19 +87,19 @@ class Seq2Seq(nn.Module):
     def logit_parts(
         self, states: Float[Tensor, "*batch hidden"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States, matrix (words, hidden) and bias with logits = states @ matrixᵀ + bias."""
+        """Return states, matrix (words, hidden) and bias: logits = states @ matrixᵀ + bias."""
         return states, self.to_logits.weight, self.to_logits.bias
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> "Writing":
-        """Read the source; what then writes, step by step, shares its memory among beams."""
+        """Read the source, and return a decoder that generates step by step."""
         memory, state = self.encoder(self.source(source, source_lengths), source_lengths)
         return Writing(self, memory, source_lengths, state[:, None])
 
 
 class Encoder(nn.Module):
-    """States of the source (batch, time, hidden), and the state that the decoder begins with."""
+    """A GRU that returns states (batch, time, hidden) and the decoder's initial state."""
 
     def __init__(self, width: int, hidden: int, *, bidirectional: bool) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class Encoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch time hidden"], Float[Tensor, "batch hidden"]]:
-        """States are zeros on padding; of a source without words all are."""
+        """Return the states, which are zeros for padding, and the decoder's initial state."""
         if self.both is not None:
             memory: Tensor = self.both(x, lengths)
             backward = memory[:, 0, memory.shape[2] // 2 :]
@@ -123,10 +124,9 @@ class Encoder(nn.Module):
 
 
 class Writing:
-    """A batch of texts being written: each step reads the words chosen last.
+    """A batch of texts being generated; each step reads the words chosen last.
 
-    ``parents`` says for each row of a step which row of the step before it goes on from, so a beam
-    is nothing but rows, and nothing of the past is copied.
+    The rows of a step are the beams of a text and share its memory.
     """
 
     def __init__(
@@ -142,13 +142,16 @@ class Writing:
 
     @property
     def mask(self) -> Mask:
-        """What may be looked at: the words of the source."""
+        """Return the mask of the source's words."""
         return up_to(self.lengths)
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits of the words after these."""
+        """Return the logits of the next words.
+
+        ``parents``: for each row, the row of the previous step that it continues.
+        """
         model, (batch, rows) = self.model, tokens.shape
         state = self.state
         if parents is not None:
@@ -158,53 +161,53 @@ class Writing:
         positions = torch.full((rows,), self.steps, device=tokens.device)
         self.steps += 1
         if model.asks == "before":
-            context = self._look(state, positions)
-            words_in = torch.cat([words, context], -1)
+            context = self._attend(state, positions)
+            inputs = torch.cat([words, context], -1)
         else:
-            words_in = words
-        flat = words_in.reshape(batch * rows, 1, -1)
+            inputs = words
+        flat = inputs.reshape(batch * rows, 1, -1)
         state = model.decoder(flat, state.reshape(1, batch * rows, -1))[0].view(batch, rows, -1)
         self.state = state
         if model.asks == "after":
-            context = self._look(state, positions)
+            context = self._attend(state, positions)
         logits: Tensor = model.to_logits(self._readout(state, words, context))
         return logits
 
     def read(self, tokens: Int[Tensor, "batch time"], parents: None) -> Tensor:
-        """Read words that are known, all at once where the form allows it; what to read out of."""
+        """Read known words, all at once if possible, and return the output layer's input."""
         model, words, context = self.model, self._embed(tokens), None
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         if model.asks == "before":
             states, contexts, state = [], [], self.state
             for word, time in zip(words.split(1, 1), positions.split(1), strict=True):
-                contexts.append(self._look(state, time))
-                whole = torch.cat([word, contexts[-1]], -1)
-                state = model.decoder(whole, state.transpose(0, 1).contiguous())[0]
+                contexts.append(self._attend(state, time))
+                inputs = torch.cat([word, contexts[-1]], -1)
+                state = model.decoder(inputs, state.transpose(0, 1).contiguous())[0]
                 states.append(state)
-            found, context = torch.cat(states, 1), torch.cat(contexts, 1)
+            output, context = torch.cat(states, 1), torch.cat(contexts, 1)
         else:
-            found = model.decoder(words, self.state.transpose(0, 1).contiguous())[0]
+            output = model.decoder(words, self.state.transpose(0, 1).contiguous())[0]
             if model.asks == "after":
-                context = self._look(found, positions)
-        return self._readout(found, words, context)
+                context = self._attend(output, positions)
+        return self._readout(output, words, context)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Drop all texts but these."""
         self.memory, self.state = self.memory[rows], self.state[rows]
         self.lengths = self.lengths[rows]
         self.prepared.keep(rows)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-        words: Tensor = self.model.target(tokens, every)
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        words: Tensor = self.model.target(tokens, lengths)
         return words
 
-    def _look(
-        self, asking: Float[Tensor, "batch rows hidden"], positions: Int[Tensor, " rows"]
+    def _attend(
+        self, queries: Float[Tensor, "batch rows hidden"], positions: Int[Tensor, " rows"]
     ) -> Tensor:
         memory = self.memory[:, : 0 if len(self.prepared) else None]
         attended = self.model.attention(
-            asking, memory, memory, self.mask, query_positions=positions, cache=self.prepared
+            queries, memory, memory, self.mask, query_positions=positions, cache=self.prepared
         )
         output: Tensor = attended.output
         return output

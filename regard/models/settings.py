@@ -91,7 +91,7 @@ WordDropout = Annotated[
         "where every word matters (the built-in reviews: 0)",
     ),
 ]
-Spread = Annotated[float, Field(gt=0, description="standard deviation of initial word vectors")]
+InitStd = Annotated[float, Field(gt=0, description="standard deviation of initial word vectors")]
 Vectors = Annotated[
     str, Field(description="pretrained word vectors, which set the width: glove-100 or a file")
 ]
@@ -111,7 +111,7 @@ Penalty = Annotated[
 SEARCH_READERS: Mapping[str, Range] = {
     "dropout": Uniform(0.0, 0.6),
     "word_dropout": Uniform(0.0, 0.3),
-    "spread": LogUniform(0.03, 1.0),
+    "init_std": LogUniform(0.03, 1.0),
 }
 SEARCH_RUNS: Mapping[str, Range] = {
     "ngrams": Choice(("1", "2", "3")),
@@ -150,7 +150,7 @@ class TextClassifierSettings(Settings):
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
     word_dropout: WordDropout = 0.1
-    spread: Spread = 0.1
+    init_std: InitStd = 0.1
     length: int = Field(
         400,
         ge=1,
@@ -213,7 +213,7 @@ class RecurrentSettings(Settings):
     )
     dropout: Dropout = 0.3
     word_dropout: WordDropout = 0.1
-    spread: Spread = 0.1
+    init_std: InitStd = 0.1
     vectors: Vectors = ""
 
 
@@ -229,7 +229,7 @@ class ConvolutionalSettings(Settings):
     )
     dropout: Dropout = 0.5
     word_dropout: WordDropout = 0.0
-    spread: Spread = 0.1
+    init_std: InitStd = 0.1
     vectors: Vectors = ""
 
 
@@ -287,7 +287,7 @@ class Seq2SeqSettings(Settings):
 
     search: ClassVar[Mapping[str, Range]] = {
         "dropout": Uniform(0.0, 0.5),
-        "spread": LogUniform(0.03, 1.0),
+        "init_std": LogUniform(0.03, 1.0),
     }
 
     width: Width = 256
@@ -304,7 +304,7 @@ class Seq2SeqSettings(Settings):
     bidirectional: bool = Field(True, description="encode in both directions, half of hidden each")
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
-    spread: Spread = 0.1
+    init_std: InitStd = 0.1
     length: int = Field(256, ge=1, description="maximum tokens per source, for synthesizers")
     tie: bool = Field(False, description="share source and target word vectors")
 
@@ -408,7 +408,7 @@ class EncoderSettings(BERTSettings):
 class T5Settings(StackSettings):
     """Settings of an encoder-decoder T5, by default close to T5 1.1; extends `StackSettings`.
 
-    T5 itself uses ``score=dot spread=1`` with Adafactor, whose steps are proportional to the
+    T5 itself uses ``score=dot init_std=1`` with Adafactor, whose steps are proportional to the
     weights; AdamW's are not and saturate unscaled scores.
     ``score=dot activation=relu tie=true`` is the original T5.
     """
@@ -425,7 +425,7 @@ class T5Settings(StackSettings):
         32, ge=4, description="distance buckets with a bias each, for position=t5-bias"
     )
     farthest: int = Field(128, ge=2, description="distance beyond which all share a bucket")
-    spread: Spread = 0.1
+    init_std: InitStd = 0.1
     tie: Tie = False
     epsilon: Epsilon = 1e-6
 

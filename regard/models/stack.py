@@ -1,4 +1,4 @@
-"""The attention that a stack of blocks is made of, by the settings that all stacks share."""
+"""Attention for stacks of blocks, from the settings that all stacks share."""
 
 from regard.attention import Mechanism, named_mechanism
 from regard.models.settings import StackSettings
@@ -11,9 +11,10 @@ def attention_of(
     compress: str = "none",
     length: int | None = None,
 ) -> Mechanism:
-    """Return the mechanism, with the score, the position that is part of it, and the normaliser.
+    """Return the attention of one block.
 
-    ``length``: the longest input, if it is not that of the settings.
+    ``position`` is wrapped around the score. ``length`` is the longest input, by default that of
+    the settings.
     """
     return named_mechanism(settings.attention)(
         settings.width,

@@ -1,4 +1,4 @@
-"""T5: texts to texts, positions as a bias that all layers share. Raffel et al. 2020."""
+"""T5: an encoder and a decoder with relative position biases. Raffel et al. 2020."""
 
 from functools import partial
 
@@ -32,15 +32,14 @@ from regard.models.settings import T5Settings
 
 
 class T5(nn.Module):
-    """An encoder and a decoder without biases: pre-norm by the root mean square.
+    """An encoder and a decoder with RMSNorm before each sublayer, whose maps have no bias.
 
-    Raffel et al. 2020, section 2.1; with ``score=dot`` scores are not scaled, as there. With
-    ``position=t5-bias`` b[bucket(j − i)] is added to every score, and all layers of a stack share
-    the b of each head. With ``tie`` the words' vectors are shared by all three places and the
-    states are divided by √width before the last (T5); without, the output has a matrix of its own
-    and nothing is divided (T5 1.1). Score, position and normaliser by name; ``pattern`` holds in
-    both self-attentions, ``compress`` in the encoder's; the attention to the memory has no
-    positions and sees all.
+    Raffel et al. 2020, section 2.1; ``score=dot`` does not scale the scores, as there. With
+    ``position=t5-bias``, b[bucket(j − i)] is added to every score, and all layers of a stack share
+    the b of each head. With ``tie`` the output matrix is that of the word vectors and states are
+    multiplied by 1/√width before it (T5); otherwise the output has its own matrix and states are
+    not scaled (T5 1.1). ``pattern`` applies to both self-attentions, ``compress`` to the encoder's;
+    the attention to the memory has no positions and no pattern.
 
     >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
     >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
@@ -51,12 +50,12 @@ class T5(nn.Module):
     def __init__(self, settings: T5Settings, vocabulary: int) -> None:
         super().__init__()
         width = settings.width
-        # What is written may be twice as long as what is read.
+        # The target may be twice as long as the source.
         read = settings.length
         settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         self.dropout, self.settings = settings.dropout, settings
         self.embedding = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.embedding.weight, std=settings.spread)
+        nn.init.normal_(self.embedding.weight, std=settings.init_std)
         self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
         self.scale = width**-0.5 if settings.tie else 1.0
         self.positions = input_positions(settings.position, width, length=settings.length)
@@ -83,26 +82,26 @@ class T5(nn.Module):
         self.encoder_norm, self.decoder_norm = make_norm(width), make_norm(width)
 
     def _scores(self, layers: int, *, both: bool) -> list[Score]:
-        """The scores of a stack's self-attentions; T5's bias is one for all of them.
+        """Return the scores of a stack's self-attentions, which share T5's bias.
 
-        ``both``: with distances in both directions, for an encoder.
+        ``both``: whether distances have both directions, as in an encoder.
         """
-        asked = self.settings
-        if asked.position != "t5-bias":
-            in_score = "none" if self.positions is not None else asked.position
-            return [score(asked, in_score) for _ in range(layers)]
-        made = [
+        settings = self.settings
+        if settings.position != "t5-bias":
+            in_score = "none" if self.positions is not None else settings.position
+            return [score(settings, in_score) for _ in range(layers)]
+        scores = [
             RelativeBias(
-                score(asked),
-                buckets=asked.buckets,
-                farthest=asked.farthest,
+                score(settings),
+                buckets=settings.buckets,
+                farthest=settings.farthest,
                 bidirectional=both,
             )
             for _ in range(layers)
         ]
-        for other in made[1:]:
-            other.bias = made[0].bias
-        return [*made]
+        for other in scores[1:]:
+            other.bias = scores[0].bias
+        return [*scores]
 
     def forward(
         self,
@@ -111,27 +110,27 @@ class T5(nn.Module):
         target: Int[Tensor, "batch written"],
         target_lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "*batch_written width"]:
-        """What each word is read out of (`to_logits`), given the source and the words before it.
+        """Return states from which `to_logits` predicts each word, given the words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word. Given its
-        lengths, the states of the real words alone, one text behind the other: (words, width).
+        ``target`` begins with the start symbol (0) and ends before the last word. With
+        ``target_lengths`` the states of padding are left out and the texts joined: (words, width).
         """
-        memory, seen = self.encode(source, source_lengths), up_to(source_lengths)
+        memory, memory_mask = self.encode(source, source_lengths), up_to(source_lengths)
         x, positions = self.embed(target), torch.arange(target.shape[1], device=target.device)
-        before = within(causal(), self.pattern)
+        mask = within(causal(), self.pattern)
         for block in self.decoder:
-            x = block(x, memory, before, seen, positions=positions)
+            x = block(x, memory, mask, memory_mask, positions=positions)
         states = drop(self.decoder_norm(x), self.dropout, self.training)
         return states if target_lengths is None else states[inside(target_lengths, len(positions))]
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Logits of the words."""
+        """Return the logits of the words."""
         return F.linear(*self.logit_parts(states))
 
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
+        """Return states, matrix (words, width) and bias: logits = states @ matrixᵀ + bias."""
         if self.output is None:
             return states * self.scale, self.embedding.weight, None
         return states, self.output.weight, self.output.bias
@@ -139,7 +138,7 @@ class T5(nn.Module):
     def encode(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch read width"]:
-        """The memory: what the encoder makes of the source."""
+        """Return the memory, the encoder's states of the source."""
         x, mask = self.embed(source), within(up_to(source_lengths), self.pattern)
         for block in self.encoder:
             x = block(x, mask)
@@ -148,7 +147,7 @@ class T5(nn.Module):
     def embed(
         self, tokens: Int[Tensor, "batch time"], positions: Int[Tensor, "... time"] | None = None
     ) -> Float[Tensor, "batch time width"]:
-        """Vectors of words, with their positions where those are added to the input."""
+        """Return the word vectors, plus input positions if there are any."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -157,12 +156,12 @@ class T5(nn.Module):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> "Writing":
-        """Read the source; what then writes, step by step, shares its memory among beams."""
+        """Read the source, and return a decoder that generates step by step."""
         return Writing(self, self.encode(source, source_lengths), source_lengths)
 
 
 class Writing:
-    """A batch of texts being written: each step reads the words chosen last."""
+    """A batch of texts being generated; each step reads the words chosen last."""
 
     def __init__(self, model: T5, memory: Tensor, lengths: Tensor) -> None:
         self.model, self.memory, self.lengths = model, memory, lengths
@@ -172,20 +171,29 @@ class Writing:
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits of the words after these. ``parents``: the row of the step before of each row."""
-        model, seen = self.model, up_to(self.lengths)
+        """Return the logits of the next words.
+
+        ``parents``: for each row, the row of the previous step that it continues.
+        """
+        model, memory_mask = self.model, up_to(self.lengths)
         mask = within(self.ancestry.step(tokens, parents), model.pattern)
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(tokens, positions)
         for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
             x = block(
-                x, self.memory, mask, seen, positions=positions, cache=past, memory_cache=memory
+                x,
+                self.memory,
+                mask,
+                memory_mask,
+                positions=positions,
+                cache=past,
+                memory_cache=memory,
             )
         self.steps += 1
         return model.to_logits(model.decoder_norm(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Drop all texts but these."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
         self.ancestry.keep(rows)
         for past, memory in self.caches:
@@ -194,14 +202,14 @@ class Writing:
 
 
 def score(settings: T5Settings, position: str = "none") -> Score:
-    """A score for one layer, wrapped in positions by name where those are part of it."""
+    """Return the score of one layer, wrapped in a position if it is part of the score."""
     width, heads = settings.each_head, settings.heads
     return make_score(settings.score, position, width, width, heads=heads, length=settings.length)
 
 
 def attention(settings: T5Settings, score: Score, compress: str | Linformer = "none") -> Mechanism:
-    """Attention without biases; what makes queries begins smaller, as their products stay."""
-    made = named_mechanism(settings.attention)(
+    """Return attention without biases; unscaled scores start with smaller query weights."""
+    mechanism = named_mechanism(settings.attention)(
         settings.width,
         settings.heads,
         score=score,
@@ -212,7 +220,7 @@ def attention(settings: T5Settings, score: Score, compress: str | Linformer = "n
         bias=False,
         compress=compress,
     )
-    if settings.score == "dot" and isinstance(made, MultiHeadAttention):
+    if settings.score == "dot" and isinstance(mechanism, MultiHeadAttention):
         with torch.no_grad():
-            made.project.weight[: made.sizes[0]] *= settings.each_head**-0.5
-    return made
+            mechanism.project.weight[: mechanism.sizes[0]] *= settings.each_head**-0.5
+    return mechanism

@@ -1,6 +1,6 @@
-"""What a model that writes must beat: the input itself, one text for all, the likest pair's text.
+"""Baselines of models that generate texts: copies, the most frequent text, nearest neighbours.
 
-Nothing is pickled: the texts that are needed to write are lines of JSON.
+Nothing is pickled: the pairs are saved as lines of JSON.
 """
 
 import json
@@ -18,21 +18,21 @@ from regard.models.settings import NeighbourSettings, NoSettings
 from regard.reading import checked, parse_rows, read_bytes, read_json
 from regard.settings import Settings, build
 
-KEPT = 1_000  # commonest texts that are kept
-AT_ONCE = 256  # texts whose neighbours are looked for at once
+KEPT = 1_000  # most frequent texts that are kept
+AT_ONCE = 256  # texts in one search for neighbours
 
 
 class TextBaseline(ABC):
-    """Writes a text for a text without a network. Fit it to pairs first."""
+    """A model that writes a text for a text without a network. Fit it to pairs first."""
 
     name: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-        #: It keeps texts and no numbers.
+        #: Saved arrays: none.
         self.arrays: dict[str, Any] = {}
-        #: What it has learned: pairs of a text and what was written for it.
+        #: Pairs of source and target that were learned.
         self.pairs: list[tuple[str, str]] = []
 
     @abstractmethod
@@ -41,12 +41,12 @@ class TextBaseline(ABC):
 
     @abstractmethod
     def write(self, texts: Sequence[str], best: int = 1) -> list[list[str]]:
-        """Return what is written for each text: so many at most, the best first."""
+        """Return up to ``best`` texts for each text, the best first."""
 
     def save(self, folder: Path) -> None:
-        """Write baseline.json and pairs.jsonl into a folder that exists."""
-        said = {"baseline": self.name, "settings": self.settings.model_dump()}
-        (folder / "baseline.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
+        """Write baseline.json and pairs.jsonl into an existing folder."""
+        description = {"baseline": self.name, "settings": self.settings.model_dump()}
+        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
         lines = (
             json.dumps({"source": source, "target": target}, ensure_ascii=False)
             for source, target in self.pairs
@@ -55,13 +55,13 @@ class TextBaseline(ABC):
         (folder / "pairs.jsonl").write_text(text, encoding="utf-8")
 
     def must_have_learned(self) -> None:
-        """Errors: it was not fitted."""
+        """Raise an error if the model is not fitted."""
         if not self.pairs:
-            raise RegardError(f"{self.name} has learned nothing yet; fit it first")
+            raise RegardError(f"{self.name} is not fitted; call fit first")
 
 
 class Copy(TextBaseline):
-    """Writes what it reads.
+    """A baseline that returns its input.
 
     >>> Copy(NoSettings()).write(["ein Hund"])
     [['ein Hund']]
@@ -78,7 +78,7 @@ class Copy(TextBaseline):
 
 
 class MostFrequentText(TextBaseline):
-    """Writes the target that is the commonest of all, whatever it reads.
+    """A baseline that returns the most frequent target for every text.
 
     >>> model = MostFrequentText(NoSettings())
     >>> model.fit([("a", "x"), ("b", "y"), ("c", "y")])
@@ -92,20 +92,20 @@ class MostFrequentText(TextBaseline):
         """Count the targets."""
         counts = Counter(target for _, target in pairs)
         if not counts:
-            raise UntrainableError(f"{self.name} has no pairs to learn from")
+            raise UntrainableError(f"{self.name} requires training pairs; there are none")
         self.pairs = [("", target) for target, _ in counts.most_common(KEPT)]
 
     def write(self, texts: Sequence[str], best: int = 1) -> list[list[str]]:
-        """Return the commonest targets."""
+        """Return the most frequent targets."""
         self.must_have_learned()
         return [[target for _, target in self.pairs[:best]] for _ in texts]
 
 
 class NearestNeighbour(TextBaseline):
-    """Writes the target of the pair whose source is the likest: a translation memory.
+    """A translation memory: returns the target of the pair with the most similar source.
 
-    Likeness is the cosine of TF-IDF of the runs of 2 to ``ngrams`` letters within words (Salton &
-    Buckley 1988). Of more than ``examples`` pairs an even share is kept.
+    Similarity is the cosine of TF-IDF of the n-grams of 2 to ``ngrams`` characters within words
+    (Salton & Buckley 1988). More than ``examples`` pairs are subsampled evenly.
 
     >>> model = NearestNeighbour(NeighbourSettings())
     >>> model.fit([("a small dog", "un petit chien"), ("a black cat", "un chat noir")])
@@ -117,38 +117,44 @@ class NearestNeighbour(TextBaseline):
     settings_class = NeighbourSettings
 
     def fit(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Keep the pairs."""
-        found = list(pairs)
-        far = -(-len(found) // self.settings.examples)
-        self.pairs = [pair for pair in found[:: max(far, 1)] if pair[0].strip()]
+        """Keep the pairs and build the index."""
+        every = list(pairs)
+        step = -(-len(every) // self.settings.examples)
+        self.pairs = [pair for pair in every[:: max(step, 1)] if pair[0].strip()]
         if not self.pairs:
-            raise UntrainableError(f"{self.name} has no pairs to learn from")
+            raise UntrainableError(f"{self.name} requires training pairs; there are none")
         self.index()
 
     def index(self) -> None:
-        """Weigh the letters of the pairs that were kept."""
+        """Build the TF-IDF index of the sources."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self._weigh = TfidfVectorizer(
+        self._vectorizer = TfidfVectorizer(
             analyzer="char_wb",
             ngram_range=(min(2, self.settings.ngrams), self.settings.ngrams),
             sublinear_tf=True,
             dtype=np.float32,
         )
         try:
-            self._known = self._weigh.fit_transform([source for source, _ in self.pairs]).T.tocsr()
+            self._known = self._vectorizer.fit_transform(
+                [source for source, _ in self.pairs]
+            ).T.tocsr()
         except ValueError as error:
-            raise UntrainableError(f"{self.name} finds no letters in its pairs: {error}") from None
+            raise UntrainableError(
+                f"{self.name}: the sources contain no letters ({error}); check the data"
+            ) from None
 
     def write(self, texts: Sequence[str], best: int = 1) -> list[list[str]]:
-        """Return the targets of the likest sources; the first pair's where none is like a text."""
+        """Return the targets of the most similar sources; the first pair's if none is similar."""
         self.must_have_learned()
-        found: list[list[str]] = []
+        targets: list[list[str]] = []
         for start in range(0, len(texts), AT_ONCE):
-            alike = (self._weigh.transform(texts[start : start + AT_ONCE]) @ self._known).toarray()
-            order = np.argsort(-alike, axis=1, kind="stable")[:, :best]
-            found += [[self.pairs[i][1] for i in row] for row in order]
-        return found
+            similarity = (
+                self._vectorizer.transform(texts[start : start + AT_ONCE]) @ self._known
+            ).toarray()
+            order = np.argsort(-similarity, axis=1, kind="stable")[:, :best]
+            targets += [[self.pairs[i][1] for i in row] for row in order]
+        return targets
 
 
 TEXT_BASELINES: dict[str, type[TextBaseline]] = {
@@ -157,7 +163,7 @@ TEXT_BASELINES: dict[str, type[TextBaseline]] = {
 
 
 class _Saved(BaseModel):
-    """``baseline.json``."""
+    """The content of ``baseline.json``."""
 
     baseline: str
     settings: dict[str, Any]
@@ -169,10 +175,10 @@ class _Pair(BaseModel):
 
 
 def load(folder: Path) -> TextBaseline:
-    """Return what `TextBaseline.save` wrote. Errors: a file is missing, or damaged."""
-    said = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
-    cls = look_up(TEXT_BASELINES, said.baseline, "baseline")
-    model = cls(build(cls.settings_class, said.settings))
+    """Load a model that `TextBaseline.save` wrote. Errors: a file is missing or damaged."""
+    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+    cls = look_up(TEXT_BASELINES, saved.baseline, "baseline")
+    model = cls(build(cls.settings_class, saved.settings))
     path = folder / "pairs.jsonl"
     rows = parse_rows(read_bytes(path), str(path))
     pairs = [checked(_Pair, row, path) for row in rows]

@@ -1,6 +1,6 @@
-"""The sentiment ladder, from a mean of word vectors to a transformer: one class, a setting a rung.
+"""The models of the sentiment ladder, from a mean of word vectors to a transformer, as one class.
 
-words → vectors (+ positions) (with CLS in front) → blocks of self-attention → one vector → labels
+(CLS +) words → vectors (+ positions) → self-attention blocks → pooled vector → labels
 """
 
 import torch
@@ -28,16 +28,19 @@ from regard.models.settings import TextClassifierSettings
 
 
 class TextClassifier(nn.Module):
-    """Every rung of the ladder by its settings; `regard.models.MODELS` names them.
+    """A text classifier; `regard.models.MODELS` has a row for each rung of the ladder.
 
-    Sine positions are scaled by ``spread``, the standard deviation of the first word vectors, so
-    that x = spread · (e + pe) with e of size 1 at first: one scale serves every rung.
+    Sinusoidal positions are scaled by ``init_std``, the standard deviation of the initial word
+    vectors, so that x = init_std · (e + pe) with e of size 1 at first, and one scale serves all
+    rungs.
 
-    No norm stands before the pool: there a word counts by the length of its vector, as in the mean
-    of word vectors, which a pre-norm stack is at its first step.
+    There is no norm before the pool, so that the length of a word's vector counts, as in the mean
+    of word vectors, which a pre-norm stack computes before its first training step.
 
-    Padding never changes an output: ``lengths`` says where each text ends. A text without words
-    is answered from the biases (with CLS: from CLS).
+    Padding after ``lengths`` never changes an output. A text without words is classified from the
+    biases, or from CLS if there is one.
+
+    Errors: a position that is part of a score, with ``layers=0``.
 
     >>> settings = TextClassifierSettings(width=6, layers=0)
     >>> model = TextClassifier(settings, vocabulary=10, labels=2)
@@ -57,26 +60,26 @@ class TextClassifier(nn.Module):
         self.embedding = WordEmbedding(
             vocabulary,
             settings.width,
-            spread=settings.spread,
+            init_std=settings.init_std,
             dropout=settings.dropout,
             word_dropout=settings.word_dropout,
             vectors=vectors,
         )
         width = self.embedding.width
         first = settings.pool == "cls"
-        self.cls = nn.Parameter(torch.randn(width) * settings.spread) if first else None
+        self.cls = nn.Parameter(torch.randn(width) * settings.init_std) if first else None
         length = settings.length + first
         self.positions = input_positions(
-            settings.position, width, length=length, sines=settings.spread
+            settings.position, width, length=length, sines=settings.init_std
         )
         self.pattern = named_mask(settings.pattern, length)
         if not settings.layers and self.positions is None and settings.position != "none":
             raise RegardError(
-                f"position={settings.position} acts between words that compare themselves; "
-                f"layers=0 has none: take layers=1 or more, or position=sinusoidal"
+                f"position={settings.position} is part of self-attention, which layers=0 does not "
+                "have; use layers=1 or more, or position=sinusoidal"
             )
         self.blocks = nn.ModuleList(_block(settings, width, length) for _ in range(settings.layers))
-        #: Makes one vector of a text; None: every token has an answer of its own.
+        #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = _pool(settings, width, length)
         self.dropout = settings.dropout
         self.to_labels = nn.Linear(width, labels)
@@ -87,18 +90,17 @@ class TextClassifier(nn.Module):
         lengths: Int[Tensor, " batch"],
         parents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch *time labels"]:
-        """Return the logits of the labels: of each text, or without a pool of each token.
+        """Return the logits of each text's labels, or of each token's if there is no pool.
 
-        ``parents``: the word that each word hangs on, for positions along trees; −1: a root, which
-        hangs on CLS where there is one. Without them what `regard.attention.parsed` says, or each
-        word hangs on the one before.
+        ``parents``: the parent of each word, for tree positions; −1 for a root, whose parent is CLS
+        if there is one. By default those of `regard.attention.parsed`, or the previous word.
         """
         if parents is not None:
             if self.cls is not None:
                 parents = F.pad(parents + 1, (1, 0), value=-1)
             with parsed(parents):
-                along: Tensor = self(tokens, lengths)
-            return along
+                tree_logits: Tensor = self(tokens, lengths)
+            return tree_logits
         x = self.embedding(tokens, lengths)
         if self.cls is not None:
             x = torch.cat([self.cls.expand(x.shape[0], 1, -1), x], 1)

@@ -1,4 +1,4 @@
-"""The Transformer: an encoder and a decoder of attention. Vaswani et al. 2017."""
+"""The Transformer, an encoder and a decoder. Vaswani et al. 2017."""
 
 import math
 
@@ -27,12 +27,12 @@ from regard.models.stack import attention_of
 
 
 class Transformer(nn.Module):
-    """Words read by an encoder, words written by a decoder that looks at both.
+    """An encoder of the source and a decoder that attends to it.
 
-    Embeddings are scaled by √width; with ``tie`` source, target and output are one matrix (Press
-    & Wolf 2017). Score, position and normaliser by name; positions that are part of a score serve
-    self-attention, and so does ``pattern``; the attention to the memory has neither. ``compress``
-    is the encoder's alone. ``norm="pre"`` ends each stack with a norm of its own.
+    Embeddings are scaled by √width; with ``tie`` source, target and output share one matrix (Press
+    & Wolf 2017). Positions in the score and ``pattern`` apply to self-attention, not to the
+    attention to the memory; ``compress`` applies to the encoder. With ``norm="pre"`` each stack
+    ends with a norm.
 
     >>> settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=16, tie=False)
     >>> model = Transformer(settings, 11, 12)
@@ -45,14 +45,14 @@ class Transformer(nn.Module):
         self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        # What is written may be twice as long as what is read, and begins with a symbol.
+        # The target may be twice as long as the source, and begins with a symbol.
         read = settings.length
         settings = settings.model_copy(update={"length": 2 * settings.length + 1})
         width = settings.width
         self.scale, self.dropout = math.sqrt(width), settings.dropout
 
         def words(count: int) -> WordEmbedding:
-            return WordEmbedding(count, width, spread=width**-0.5)
+            return WordEmbedding(count, width, init_std=width**-0.5)
 
         self.source = words(source_vocabulary)
         self.target = self.source if settings.tie else words(target_vocabulary)
@@ -95,34 +95,40 @@ class Transformer(nn.Module):
         target: Int[Tensor, "batch written"],
         target_lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "*batch_written width"]:
-        """What each word is read out of (`to_logits`), given the true words before it.
+        """Return states from which `to_logits` predicts each word, given the words before it.
 
-        ``target`` begins with the start symbol (0) and ends before the last word. Given its
-        lengths, the states of the real words alone, one text behind the other: (words, width).
-        Nothing is computed for padding but the attention's own products.
+        ``target`` begins with the start symbol (0) and ends before the last word. With
+        ``target_lengths`` the states of padding are left out and the texts joined: (words, width).
+        Padding is only computed inside attention.
         """
         read, written = (
             padding(*side) for side in ((source, source_lengths), (target, target_lengths))
         )
         memory = self._read(source, source_lengths, read)
         positions = torch.arange(target.shape[1], device=target.device)
-        x, seen = self.embed(self.target, target, positions, written), up_to(source_lengths)
-        before = within(causal(), self.pattern)
+        x, memory_mask = self.embed(self.target, target, positions, written), up_to(source_lengths)
+        mask = within(causal(), self.pattern)
         for block in self.decoder:
             x = block(
-                x, memory, before, seen, positions=positions, packing=written, memory_packing=read
+                x,
+                memory,
+                mask,
+                memory_mask,
+                positions=positions,
+                packing=written,
+                memory_packing=read,
             )
         states: Tensor = self.decoder_norm(x)
         return states if written or target_lengths is None else states.flatten(0, 1)
 
     def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Logits of the words; with ``tie`` the embedding's own rows."""
+        """Return the logits of the words."""
         return F.linear(*self.logit_parts(states))
 
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States, matrix (words, width) and bias with logits = states @ matrixᵀ + bias."""
+        """Return states, matrix (words, width) and bias: logits = states @ matrixᵀ + bias."""
         if self.output is None:
             return states, self.target.weight, None
         return states, self.output.weight, self.output.bias
@@ -130,13 +136,13 @@ class Transformer(nn.Module):
     def encode(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch read width"]:
-        """The memory: what the encoder makes of the source. Its padding holds anything finite."""
+        """Return the memory, the encoder's states; those of padding are arbitrary but finite."""
         packing = padding(source, source_lengths)
         memory = self._read(source, source_lengths, packing)
         return memory if packing is None else packing.unpack(memory)
 
     def _read(self, source: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
-        """The memory, packed where there is padding to leave out."""
+        """Return the memory, packed if there is a packing."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.embed(self.source, source, positions, packing)
         mask = within(up_to(lengths), self.pattern)
@@ -152,7 +158,7 @@ class Transformer(nn.Module):
         positions: Tensor,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Scaled vectors of words, with their positions where those are added to the input."""
+        """Return the scaled word vectors, plus input positions if there are any."""
         every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         x = words(tokens, every) * self.scale
         if self.positions is not None:
@@ -164,36 +170,39 @@ class Transformer(nn.Module):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> "Writing":
-        """Read the source; what then writes, step by step, shares its memory among beams."""
+        """Read the source, and return a decoder that generates step by step."""
         return Writing(self, self.encode(source, source_lengths), source_lengths)
 
 
 def padding(
     tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"] | None
 ) -> Packing | None:
-    """How to leave out what lies behind the texts; None where all fill the table."""
+    """Return the packing that removes padding, or None if there is no padding."""
     if lengths is None or bool((lengths == tokens.shape[1]).all()):
         return None
     return Packing(lengths, tokens.shape[1])
 
 
 class Writing:
-    """A batch of texts being written: each step reads the words chosen last.
+    """A batch of texts being generated; each step reads the words chosen last.
 
-    The rows of a step (a beam's) are so many queries of one text: they share its memory, and its
-    past is kept once, each row looking at its own ancestors in it. So a beam copies nothing.
+    The rows of a step (its beams) are queries of one text: they share the memory and one cache of
+    keys, in which each row attends to its own ancestors. So a beam copies nothing.
     """
 
     def __init__(self, model: Transformer, memory: Tensor, lengths: Tensor) -> None:
         self.model, self.memory, self.lengths = model, memory, lengths
-        self.seen = up_to(lengths)
+        self.memory_mask = up_to(lengths)
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
         self.ancestry, self.steps = BeamAncestry(), 0
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
     ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Logits of the words after these. ``parents``: the row of the step before of each row."""
+        """Return the logits of the next words.
+
+        ``parents``: for each row, the row of the previous step that it continues.
+        """
         model = self.model
         mask = within(self.ancestry.step(tokens, parents), model.pattern)
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
@@ -203,7 +212,7 @@ class Writing:
                 x,
                 self.memory,
                 mask,
-                self.seen,
+                self.memory_mask,
                 positions=positions,
                 cache=past,
                 memory_cache=memory,
@@ -212,9 +221,9 @@ class Writing:
         return model.to_logits(model.decoder_norm(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these texts alone."""
+        """Drop all texts but these."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
-        self.seen = up_to(self.lengths)
+        self.memory_mask = up_to(self.lengths)
         self.ancestry.keep(rows)
         for past, memory in self.caches:
             past.keep(rows)

@@ -14,7 +14,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.interop.encoder import Encoder
 from regard.layers.special_tokens import SpecialTokens
-from regard.models.tuned import Tuned, TunedBERT
+from regard.models.classifiers import BERTClassifier, Classifier
 from regard.runs.config import Config
 from regard.runs.folder import Folder, TokenizerKind
 from regard.runs.leak import must_not_look_ahead
@@ -94,7 +94,7 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     stored: dict[str, Any] = {}
     if init := config.training.init:
         taken = begin_from(network, Path(init), config.model, task)
-    elif (name := weights_of(config)) and isinstance(network, TunedBERT):
+    elif (name := weights_of(config)) and isinstance(network, BERTClassifier):
         stored = Encoder(name).put(network)
         if stored["new"] and config.entry.frozen:
             raise RegardError(
@@ -209,6 +209,6 @@ def build_network(
         network: nn.Module = config.entry.build(
             settings, vocabulary=vocabulary, labels=labels, vectors=vectors
         )
-    if special_tokens is not None and isinstance(network, Tuned):
+    if special_tokens is not None and isinstance(network, Classifier):
         network.special_tokens = special_tokens
     return network

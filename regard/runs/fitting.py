@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from regard.data.batches import plan_batches
 from regard.layers.device import evaluation_mode, to_device
 from regard.memory import peak_mb
+from regard.models.classifiers import Classifier
 from regard.models.frozen import fit_head
-from regard.models.tuned import Tuned
 from regard.tasks.classification.task import Classification
 from regard.tasks.task import Split
 from regard.training.loop import Progress, using_threads
@@ -32,7 +32,7 @@ class Fitting:
 
     def __init__(
         self,
-        network: Tuned,
+        network: Classifier,
         task: Classification,
         settings: TrainingSettings,
         precision: Precision,

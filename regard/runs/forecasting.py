@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.layers.device import to_device
 from regard.memory import forget_peak, peak_mb
-from regard.models.tuned import Tuned
+from regard.models.classifiers import Classifier
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.fitting import Fitting
@@ -125,7 +125,7 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
-    assert isinstance(network, Tuned)
+    assert isinstance(network, Classifier)
     fitting = Fitting(network, task, settings, precision)
     middle = fitting.batches[len(fitting.batches) // 2 :][:2]
     with using_threads(settings.threads), seeded(0, fitting.device):

@@ -13,7 +13,7 @@ from regard import atomic_io
 from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.errors import RegardError
 from regard.memory import peak_mb
-from regard.models.tuned import Tuned
+from regard.models.classifiers import Classifier
 from regard.plugins import digests
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
@@ -78,7 +78,7 @@ class Learner:
     ) -> Iterator[Progress]:
         """Train the network, which ends with its best weights."""
         if self.config.entry.frozen:
-            return Fitting(cast(Tuned, model), task, settings, self.precision).run()
+            return Fitting(cast(Classifier, model), task, settings, self.precision).run()
         saved = self.folder.checkpoints
         return train(model, task, settings, saved, precision=self.precision, end=end)
 

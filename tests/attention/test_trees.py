@@ -165,7 +165,7 @@ def test_decoding_with_a_tree_is_the_whole_at_once():
 @pytest.mark.parametrize("position", ["tree-depth", "tree-keys"])
 def test_models_read_the_tree(name, position):
     settings = MODELS[name].configure(
-        {"position": position, "width": 8, "heads": 2, "layers": 1, "spread": 1.0, "dropout": 0}
+        {"position": position, "width": 8, "heads": 2, "layers": 1, "init_std": 1.0, "dropout": 0}
     )
     model = MODELS[name].build(settings, vocabulary=20, labels=2).eval()
     for parameter in model.parameters():

@@ -54,14 +54,14 @@ def test_the_padding_row_is_never_trained() -> None:
 
 def test_first_values_have_the_asked_spread() -> None:
     torch.manual_seed(0)
-    weight = WordEmbedding(4_001, 25, spread=0.3).weight
+    weight = WordEmbedding(4_001, 25, init_std=0.3).weight
     assert weight.std().item() == pytest.approx(0.3, rel=0.01)
 
 
 def test_pretrained_rows_and_their_width() -> None:
     torch.manual_seed(0)
     vectors = pretrained([7, 3, 10])
-    embedding = WordEmbedding(4_001, 9, spread=0.3, vectors=vectors)
+    embedding = WordEmbedding(4_001, 9, init_std=0.3, vectors=vectors)
     assert embedding.width == 5
     scale = 0.3 / float(np.sqrt(np.mean(vectors.matrix**2)))
     found = embedding.weight[[7, 3, 10]].detach()
@@ -76,7 +76,9 @@ def test_none_found_is_no_harm() -> None:
 
 
 def test_vectors_of_another_vocabulary_are_refused() -> None:
-    with pytest.raises(RegardError, match="word 12, the vocabulary ends at 10"):
+    with pytest.raises(
+        RegardError, match="word id 12 of the vectors exceeds the vocabulary's last id, 10"
+    ):
         WordEmbedding(11, 5, vectors=pretrained([3, 12]))
 
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from regard.layers.recurrent import Bidirectional, turn
+from regard.layers.recurrent import Bidirectional, reverse
 
 LENGTHS = torch.tensor([7, 2, 1, 5])
 
@@ -57,5 +57,5 @@ def test_padding_may_hold_anything() -> None:
 
 def test_turning_twice_changes_nothing() -> None:
     x = torch.randn(4, 7, 6)
-    assert not torch.equal(turn(x, LENGTHS), x)
-    assert torch.equal(turn(turn(x, LENGTHS), LENGTHS), x)
+    assert not torch.equal(reverse(x, LENGTHS), x)
+    assert torch.equal(reverse(reverse(x, LENGTHS), LENGTHS), x)

@@ -53,5 +53,7 @@ def test_a_label_without_a_text_is_never_said():
     head = fit_head(states, answers * 2, states, answers * 2, labels=3)
     assert head.bias[1] == NEVER
     assert set((states @ head.weight.T + head.bias).argmax(1)) == {0, 2}
-    with pytest.raises(RegardError, match="its texts have 1; give texts of two or more"):
+    with pytest.raises(
+        RegardError, match="at least two labels, not 1; add texts with other labels"
+    ):
         fit_head(states, answers * 0, states, answers, labels=2)

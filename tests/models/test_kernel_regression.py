@@ -172,15 +172,15 @@ def test_mistakes_are_named():
     with pytest.raises(RegardError, match="no kernel is called 'gausian'; did you mean gaussian"):
         NadarayaWatson("gausian")
     for w in ([0.0], [-1.0], [math.nan], [math.inf], []):
-        with pytest.raises(RegardError, match="w is one over a width, so above 0"):
+        with pytest.raises(RegardError, match="w must be above 0 and finite"):
             NadarayaWatson(w=w)
     with pytest.raises(RegardError, match="k must be at least 1"):
         NadarayaWatson("k-nearest", neighbors=0)
     x, y = curve_points(5)
     for kernel in ("boxcar", "average", "k-nearest"):
-        with pytest.raises(RegardError, match=f"{kernel} has no gradient in its width"):
+        with pytest.raises(RegardError, match=f"{kernel} has no gradient in w"):
             next(learn(NadarayaWatson(kernel), x, y))
-    with pytest.raises(RegardError, match="two rows or more, not 1"):
+    with pytest.raises(RegardError, match="requires two rows or more, not 1"):
         next(learn(NadarayaWatson(), x[:1], y[:1]))
 
 

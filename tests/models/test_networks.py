@@ -68,7 +68,7 @@ def test_learns_which_word_stands_there(name: str) -> None:
     labels = torch.randint(LABELS, (240,), generator=chance)
     place = torch.randint(6, (240, 1), generator=chance)
     tokens.scatter_(1, place, labels[:, None] + 2)
-    model = make(name, spread=0.5, dropout=0, word_dropout=0)
+    model = make(name, init_std=0.5, dropout=0, word_dropout=0)
     assert learn(model, tokens, labels, steps=60, rate=0.03) > 0.95
 
 
@@ -80,7 +80,7 @@ def test_learns_which_word_comes_first(name: str) -> None:
     place = torch.randint(4, (480, 1), generator=chance)
     tokens.scatter_(1, place, labels[:, None] + 2)  # 2 then 3, or 3 then 2
     tokens.scatter_(1, place + 1, 3 - labels[:, None])
-    model = make(name, labels=2, width=16, spread=0.3, dropout=0, word_dropout=0)
+    model = make(name, labels=2, width=16, init_std=0.3, dropout=0, word_dropout=0)
     assert learn(model, tokens, labels, steps=100, rate=0.01) > 0.9
 
 

@@ -13,7 +13,7 @@ GIVEN = torch.tensor([[0, 3, 5], [0, 4, 4]])
 def built(name):
     torch.manual_seed(3)
     entry = WRITERS[name]
-    settings = entry.configure({"width": 4, "hidden": 6, "dropout": 0, "spread": 1.0})
+    settings = entry.configure({"width": 4, "hidden": 6, "dropout": 0, "init_std": 1.0})
     return entry.build(settings, vocabulary=9, labels=0).double().eval()
 
 

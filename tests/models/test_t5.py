@@ -98,7 +98,7 @@ def test_one_bias_for_all_layers_of_a_stack():
     assert stacks[0][0] is not stacks[1][0]
     saved = weights(model)
     assert sum("score.bias" in name for name in saved) == 2
-    other = make("t5-bias", spread=2.0)
+    other = make("t5-bias", init_std=2.0)
     load_weights(other, saved)
     source, lengths = texts()
     target = torch.zeros(5, 2, dtype=torch.long)
@@ -116,7 +116,7 @@ def test_tied_words_are_divided_by_the_root_of_the_width():
 def test_it_learns_to_turn_around(name):
     torch.manual_seed(3)
     given = {"width": 24, "heads": 2, "layers": 1, "feedforward": 32, "dropout": 0.0,
-             "spread": 0.1}  # fmt: skip
+             "init_std": 0.1}  # fmt: skip
     model = T5(build(T5Settings, given | FORMS[name] | {"decoder_layers": 0}), 8)
     source = torch.randint(1, 7, (200, 3))
     target = torch.cat([source.flip(1), torch.full((200, 1), 7)], 1)

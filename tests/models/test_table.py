@@ -40,7 +40,7 @@ def test_every_row_is_described_and_its_defaults_are_settings(name: str) -> None
         ("transformer", {"heads": 2}, "2 heads; rotary positions; attention pool"),
         ("transformer", {"score": "additive", "pattern": "causal"}, "additive scores; rotary"),
         ("cnn", {"widths": "2"}, "filters over 2 words"),
-        ("tfidf", {"ngrams": 3}, "runs of 1 to 3 words"),
+        ("tfidf", {"ngrams": 3}, "n-grams of 1 to 3 words"),
     ],
 )
 def test_a_description_is_that_of_the_actual_settings(
@@ -51,9 +51,9 @@ def test_a_description_is_that_of_the_actual_settings(
 
 
 def test_all_rungs_have_one_embedding_scale() -> None:
-    rungs = [entry for entry in MODELS.values() if "spread" in entry.settings.model_fields]
+    rungs = [entry for entry in MODELS.values() if "init_std" in entry.settings.model_fields]
     rungs = [entry for entry in rungs if not entry.deterministic and entry.name != "t5"]
-    assert {entry.configure().model_dump()["spread"] for entry in rungs} == {0.1}
+    assert {entry.configure().model_dump()["init_std"] for entry in rungs} == {0.1}
 
 
 def test_overrides_come_after_defaults_and_from_strings() -> None:

@@ -20,7 +20,7 @@ PAIRS = [
 
 def test_the_nearest_neighbour_is_the_largest_cosine() -> None:
     model = NearestNeighbour(NeighbourSettings(ngrams=3))
-    with pytest.raises(RegardError, match="nearest-neighbour has learned nothing yet"):
+    with pytest.raises(RegardError, match="nearest-neighbour is not fitted"):
         model.write(["a"])
     model.fit(PAIRS)
     weigh = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 3), sublinear_tf=True)
@@ -32,7 +32,7 @@ def test_the_nearest_neighbour_is_the_largest_cosine() -> None:
         order = sorted(range(3), key=lambda i: -row[i])[:2]
         assert written == [PAIRS[i][1] for i in order]
     assert found[2][0] == PAIRS[0][1]  # nothing is like it
-    with pytest.raises(RegardError, match="no pairs to learn from"):
+    with pytest.raises(RegardError, match="requires training pairs; there are none"):
         model.fit([(" ", "x")])
     model = NearestNeighbour(NeighbourSettings(examples=2))
     model.fit(PAIRS)
@@ -48,13 +48,13 @@ def test_they_come_back_from_their_folder(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"pairs.jsonl: source"):
         load(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("")
-    with pytest.raises(RegardError, match="nearest-neighbour has learned nothing yet"):
+    with pytest.raises(RegardError, match="nearest-neighbour is not fitted"):
         load(tmp_path)
     (tmp_path / "baseline.json").write_text('{"baseline": "copi", "settings": {}}')
     with pytest.raises(RegardError, match="did you mean copy"):
         load(tmp_path)
     model = MostFrequentText(NoSettings())
-    with pytest.raises(RegardError, match="most-frequent has no pairs"):
+    with pytest.raises(RegardError, match="most-frequent requires training pairs"):
         model.fit([])
 
 

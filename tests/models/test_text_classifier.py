@@ -44,7 +44,7 @@ def test_mean_by_hand() -> None:
 
 
 def test_attention_pool_by_hand() -> None:
-    model = make("attention-pool", spread=1.0).eval()
+    model = make("attention-pool", init_std=1.0).eval()
     t = words(model)
     p = softmax(t @ model.pool.query[0])
     assert p.max() > 0.3  # else the test would pass a mean
@@ -52,28 +52,28 @@ def test_attention_pool_by_hand() -> None:
 
 
 def test_query_from_mean_by_hand() -> None:
-    model = make("query-from-mean", spread=1.0).eval()
+    model = make("query-from-mean", init_std=1.0).eval()
     t = words(model)
     p = softmax(t @ linear(model.pool.to_query, t.mean(0)))
     pooled = p @ linear(model.pool.to_values, t)
     assert_close(model(TOKENS, LENGTHS)[0], linear(model.to_labels, pooled))
 
 
-@pytest.mark.parametrize("spread", [1.0, 0.3])
+@pytest.mark.parametrize("init_std", [1.0, 0.3])
 @pytest.mark.parametrize(
     "name", ["self-attention", "+residual", "+positions", "+residual+positions", "+cls"]
 )
-def test_the_seeds_rungs_are_literal(name: str, spread: float) -> None:
+def test_the_seeds_rungs_are_literal(name: str, init_std: float) -> None:
     """Three layers of x' = g(f(x)) or g(x + f(LN x)), written out from the seed.
 
-    Sines are as large as the words: x = spread · (e + pe), at spread=1 the seed's x + pe.
+    Sines are as large as the words: x = init_std · (e + pe), at init_std=1 the seed's x + pe.
     """
-    model = make(name, spread=spread, seed=2).eval()
+    model = make(name, init_std=init_std, seed=2).eval()
     x = words(model)
     if name == "+cls":
         x = torch.cat([model.cls[None], x])
     if "positions" in name or name == "+cls":
-        x = x + spread * sinusoidal(torch.arange(len(x)), 8)
+        x = x + init_std * sinusoidal(torch.arange(len(x)), 8)
     assert len(model.blocks) == 3
     for block in model.blocks:
         residual = "residual" in name or name == "+cls"
@@ -125,7 +125,7 @@ def test_a_text_as_long_as_the_setting_fits_behind_cls() -> None:
 
 
 def test_positions_between_words_need_a_layer() -> None:
-    with pytest.raises(RegardError, match="layers=0 has none"):
+    with pytest.raises(RegardError, match="layers=0 does not have; use layers=1"):
         make("mean", position="rotary")
     assert make("mean", position="sinusoidal") is not None
 
@@ -162,7 +162,7 @@ MECHANISMS = [
 def test_every_mechanism_by_name(name: str, chosen: dict[str, object]) -> None:
     """It computes something of its own, padding changes nothing, and it can be trained."""
     sizes = {"heads": 4, "layers": 2, "length": 7}
-    model = stir(make(name, **{"spread": 1.0, **sizes, **chosen}))
+    model = stir(make(name, **{"init_std": 1.0, **sizes, **chosen}))
     logits = model(PADDED, SIZES)
     logits.square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -176,7 +176,7 @@ def test_every_mechanism_by_name(name: str, chosen: dict[str, object]) -> None:
         for i, size in enumerate(SIZES):
             alone = model(PADDED[i : i + 1, : max(size, 1)], SIZES[i : i + 1])
             assert_close(alone[0], logits[i], atol=1e-5, rtol=1e-5)
-        plain = stir(make(name, **{"spread": 1.0, **sizes})).eval()(PADDED, SIZES)
+        plain = stir(make(name, **{"init_std": 1.0, **sizes})).eval()(PADDED, SIZES)
     if "attention_dropout" in chosen or "top-k" in chosen.values():
         assert_close(logits, plain)  # dropout is for training, and no text has over 16 words
     else:

@@ -8,7 +8,7 @@ from regard.models import MODELS
 
 VOCABULARY, LABELS = 17, 3
 NETWORKS = [name for name, entry in MODELS.items() if not entry.deterministic]
-PRETRAINED = ["gpt", "bert", "t5"]  # their settings have no spread and no word_dropout
+PRETRAINED = ["gpt", "bert", "t5"]  # their settings have no init_std and no word_dropout
 SELF_ATTENTION = ["self-attention", "+residual", "+positions", "+residual+positions", "+cls",
                   "transformer"]  # fmt: skip
 BLIND = ["mean", "attention-pool", "query-from-mean", "self-attention", "+residual"]

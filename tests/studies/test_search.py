@@ -13,7 +13,7 @@ from regard.studies.search import Search
 
 SPACE = {"learning_rate": LogUniform(1e-4, 1e-2), "ngrams": Choice(("1", "2", "3"))}
 
-EVERYTHING = "dropout=0 word_dropout=0 spread=1 learning_rate=1 weight_decay=1".split()
+EVERYTHING = "dropout=0 word_dropout=0 init_std=1 learning_rate=1 weight_decay=1".split()
 
 
 def spaces(arms: str, *space: str, given: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
@@ -21,7 +21,7 @@ def spaces(arms: str, *space: str, given: tuple[str, ...] = ()) -> dict[str, dic
 
 
 def test_each_arm_has_its_own_space_and_what_is_given_is_not_searched() -> None:
-    found = spaces("mean,cnn:dropout=0.1,tfidf:ngrams=1", given=("spread=0.2", "minimum=2"))
+    found = spaces("mean,cnn:dropout=0.1,tfidf:ngrams=1", given=("init_std=0.2", "minimum=2"))
     assert list(found["mean"]) == ["dropout", "learning_rate", "weight_decay", "word_dropout"]
     assert list(found["cnn:dropout=0.1"]) == ["learning_rate", "weight_decay", "word_dropout"]
     assert list(found["tfidf:ngrams=1"]) == ["inverse_penalty"]

@@ -84,7 +84,7 @@ def test_ridge_is_scikit_learns_and_weighs_words(tmp_path: Path) -> None:
     texts = [example.text for example in ratings(200, 1)]
     numbers = np.array([float(example.label) for example in ratings(200, 1)])
     model = Ridge(RidgeSettings(minimum=1), 1)
-    with pytest.raises(RegardError, match="ridge has learned nothing yet"):
+    with pytest.raises(RegardError, match="ridge is not fitted"):
         model.scores(texts)
     model.fit(texts, numbers)
     solved = linear_model.Ridge(alpha=1.0, solver="sparse_cg", tol=1e-8)

@@ -33,7 +33,7 @@ PRESETS = {
         settings={
             "width": 48,
             "length": 40,
-            "spread": 1.0,
+            "init_std": 1.0,
             "dropout": 0.0,  # every word of these short texts matters
             "word_dropout": 0.0,
             "learning_rate": 3e-3,  # small networks, three times as fast

@@ -38,7 +38,7 @@ PRESETS = {
             "judged": 200,
         },
         arms={
-            **{gru: {"width": 32, "hidden": 64, "spread": 1.0, "tie": 1} for gru in GRUS},
+            **{gru: {"width": 32, "hidden": 64, "init_std": 1.0, "tie": 1} for gru in GRUS},
             "transformer": {"width": 64, "layers": 1, "heads": 4, "feedforward": 128}
             | {"position": "rotary", "learning_rate": 4e-3},
         },

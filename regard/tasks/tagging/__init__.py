@@ -89,12 +89,12 @@ def _each_token(make: Callable[..., Any]) -> Callable[..., Any]:
     return build
 
 
-def _tagger(name: str, says: str, settings: type[Settings] | None = None) -> ModelEntry:
+def _tagger(name: str, description: str, settings: type[Settings] | None = None) -> ModelEntry:
     entry = MODELS[name]
     defaults = {key: value for key, value in entry.defaults.items() if key != "pool"}
     return replace(
         entry,
-        says=says,
+        description=description,
         settings=settings or entry.settings,
         make=_each_token(entry.make),
         defaults=defaults,

@@ -71,7 +71,7 @@ def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str
 @pytest.mark.parametrize("data", [*(data for data in PRESETS if data != ANY_DATA), "mine.csv"])
 def test_all_words_begin_at_one_scale(data: str) -> None:
     settings = [flat(config) for config in configs(LabRequest(data=data)).values()]
-    assert len({own["spread"] for own in settings if "spread" in own}) == 1
+    assert len({own["init_std"] for own in settings if "init_std" in own}) == 1
     assert {own["data"] for own in settings} == {data}
 
 

@@ -1,4 +1,4 @@
-"""A pretrained model that puts labels on texts: what it makes of a text, and one linear map."""
+"""Text classifiers with the body of a pretrained model: GPT, BERT or T5."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -20,16 +20,16 @@ from regard.models.settings import EncoderSettings, GPTSettings, T5Settings
 from regard.models.t5 import T5
 
 
-class Tuned(nn.Module):
-    """label = Linear(vector of the text), the vector made by ``body``, which may be pretrained.
+class Classifier(nn.Module):
+    """label = Linear(vector of the text), a vector computed by ``body``.
 
-    ``framed`` says how a text is put to it. ``body`` has the symbols of pretraining behind the
-    ``vocabulary`` tokens (`regard.layers.special_tokens`), so that a pretrained one fits.
+    The ids of the special tokens of pretraining follow the ``vocabulary`` tokens
+    (`regard.layers.special_tokens`), so that ``body`` can be a pretrained model.
     """
 
     body: GPT | BERT | T5
-    #: Symbols that are read before a text.
-    before: ClassVar[int] = 0
+    #: Number of special tokens before a text.
+    prefix: ClassVar[int] = 0
 
     def __init__(
         self, settings: GPTSettings | EncoderSettings | T5Settings, vocabulary: int, labels: int
@@ -40,7 +40,7 @@ class Tuned(nn.Module):
             special_tokens.SpecialTokens.after(vocabulary),
             settings.dropout,
         )
-        #: Makes one vector of a text; None: every token has an answer of its own.
+        #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = MeanPool()
         self.to_labels = nn.Linear(settings.width, labels)
         nn.init.normal_(self.to_labels.weight, std=0.02)
@@ -52,23 +52,23 @@ class Tuned(nn.Module):
         lengths: Int[Tensor, " batch"],
         parents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch *time labels"]:
-        """Return the logits of the labels: of each text, or without a pool of each token.
+        """Return the logits of each text's labels, or of each token's if there is no pool.
 
-        ``parents`` as `regard.models.text_classifier` has them.
+        ``parents`` are those of `regard.models.text_classifier`.
         """
         if parents is not None:
             with parsed(self.framed_tree(parents)):
-                along: Tensor = self(tokens, lengths)
-            return along
+                tree_logits: Tensor = self(tokens, lengths)
+            return tree_logits
         if self.pool is None:
-            states = self.read(tokens, lengths)[0][:, self.before :][:, : tokens.shape[1]]
+            states = self.read(tokens, lengths)[0][:, self.prefix :][:, : tokens.shape[1]]
         else:
             states = self.vector(tokens, lengths)
         logits: Tensor = self.to_labels(drop(states, self.dropout, self.training))
         return logits
 
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
-        """Return one vector of each text."""
+        """Return the vector of each text."""
         assert self.pool is not None
         vector: Tensor = self.pool(*self.read(tokens, lengths))
         return vector
@@ -76,20 +76,20 @@ class Tuned(nn.Module):
     def read(
         self, tokens: Tensor, lengths: Tensor
     ) -> tuple[Float[Tensor, "batch read width"], Int[Tensor, " batch"]]:
-        """Return the last states of what the model reads, and how many of each row count."""
+        """Return the body's states and the number of valid states in each row."""
         raise NotImplementedError
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
-        """What the model reads of these tokens, symbols named."""
+        """Return the tokens that the body reads, with special tokens by name."""
         return list(tokens)
 
     def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
-        """The tree of what the model reads, symbols among it."""
+        """Return the parents of the tokens that the body reads, including special tokens."""
         return parents
 
 
-class TunedGPT(Tuned):
-    """The text, then [CLS], whose state has seen all of it. Radford et al. 2018, section 3.2."""
+class GPTClassifier(Classifier):
+    """GPT on the text and [CLS], and the state of [CLS]. Radford et al. 2018, section 3.2."""
 
     def __init__(self, settings: GPTSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
@@ -97,7 +97,7 @@ class TunedGPT(Tuned):
         self.pool = LastPool()
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states of the text and of [CLS] behind it."""
+        """Return the states of the text and of [CLS] after it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 1)
         read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
@@ -108,23 +108,22 @@ class TunedGPT(Tuned):
         return [*tokens, "[CLS]"]
 
     def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
-        """[CLS] is a root of its own."""
+        """Return the parents of the text's tokens and of [CLS], a root."""
         return F.pad(parents, (0, 1), value=-1)
 
 
-class TunedBERT(Tuned):
-    """[CLS] text [SEP]; the mean of all states.
+class BERTClassifier(Classifier):
+    """BERT on [CLS] text [SEP], and the mean of all states.
 
-    In training words are hidden behind [MASK] with probability ``word_dropout``, as they were in
-    pretraining.
+    In training, words are replaced by [MASK] with probability ``word_dropout``, as in pretraining.
 
-    Devlin et al. 2019, section 4.1, take the state of [CLS]; pretrained without next sentences it
-    has never been asked anything, and with few labels it is not found out what it could say.
-    With ``settings.weights`` the symbols are among the ``vocabulary`` tokens, and who builds the
-    model sets ``special_tokens`` to their numbers.
+    Devlin et al. 2019, section 4.1, take the state of [CLS]. Without next-sentence prediction that
+    state is not pretrained, and few labels do not suffice to train it. With ``settings.weights``
+    the special tokens are among the ``vocabulary`` tokens, and the caller sets ``special_tokens``
+    to their ids.
     """
 
-    before = 1
+    prefix = 1
 
     def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
@@ -133,7 +132,7 @@ class TunedBERT(Tuned):
         self.body: BERT = BERT(settings, words, heads=False)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states of the text and of the symbols about it."""
+        """Return the states of the text and of the special tokens around it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         if self.training:
             tokens = lose_words(tokens, self.word_dropout, self.special_tokens.mask)
@@ -148,12 +147,12 @@ class TunedBERT(Tuned):
         return ["[CLS]", *tokens, "[SEP]"]
 
     def framed_tree(self, parents: Tensor) -> Int[Tensor, "batch read"]:
-        """[CLS] is the root that all others, and [SEP], hang on."""
+        """Return the parents of [CLS], the root, of the text's tokens, and of [SEP]."""
         return F.pad(F.pad(parents + 1, (0, 1)), (1, 0), value=-1)
 
 
-class TunedT5(Tuned):
-    """The mean of what the encoder makes of the words (Ni et al. 2022, "Sentence-T5")."""
+class T5Classifier(Classifier):
+    """The encoder of T5, and the mean of its states (Ni et al. 2022, "Sentence-T5")."""
 
     def __init__(self, settings: T5Settings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
