@@ -111,9 +111,9 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
     laws = LAWS[kind_of(subject)]
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in verdicts:
-        words = escape(verdict.says)
+        words = escape(verdict.message)
         if verdict.outcome == "holds":
-            words = f"{escape(laws[verdict.law].says)} [dim]({words})[/]"
+            words = f"{escape(laws[verdict.law].description)} [dim]({words})[/]"
         table.add_row(MARKS[verdict.outcome], verdict.law, words)
     out.print(table)
     hold, fail, rest = (sum(v.outcome == outcome for v in verdicts) for outcome in MARKS)
@@ -216,11 +216,11 @@ def of_part(
     from regard.attention import NORMALIZERS, SCORES, attend
     from regard.conformance import MaskSubject, ScoreSubject
 
-    heads = getattr(subject, "fixed", None) or HEADS
+    heads = getattr(subject, "fixed_heads", None) or HEADS
     widths, score, mask = (WIDTH, WIDTH), SCORES["scaled-dot"](), None
     normalizer = NORMALIZERS["softmax"]()
     if isinstance(subject, ScoreSubject):
-        widths = subject.reads if subject.fixed else widths
+        widths = subject.widths if subject.fixed_heads else widths
         score = subject.build(widths, heads, N) if ours else score
     elif isinstance(subject, MaskSubject):
         mask = subject.mask if ours else None

@@ -1,4 +1,4 @@
-"""The laws of attention, as a library: for regard's parts, for yours, and for other packages'.
+"""Laws of attention, as checks of regard's parts, your own, and those of other packages.
 
 >>> from regard.attention import causal
 >>> [verdict.law for verdict in conform(causal()) if verdict.outcome == "fails"]

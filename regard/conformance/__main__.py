@@ -1,4 +1,4 @@
-"""Every law over every part of regard: ``python -m regard.conformance`` (exit 1 if one fails)."""
+"""Check every law on every part of regard: ``python -m regard.conformance``."""
 
 import json
 import sys
@@ -11,7 +11,10 @@ from regard.conformance.run import kind_of, verdicts
 
 
 def main() -> int:
-    """Print each failure, and a line of numbers for each kind; with --json one object."""
+    """Print each failure and a line of counts for each kind, or one JSON object with --json.
+
+    Exit code 1 if a law fails.
+    """
     torch.set_num_threads(1)
     subjects, outcomes, failures = Counter[str](), Counter[tuple[str, str]](), []
     for subject in own():
@@ -30,7 +33,7 @@ def main() -> int:
         for failure in failures:
             print(f"{failure['what']}: {failure['law']}: {failure['says']}")
         for kind, row in table.items():
-            print(f"{kind}: " + ", ".join(f"{count} {of}" for of, count in row.items()))
+            print(f"{kind}: " + ", ".join(f"{count} {name}" for name, count in row.items()))
         print(f"{len(failures)} failures")
     return 1 if failures else 0
 

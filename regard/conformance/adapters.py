@@ -1,12 +1,12 @@
-"""Layers and models behind one call, so that one set of laws serves regard's, yours and the peers'.
+"""Adapters that give layers and models of different packages one interface for the laws.
 
-Masks of others become valid lengths here: torch hides where True, the others keep where True.
+They convert lengths to masks: in torch True hides a key, in the other packages it keeps a key.
 """
 
 import copy
 import importlib
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,49 +20,52 @@ STEPS = (4, 1, 1, 3)
 
 
 class Layer:
-    """Self-attention over (batch, n, width): how to build it, and how to call what was built.
+    """The abstract adapter of self-attention over (batch, n, width): builds and calls a module.
 
-    Abstract. An adapter says what its module can do; what it cannot do raises
-    InapplicableError, and the law does not apply.
+    Methods that a module does not support raise `InapplicableError`, so that the law does not
+    apply.
     """
 
     name: str = "layer"
     width: int = WIDTH
     heads: int = HEADS
-    #: Which masks it knows: without one on the future (False), with one (True).
+    #: Supported masks: False for bidirectional attention, True for causal.
     modes: tuple[bool, ...] = (False, True)
-    #: Whether the output is a mean of values and a projection, and nothing after it.
+    #: Whether the output is a projected weighted mean of values, without further layers.
     one_attention: bool = True
-    #: Whether it knows where a token stands.
+    #: Whether it uses positions.
     positions: bool = False
-    #: The finest dtype in which it computes throughout.
+    #: The most precise dtype in which it computes throughout.
     dtype: torch.dtype = torch.float64
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        """A module with random parameters, in training mode."""
+        """Return a module with random parameters, in training mode."""
         raise NotImplementedError
 
     def call(
         self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
     ) -> Tensor:
-        """The output (batch, n, width); ``valid``: tokens of each text; may it see the future."""
+        """Return the output (batch, n, width).
+
+        ``valid``: number of tokens of each text. ``future``: False for a causal mask.
+        """
         raise NotImplementedError
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and the weights of one attention (batch, heads, n, n)."""
-        raise InapplicableError("it gives no weights")
+        """Return the output, and the weights of one attention (batch, heads, n, n)."""
+        raise InapplicableError("the layer does not return weights")
 
     def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
-        """The output for queries x and keys and values from ``memory``."""
-        raise InapplicableError("it attends to its own input alone")
+        """Return the output for queries x and keys and values from ``memory``."""
+        raise InapplicableError("the layer has no cross-attention")
 
     def steps(self, module: nn.Module, x: Tensor) -> Tensor:
-        """The output of a causal pass, some tokens at a time, with a cache."""
-        raise InapplicableError("it has no cache")
+        """Return the output of a causal pass, computed a few tokens at a time with a cache."""
+        raise InapplicableError("the layer has no cache")
 
 
 class Regard(Layer):
-    """A module called as ``module(x, mask=mask)`` with a regard Mask: regard's own, or a user's."""
+    """A module called as ``module(x, mask=mask)`` with a regard Mask, of regard or of a user."""
 
     def __init__(self, make: Callable[[float], nn.Module], name: str) -> None:
         module = make(0.0)
@@ -71,7 +74,7 @@ class Regard(Layer):
         self.heads = int(getattr(module, "heads", HEADS))
         self.ours = type(module) is MultiHeadAttention  # a subclass may do anything
         self.one_attention = self.ours
-        self.positions = not self.ours or knows_places(module)
+        self.positions = not self.ours or uses_positions(module)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         return self.make(dropout)
@@ -82,76 +85,76 @@ class Regard(Layer):
         mask = None if future else causal()
         if valid is not None:
             mask = lengths(valid) if mask is None else mask & lengths(valid)
-        made: Tensor = module(x, mask=mask)
-        return made
+        output: Tensor = module(x, mask=mask)
+        return output
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         if not isinstance(module, MultiHeadAttention):
             return super().weights(module, x, valid)
-        seen: list[Tensor] = []
-        hook = module.attention.register_forward_hook(lambda *call: seen.append(call[2].weights))
+        weights: list[Tensor] = []
+        hook = module.attention.register_forward_hook(lambda *call: weights.append(call[2].weights))
         try:
             output = module(x, mask=lengths(valid))
         finally:
             hook.remove()
-        return output, seen[0]
+        return output, weights[0]
 
     def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
         if not self.ours:
             return super().across(module, x, memory, valid)
-        made: Tensor = module(x, memory, mask=lengths(valid))
-        return made
+        output: Tensor = module(x, memory, mask=lengths(valid))
+        return output
 
     def steps(self, module: nn.Module, x: Tensor) -> Tensor:
         if not self.ours:
             return super().steps(module, x)
-        past = KeyValueCache()
-        parts = [module(part, mask=causal(), cache=past) for part in x.split(STEPS, 1)]
+        cache = KeyValueCache()
+        parts = [module(part, mask=causal(), cache=cache) for part in x.split(STEPS, 1)]
         return torch.cat(parts, 1)
 
 
 class TorchMultihead(Layer):
-    """``torch.nn.MultiheadAttention``, batch first. Its masks are True where a key is hidden."""
+    """``torch.nn.MultiheadAttention``, batch first. Its masks are True for hidden keys."""
 
     name = "torch.nn.MultiheadAttention"
 
     def __init__(self, module: nn.MultiheadAttention | None = None) -> None:
-        self.given = module
+        self.module = module
         if module is not None:
             self.width, self.heads = module.embed_dim, module.num_heads
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        if self.given is None:
+        if self.module is None:
             return nn.MultiheadAttention(WIDTH, HEADS, dropout, batch_first=True)
-        made = copy.deepcopy(self.given)
-        made.dropout, made.batch_first = dropout, True
-        return made
+        module = copy.deepcopy(self.module)
+        module.dropout, module.batch_first = dropout, True
+        return module
 
     def call(
         self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
     ) -> Tensor:
-        after = None if future else ~kept_past(x.shape[1])
-        padding = None if valid is None else ~kept(valid, x)
-        made: Tensor = module(
-            x, x, x, attn_mask=after, key_padding_mask=padding, need_weights=False
+        later = None if future else ~causal_mask(x.shape[1])
+        padding = None if valid is None else ~valid_mask(valid, x)
+        output: Tensor = module(
+            x, x, x, attn_mask=later, key_padding_mask=padding, need_weights=False
         )[0]
-        return made
+        return output
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         output, weights = module(
-            x, x, x, key_padding_mask=~kept(valid, x), average_attn_weights=False
+            x, x, x, key_padding_mask=~valid_mask(valid, x), average_attn_weights=False
         )
         return output, weights
 
     def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
-        made: Tensor = module(
-            x, memory, memory, key_padding_mask=~kept(valid, memory), need_weights=False
+        output: Tensor = module(
+            x, memory, memory, key_padding_mask=~valid_mask(valid, memory), need_weights=False
         )[0]
-        return made
+        return output
 
 
 class HuggingFace(Layer):
-    """A transformers model over ``inputs_embeds``, tiny and random unless one is given."""
+    """A transformers model called with ``inputs_embeds``; by default tiny, with random weights."""
 
     one_attention = False
     positions = True
@@ -161,19 +164,19 @@ class HuggingFace(Layer):
     }
 
     def __init__(self, kind: str, kernel: str, module: nn.Module | None = None) -> None:
-        self.kind, self.kernel, self.given = kind, kernel, module
+        self.kind, self.kernel, self.module = kind, kernel, module
         self.name, self.modes = f"transformers.{kind}:{kernel}", (False,)
         if kind in self.kinds:
             self.config, self.modes = self.kinds[kind]
         if module is not None:
             settings: Any = module.config
             self.width, self.heads = settings.hidden_size, settings.num_attention_heads
-            decodes = bool(getattr(settings, "is_decoder", False))  # some configs do not say
+            decodes = bool(getattr(settings, "is_decoder", False))  # some configs lack it
             self.modes = (decodes or kind not in ("BertModel",),)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        if self.given is not None:
-            return copy.deepcopy(self.given)
+        if self.module is not None:
+            return copy.deepcopy(self.module)
         transformers = peer("transformers")
         if self.kind == "BertModel":
             settings = {
@@ -198,42 +201,42 @@ class HuggingFace(Layer):
         config = getattr(transformers, self.config)(
             vocab_size=20, attn_implementation=self.kernel, **settings
         )
-        made: nn.Module = getattr(transformers, self.kind)(config)
-        return made.train()
+        module: nn.Module = getattr(transformers, self.kind)(config)
+        return module.train()
 
     def call(
         self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
     ) -> Tensor:
-        mask = None if valid is None else kept(valid, x).long()
-        made: Tensor = module(inputs_embeds=x, attention_mask=mask, use_cache=False)[0]
-        return made
+        mask = None if valid is None else valid_mask(valid, x).long()
+        output: Tensor = module(inputs_embeds=x, attention_mask=mask, use_cache=False)[0]
+        return output
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        mask = kept(valid, x).long()
-        found = module(inputs_embeds=x, attention_mask=mask, output_attentions=True)
-        if not found.attentions or found.attentions[0] is None:
-            raise InapplicableError("it gives no weights by this kernel")
-        return found[0], found.attentions[0]
+        mask = valid_mask(valid, x).long()
+        output = module(inputs_embeds=x, attention_mask=mask, output_attentions=True)
+        if not output.attentions or output.attentions[0] is None:
+            raise InapplicableError("this kernel does not return weights")
+        return output[0], output.attentions[0]
 
     def steps(self, module: nn.Module, x: Tensor) -> Tensor:
         if self.modes != (True,):
             return super().steps(module, x)
-        past, found = None, []
+        past, outputs = None, []
         for part in x.split(STEPS, 1):
-            made = module(inputs_embeds=part, past_key_values=past, use_cache=True)
-            past = made.past_key_values
-            found.append(made[0])
-        return torch.cat(found, 1)
+            output = module(inputs_embeds=part, past_key_values=past, use_cache=True)
+            past = output.past_key_values
+            outputs.append(output[0])
+        return torch.cat(outputs, 1)
 
 
 class XTransformers(Layer):
-    """``x_transformers.Attention``, or a stack of layers: ``Encoder``, ``Decoder``."""
+    """``x_transformers.Attention``, or a stack of layers: ``Encoder`` or ``Decoder``."""
 
     def __init__(self, kind: str, *, flash: bool = False, module: nn.Module | None = None) -> None:
-        self.kind, self.flash, self.given = kind, flash, module
+        self.kind, self.flash, self.module = kind, flash, module
         self.name = f"x_transformers.{kind}{':flash' if flash else ''}"
         self.one_attention = kind == "Attention"
-        # Without torch's kernel the softmax is computed in float32, whatever came in.
+        # Without torch's kernel the softmax is computed in float32 for every input dtype.
         self.dtype = torch.float64 if flash else torch.float32
         self.modes = (kind == "Decoder",) if kind != "Attention" else (False, True)
         if module is not None:
@@ -242,15 +245,15 @@ class XTransformers(Layer):
             self.modes = (bool(getattr(settings, "causal", False)),)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        if self.given is not None:
-            return copy.deepcopy(self.given)
+        if self.module is not None:
+            return copy.deepcopy(self.module)
         package = peer("x_transformers")
         if self.kind == "Attention":
-            made = package.Attention(
+            module = package.Attention(
                 WIDTH, dim_head=WIDTH // HEADS, heads=HEADS, dropout=dropout, flash=self.flash
             )
         else:
-            made = getattr(package, self.kind)(
+            module = getattr(package, self.kind)(
                 dim=WIDTH,
                 depth=2,
                 heads=HEADS,
@@ -258,78 +261,77 @@ class XTransformers(Layer):
                 attn_dropout=dropout,
                 attn_flash=self.flash,
             )
-        whole: nn.Module = made
-        return whole
+        return cast(nn.Module, module)
 
     def call(
         self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
     ) -> Tensor:
-        mask = None if valid is None else kept(valid, x)
+        mask = None if valid is None else valid_mask(valid, x)
         if self.kind != "Attention":
-            stacked: Tensor = module(x, mask=mask)
-            return stacked
-        past = None if future else kept_past(x.shape[1])
-        made: Tensor = first_of(module(x, mask=mask, attn_mask=past))
-        return made
+            output: Tensor = module(x, mask=mask)
+            return output
+        earlier = None if future else causal_mask(x.shape[1])
+        attended: Tensor = first_of(module(x, mask=mask, attn_mask=earlier))
+        return attended
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         if self.kind != "Attention" or self.flash:
             return super().weights(module, x, valid)
-        output, between = module(x, mask=kept(valid, x), return_intermediates=True)
-        return output, between.post_softmax_attn
+        output, intermediates = module(x, mask=valid_mask(valid, x), return_intermediates=True)
+        return output, intermediates.post_softmax_attn
 
     def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
         if self.kind != "Attention":
             return super().across(module, x, memory, valid)
-        made: Tensor = first_of(module(x, context=memory, context_mask=kept(valid, memory)))
-        return made
+        mask = valid_mask(valid, memory)
+        output: Tensor = first_of(module(x, context=memory, context_mask=mask))
+        return output
 
     def steps(self, module: nn.Module, x: Tensor) -> Tensor:
         if self.kind != "Decoder":
             return super().steps(module, x)
-        made, past = module(x[:, :4], return_hiddens=True)
-        found = [made]
-        for done in range(5, x.shape[1] + 1):  # it is given the whole text and reads its last token
-            made, past = module(x[:, :done], cache=past, return_hiddens=True)
-            found.append(made[:, -1:])
-        return torch.cat(found, 1)
+        output, cache = module(x[:, :4], return_hiddens=True)
+        outputs = [output]
+        for length in range(5, x.shape[1] + 1):  # it takes the whole text and reads its last token
+            output, cache = module(x[:, :length], cache=cache, return_hiddens=True)
+            outputs.append(output[:, -1:])
+        return torch.cat(outputs, 1)
 
 
-def knows_places(module: nn.Module) -> bool:
-    """Whether a regard layer gives other outputs where its tokens stand elsewhere."""
+def uses_positions(module: nn.Module) -> bool:
+    """Return whether other positions change the output of a regard layer."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         x = torch.randn(1, 3, int(getattr(module, "width", WIDTH)))
-        at = torch.tensor([0, 2, 1])
-        plain, moved = module(x), module(x, positions=at)
+        plain, moved = module(x), module(x, positions=torch.tensor([0, 2, 1]))
     return not torch.equal(plain, moved)
 
 
-def first_of(made: Any) -> Any:
-    """What comes first where there is more."""
-    return made[0] if isinstance(made, tuple) else made
+def first_of(output: Any) -> Any:
+    """Return the first element of a tuple; any other value unchanged."""
+    return output[0] if isinstance(output, tuple) else output
 
 
-def kept(valid: Tensor, x: Tensor) -> Tensor:
-    """True at the tokens of each text, (batch, n)."""
+def valid_mask(valid: Tensor, x: Tensor) -> Tensor:
+    """Return True for the tokens of each text, (batch, n)."""
     return torch.arange(x.shape[1]) < valid[:, None]
 
 
-def kept_past(n: int) -> Tensor:
-    """True at each position's own and earlier ones, (n, n)."""
+def causal_mask(n: int) -> Tensor:
+    """Return True for each position and those before it, (n, n)."""
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
 def peer(name: str) -> Any:
-    """A package that regard does not need, or an error that says how to get it."""
+    """Import an optional package. Errors: it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.replace("_", "-")
-        raise RegardError(f"{name} is not here ({error}): pip install {package}") from None
+        raise RegardError(f"{name} is not installed ({error}): pip install {package}") from None
 
 
 def layer_of(module: nn.Module, name: str = "") -> Layer:
-    """The adapter of a module that is made already."""
+    """Return the adapter of a module."""
     kind, home = type(module).__name__, type(module).__module__.split(".")[0]
     parents = {base.__name__ for base in type(module).__mro__}
     if isinstance(module, nn.MultiheadAttention):
@@ -343,18 +345,18 @@ def layer_of(module: nn.Module, name: str = "") -> Layer:
 
 
 def with_dropout(module: nn.Module, dropout: float) -> nn.Module:
-    """A regard layer that drops this share of its weights; any other module as it is."""
+    """Set the attention dropout of a regard layer; return any other module unchanged."""
     if isinstance(module, MultiHeadAttention):
         module.attention.dropout = dropout
     return module
 
 
 def ours(dropout: float) -> nn.Module:
-    """regard's own layer, small."""
+    """Return a small layer of regard."""
     return MultiHeadAttention(WIDTH, HEADS, dropout=dropout)
 
 
-#: Layers and models by name, made when asked for.
+#: Functions that build the adapters of layers and models, by name.
 LAYERS: dict[str, Callable[[], Layer]] = {
     "regard.MultiHeadAttention": lambda: Regard(ours, "regard.MultiHeadAttention"),
     "torch.nn.MultiheadAttention": TorchMultihead,

@@ -1,4 +1,4 @@
-"""What a law is, what it finds, and how a check says so."""
+"""Laws, their verdicts, and the helpers of their checks."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,84 +13,86 @@ from regard.plugins import one_line
 
 Outcome = Literal["holds", "fails", "does not apply"]
 S = TypeVar("S")
-EXACT, CLOSE = 1e-12, 1e-10  # in float64: of outputs, and of gradients through more sums
+EXACT, CLOSE = 1e-12, 1e-10  # float64 tolerances of outputs, and of gradients, which sum more
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a law found: ``says`` in words what was measured, ``numbers`` the same as numbers."""
+    """The result of a law: ``message`` and ``numbers`` report what was measured."""
 
     law: str
     outcome: Outcome
-    says: str
+    message: str
     numbers: dict[str, float] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
-        """The verdict as JSON; a number that is not finite is given as a word."""
+        """Return the verdict as JSON; numbers that are not finite are strings."""
         numbers = {
             key: value if torch.tensor(value).isfinite() else str(value)
             for key, value in self.numbers.items()
         }
-        return {"law": self.law, "outcome": self.outcome, "says": self.says, "numbers": numbers}
+        return {"law": self.law, "outcome": self.outcome, "says": self.message, "numbers": numbers}
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a check that went well measured."""
+class Measurement:
+    """The measurements of a check that passed."""
 
-    says: str
+    message: str
     numbers: dict[str, float] = field(default_factory=dict)
 
 
 class BrokenError(Exception):
-    """A check found the law broken."""
+    """Raised by a check if the law does not hold."""
 
-    def __init__(self, says: str, **numbers: float) -> None:
-        super().__init__(says)
+    def __init__(self, message: str, **numbers: float) -> None:
+        super().__init__(message)
         self.numbers = numbers
 
 
 class InapplicableError(Exception):
-    """The law says nothing about this subject, for the reason given."""
+    """Raised by a check if the law does not apply to the subject."""
 
 
 @dataclass(frozen=True)
 class Law(Generic[S]):
-    """A law in words, and the check: it gives what it measured, or raises what it found."""
+    """A law: its description, and a check that returns a `Measurement` or raises `BrokenError`."""
 
-    says: str
-    check: Callable[[S], Measured]
+    description: str
+    check: Callable[[S], Measurement]
 
     def judge(self, name: str, subject: S, seed: int = 0) -> Verdict:
-        """The check's verdict, by this seed; whatever the subject raises breaks the law."""
+        """Run the check with this seed; any exception of the subject breaks the law."""
         try:
             with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # one law is about them
+                warnings.simplefilter("ignore")  # a law of its own checks for them
                 torch.manual_seed(seed)
-                found = self.check(subject)
+                result = self.check(subject)
         except BrokenError as broken:
             return Verdict(name, "fails", str(broken), broken.numbers)
         except InapplicableError as reason:
             return Verdict(name, "does not apply", str(reason))
         except Exception as error:  # whatever a user's code raises
             return Verdict(name, "fails", f"raised {one_line(error)}")
-        return Verdict(name, "holds", found.says, found.numbers)
+        return Verdict(name, "holds", result.message, result.numbers)
 
 
 def near(what: str, ours: Tensor, theirs: Tensor, most: float) -> float:
-    """The largest difference of two tensors, at most ``most`` times their size where that is > 1.
+    """Return the largest difference of two tensors; raise `BrokenError` above the limit.
+
+    The limit is ``most``, times the largest absolute value of ``theirs`` if that exceeds 1.
 
     >>> near("tiles changed a score", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]), 1e-6)
     Traceback (most recent call last):
     regard.conformance.law.BrokenError: tiles changed a score by 0.5 (at most 2.5e-06)
     """
     if ours.shape != theirs.shape:
-        raise BrokenError(f"{what}: the shape is {tuple(ours.shape)}, not {tuple(theirs.shape)}")
+        raise BrokenError(f"{what}: shape {tuple(ours.shape)}, not {tuple(theirs.shape)}")
     if not ours.numel():
         return 0.0
     ours, theirs = ours.detach().double(), theirs.detach().double()
     if not bool(ours.isfinite().all()):
-        raise BrokenError(f"{what}: {unlike(ours)} came out", difference=float("inf"))
+        raise BrokenError(f"{what}: got {nonfinite_kind(ours)}", difference=float("inf"))
     gap = (ours - theirs).abs().max().item()
     limit = most * max(1.0, theirs.abs().max().item())
     if not gap <= limit:
@@ -98,81 +100,87 @@ def near(what: str, ours: Tensor, theirs: Tensor, most: float) -> float:
     return gap
 
 
-def worst(gaps: Sequence[float], limit: float) -> Measured:
-    """The largest of the differences that were found small enough."""
+def worst(gaps: Sequence[float], limit: float) -> Measurement:
+    """Return the largest of the differences as a measurement."""
     most = max(gaps, default=0.0)
-    says = f"differs by {most:.1g}" if most else "the same bits"
-    return Measured(says, {"difference": most, "limit": limit})
+    message = f"largest difference {most:.1g}" if most else "identical bits"
+    return Measurement(message, {"difference": most, "limit": limit})
 
 
 def same(what: str, ours: Tensor, theirs: Tensor) -> None:
-    """Refuse any different bit."""
+    """Raise `BrokenError` if any bit differs."""
     if ours.shape != theirs.shape or not torch.equal(ours, theirs):
         near(what, ours, theirs, 0.0)
         raise BrokenError(f"{what}: the bits differ")
 
 
 def finite(what: str, *tensors: Tensor) -> None:
-    """Refuse NaN and infinity."""
+    """Raise `BrokenError` for NaN and infinity."""
     for x in tensors:
         if not bool(x.isfinite().all()):
-            raise BrokenError(f"{what}: {unlike(x)} came out")
+            raise BrokenError(f"{what}: got {nonfinite_kind(x)}")
 
 
 def zero(what: str, *tensors: Tensor) -> None:
-    """Refuse anything but zeros."""
+    """Raise `BrokenError` for anything but zeros."""
     finite(what, *tensors)
     for x in tensors:
         if x.numel() and not bool((x == 0).all()):
             most = x.detach().double().abs().max().item()
-            raise BrokenError(f"{what}: {most:.2g} came out, not 0", most=most)
+            raise BrokenError(f"{what}: got {most:.2g}, not 0", most=most)
 
 
-def unlike(x: Tensor) -> str:
-    """NaN or infinity, whichever a tensor holds."""
+def nonfinite_kind(x: Tensor) -> str:
+    """Return "NaN" or "infinity", whichever the tensor contains."""
     return "NaN" if bool(x.isnan().any()) else "infinity"
 
 
-def gradients(output: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of an uneven sum of the output; zeros where it does not reach."""
+def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients of a weighted sum of the output; zeros for unused inputs."""
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view(output.shape)
     if not output.requires_grad:
-        return [torch.zeros_like(x) for x in of]
-    return filled(torch.autograd.grad((output * weights).sum(), of, allow_unused=True), of)
+        return [torch.zeros_like(x) for x in inputs]
+    slopes = torch.autograd.grad((output * weights).sum(), inputs, allow_unused=True)
+    return zeros_for_none(slopes, inputs)
 
 
-def slopes(f: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Measured:
-    """Autograd's gradient along a random direction, beside the slope of f there, in float64.
+def compare_slopes(f: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Measurement:
+    """Compare gradients with finite differences along random directions, in float64.
 
-    (Σ u·f(x + εv) − Σ u·f(x − εv)) / 2ε beside v·∇Σ u·f(x), for each input by itself, twice:
-    what `torch.autograd.gradcheck` does in its fast mode, with words for what it finds.
+    Compares v·∇Σ u·f(x) with (Σ u·f(x + εv) − Σ u·f(x − εv)) / 2ε, twice for each input, like the
+    fast mode of `torch.autograd.gradcheck`, and names the input that is wrong.
     """
     tensors, step, most, gaps = list(inputs.values()), 1e-6, 1e-5, []
     output = f(*tensors)
     upstream = torch.randn_like(output)
-    found = filled(torch.autograd.grad(output, tensors, upstream, allow_unused=True), tensors)
+    computed = zeros_for_none(
+        torch.autograd.grad(output, tensors, upstream, allow_unused=True), tensors
+    )
     for i, (name, x) in enumerate(inputs.items()):
         for _ in range(2):
-            along = torch.randn_like(x)
+            direction = torch.randn_like(x)
             with torch.no_grad():
                 high, low = (
-                    (f(*tensors[:i], x + by, *tensors[i + 1 :]) * upstream).sum()
-                    for by in (step * along, -step * along)
+                    (f(*tensors[:i], x + change, *tensors[i + 1 :]) * upstream).sum()
+                    for change in (step * direction, -step * direction)
                 )
-            slope, ours = (high - low) / (2 * step), (found[i] * along).sum()
-            what = f"to {name} the gradient is {ours.item():.6g}, the slope {slope.item():.6g}: off"
+            slope, ours = (high - low) / (2 * step), (computed[i] * direction).sum()
+            what = (
+                f"the gradient of {name} is {ours.item():.6g}, the finite difference "
+                f"{slope.item():.6g}: off"
+            )
             gaps.append(near(what, ours, slope, most))
     return worst(gaps, most)
 
 
-def filled(found: Sequence[Tensor | None], of: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients, zeros where there is none."""
-    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]
+def zeros_for_none(slopes: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients with zeros in place of None."""
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(slopes, inputs, strict=True)]
 
 
 @contextmanager
-def silence() -> Iterator[None]:
-    """Refuse any warning inside."""
+def no_warnings() -> Iterator[None]:
+    """Raise `BrokenError` for any warning inside."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

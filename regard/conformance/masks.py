@@ -1,4 +1,4 @@
-"""The laws of masks."""
+"""Laws of masks."""
 
 import contextlib
 
@@ -12,10 +12,10 @@ from regard.conformance.law import (
     BrokenError,
     InapplicableError,
     Law,
-    Measured,
+    Measurement,
     gradients,
     near,
-    silence,
+    no_warnings,
     worst,
     zero,
 )
@@ -23,165 +23,168 @@ from regard.conformance.subjects import MaskSubject, ScoreSubject
 from regard.plugins import one_line
 
 
-def answers(subject: MaskSubject) -> Measured:
-    found = subject.mask.allows(*subject.places)  # refuses what is no bool tensor
-    wanted = (subject.batch, subject.queries, subject.keys)
-    pairs = zip(reversed(found.shape), reversed(wanted), strict=False)
-    if found.ndim > 3 + subject.mask.has_heads or any(x not in (1, size) for x, size in pairs):
+def answers(subject: MaskSubject) -> Measurement:
+    allowed = subject.mask.allows(*subject.positions)  # rejects all but bool tensors
+    shape = (subject.batch, subject.queries, subject.keys)
+    pairs = zip(reversed(allowed.shape), reversed(shape), strict=False)
+    if allowed.ndim > 3 + subject.mask.has_heads or any(x not in (1, size) for x, size in pairs):
         raise BrokenError(
-            f"answers of shape {tuple(found.shape)} do not broadcast to {wanted}: (texts, queries, "
-            "keys)"
+            f"answers of shape {tuple(allowed.shape)} do not broadcast to (texts, queries, keys) = "
+            f"{shape}"
         )
     share = subject.allowed().float().mean().item()
-    return Measured(f"bools; {share:.0%} of the pairs may be seen", {"allowed": share})
+    return Measurement(f"bool; {share:.0%} of the pairs are allowed", {"allowed": share})
 
 
-def tiles(subject: MaskSubject) -> Measured:
-    (rows, columns), whole = subject.places, subject.allowed()
+def tiles(subject: MaskSubject) -> Measurement:
+    (rows, columns), whole = subject.positions, subject.allowed()
     n, m = len(rows), len(columns)
-    picked = torch.tensor([0, *range(2, m, 3)])
+    selected = torch.tensor([0, *range(2, m, 3)])
     cuts: list[tuple[slice, slice | torch.Tensor]] = [
         (slice(0, 1), slice(0, 1)),
         (slice(n // 2, n), slice(m // 3, m)),
         (slice(n - 1, n), slice(m - 1, m)),
-        (slice(0, n), picked),
+        (slice(0, n), selected),
     ]
     mask = subject.mask.over_heads()
-    for of, at in cuts:
-        wanted = whole[..., of, :][..., at]
-        found = mask.allows(rows, columns, Tile(of, at)).expand(wanted.shape)
-        if not torch.equal(found, wanted):
-            wrong = int((found != wanted).sum())
+    for row_slice, column_slice in cuts:
+        part = whole[..., row_slice, :][..., column_slice]
+        tile = mask.allows(rows, columns, Tile(row_slice, column_slice)).expand(part.shape)
+        if not torch.equal(tile, part):
+            wrong = int((tile != part).sum())
             raise BrokenError(
-                f"in a tile of {wanted.shape[-2]} × {wanted.shape[-1]}, {wrong} answers are not "
-                "those of the whole",
+                f"in a tile of {part.shape[-2]} × {part.shape[-1]}, {wrong} answers differ from "
+                "those of the whole mask",
                 wrong=wrong,
             )
-    return Measured("the same answers")
+    return Measurement("identical answers")
 
 
-def reach(subject: MaskSubject) -> Measured:
+def reach(subject: MaskSubject) -> Measurement:
     skipped = whole = blocks = 0
     for mask, allowed in variants(subject):
         for size in ((1, 1), (2, 3), (4, 4), (64, 64)):
-            found = mask.reach(
-                *(Blocks.of(x, k) for x, k in zip(subject.places, size, strict=True))
+            reach = mask.reach(
+                *(Blocks.of(x, k) for x, k in zip(subject.positions, size, strict=True))
             )
-            for i, of in enumerate(torch.arange(subject.queries).split(size[0])):
-                for j, at in enumerate(torch.arange(subject.keys).split(size[1])):
-                    part = allowed[..., of, :][..., at]
-                    may, must = bool(found.may[i, j]), bool(found.must[i, j])
+            for i, row_block in enumerate(torch.arange(subject.queries).split(size[0])):
+                for j, column_block in enumerate(torch.arange(subject.keys).split(size[1])):
+                    part = allowed[..., row_block, :][..., column_block]
+                    may, must = bool(reach.may[i, j]), bool(reach.must[i, j])
                     block = f"block {i}, {j} of {size[0]} × {size[1]}"
                     if bool(part.any()) and not may:
-                        raise BrokenError(f"reach says that nothing is seen in {block}, and it is")
+                        raise BrokenError(f"reach skips {block}, which has allowed pairs")
                     if must and not bool(part.all()):
-                        raise BrokenError(f"reach says that all is seen in {block}, and it is not")
+                        raise BrokenError(f"reach allows all of {block}, which has hidden pairs")
                     skipped, whole, blocks = skipped + (not may), whole + must, blocks + 1
-    return Measured(
-        f"of {blocks} blocks it skips {skipped} and knows {whole} whole",
+    return Measurement(
+        f"{blocks} blocks: {skipped} skipped, {whole} allowed as a whole",
         {"blocks": blocks, "skipped": skipped, "whole": whole},
     )
 
 
 def variants(subject: MaskSubject) -> list[tuple[Mask, torch.Tensor]]:
-    """The mask, its inverse, and it joined with a causal one; with the answers they should give."""
-    rows, columns = subject.places
-    past = causal().allows(rows, columns)
+    """Return the mask, its inverse and its combinations with causal(), with expected answers."""
+    rows, columns = subject.positions
+    causal_pairs = causal().allows(rows, columns)
     mask, allowed = subject.mask, subject.allowed()
-    return [(mask, allowed), (~mask, ~allowed), (mask & causal(), allowed & past),
-            (mask | causal(), allowed | past)]  # fmt: skip
+    return [(mask, allowed), (~mask, ~allowed), (mask & causal(), allowed & causal_pairs),
+            (mask | causal(), allowed | causal_pairs)]  # fmt: skip
 
 
-def joined(subject: MaskSubject) -> Measured:
-    names = ("it", "~", "& causal()", "| causal()")
-    for name, (mask, wanted) in zip(names, variants(subject), strict=True):
-        found = mask.over_heads().allows(*subject.places).expand(wanted.shape)
-        if not torch.equal(found, wanted):
-            raise BrokenError(f"joined by {name} it gives other answers than its own, joined")
-    return Measured("& | ~ are those of its answers")
+def joined(subject: MaskSubject) -> Measurement:
+    names = ("mask", "~mask", "mask & causal()", "mask | causal()")
+    for name, (mask, expected) in zip(names, variants(subject), strict=True):
+        result = mask.over_heads().allows(*subject.positions).expand(expected.shape)
+        if not torch.equal(result, expected):
+            raise BrokenError(f"{name} differs from the same operation on the answers")
+    return Measurement("& | ~ equal those of the answers")
 
 
-def over_heads(subject: MaskSubject) -> Measured:
-    plain, headed = subject.mask.allows(*subject.places), subject.mask.over_heads()
-    found = headed.allows(*subject.places)
+def over_heads(subject: MaskSubject) -> Measurement:
+    plain, headed = subject.mask.allows(*subject.positions), subject.mask.over_heads()
+    result = headed.allows(*subject.positions)
     if subject.mask.has_heads:
-        raise InapplicableError("it has a head axis already")
-    wanted = plain.unsqueeze(-3) if plain.ndim > 2 else plain
-    if found.shape != wanted.shape or not torch.equal(found, wanted):
-        raise BrokenError(f"over_heads() answers {tuple(found.shape)}, not {tuple(wanted.shape)}")
+        raise InapplicableError("the mask has a head axis already")
+    expected = plain.unsqueeze(-3) if plain.ndim > 2 else plain
+    if result.shape != expected.shape or not torch.equal(result, expected):
+        raise BrokenError(f"over_heads() gives {tuple(result.shape)}, not {tuple(expected.shape)}")
     if headed.over_heads() is not headed:
-        raise BrokenError("over_heads() twice puts in two axes")
-    return Measured("an axis at −3, once")
+        raise BrokenError("calling over_heads() twice adds two axes")
+    return Measurement("one axis at −3")
 
 
-def batched_positions(subject: MaskSubject) -> Measured:
+def batched_positions(subject: MaskSubject) -> Measurement:
     if subject.mask.has_heads:
-        raise InapplicableError("it has a head axis already")
-    (rows, columns), wanted = subject.places, subject.allowed()[:, 0]
+        raise InapplicableError("the mask has a head axis already")
+    (rows, columns), expected = subject.positions, subject.allowed()[:, 0]
     rows, columns = (x.expand(subject.batch, -1) for x in (rows, columns))
-    what = f"positions {tuple(rows.shape)} and {tuple(columns.shape)}, one row a text,"
+    what = f"positions {tuple(rows.shape)} and {tuple(columns.shape)}, one row for each text,"
     remedy = "write rows[..., :, None] and columns[..., None, :]"
     try:
-        found = subject.mask.allows(rows, columns).expand(wanted.shape)
+        result = subject.mask.allows(rows, columns).expand(expected.shape)
     except Exception as error:  # whatever a user's code raises
         raise BrokenError(f"{what} raised {one_line(error)}: {remedy}") from None
-    if not torch.equal(found, wanted):
-        raise BrokenError(f"{what} got other answers than one row for all: {remedy}")
-    return Measured("the same answers")
+    if not torch.equal(result, expected):
+        raise BrokenError(f"{what} gave other answers than one row for all: {remedy}")
+    return Measurement("identical answers")
 
 
-def kind(subject: MaskSubject) -> Measured:
-    (rows, columns), allowed, declared = subject.places, subject.allowed(), subject.mask.kind
+def kind(subject: MaskSubject) -> Measurement:
+    (rows, columns), allowed, declared = subject.positions, subject.allowed(), subject.mask.kind
     if declared == "keys" and not torch.equal(allowed, allowed[..., :1, :].expand_as(allowed)):
-        raise BrokenError("kind='keys' is declared, and queries see different keys")
-    past = causal().allows(rows, columns)
-    if declared == "causal" and not torch.equal(allowed, past.expand_as(allowed)):
-        raise BrokenError("kind='causal' is declared, and the answers are not causal()'s")
-    return Measured(f"kind = {declared!r}")
+        raise BrokenError("kind='keys' is declared, but queries have different keys")
+    causal_pairs = causal().allows(rows, columns)
+    if declared == "causal" and not torch.equal(allowed, causal_pairs.expand_as(allowed)):
+        raise BrokenError("kind='causal' is declared, but the answers differ from causal()")
+    return Measurement(f"kind = {declared!r}")
 
 
-def kernels(subject: MaskSubject) -> Measured:
-    scores, gaps = ScoreSubject.of(SCORES["dot"]), []
-    score, given = scores.score(), scores.inputs(subject.queries, subject.keys)
+def kernels(subject: MaskSubject) -> Measurement:
+    dot, gaps = ScoreSubject.of(SCORES["dot"]), []
+    score, inputs = dot.score(), dot.inputs(subject.queries, subject.keys)
     if subject.batch != 3:
-        given = scores.inputs(subject.queries, subject.keys, batch=(subject.batch,))
-    found = []
+        inputs = dot.inputs(subject.queries, subject.keys, batch=(subject.batch,))
+    results = []
     for kernel in ("exact", "tiled", "plain", "fused"):
-        seen = scores.look(given, score, subject.mask, kernel=kernel)
-        found.append([seen.output, *gradients(seen.output, given)])
-        zero("the weight of a hidden key", seen.weights[~subject.allowed().expand_as(seen.weights)])
+        attended = dot.attend(inputs, score, subject.mask, kernel=kernel)
+        results.append([attended.output, *gradients(attended.output, inputs)])
+        zero(
+            "the weight of a hidden key",
+            attended.weights[~subject.allowed().expand_as(attended.weights)],
+        )
         gaps += [
-            near(f"{kernel} is off the exact kernel", x, exact, EXACT if i == 0 else CLOSE)
-            for i, (x, exact) in enumerate(zip(found[-1], found[0], strict=True))
+            near(f"{kernel} differs from the exact kernel", x, exact, EXACT if i == 0 else CLOSE)
+            for i, (x, exact) in enumerate(zip(results[-1], results[0], strict=True))
         ]
     return worst(gaps, CLOSE)
 
 
-def twice(subject: MaskSubject) -> Measured:
+def twice(subject: MaskSubject) -> Measurement:
     first = subject.allowed()
-    with contextlib.suppress(Exception):  # a mask by place in the call knows one size
+    with contextlib.suppress(Exception):  # a mask with a fixed size rejects others
         subject.mask.allows(torch.arange(3), torch.arange(4))
     if not torch.equal(first, subject.allowed()):
-        raise BrokenError("the same positions got other answers the second time")
-    return Measured("the same answers")
+        raise BrokenError("repeating the call with the same positions changed the answers")
+    return Measurement("identical answers")
 
 
-def quiet(subject: MaskSubject) -> Measured:
-    with silence():
+def quiet(subject: MaskSubject) -> Measurement:
+    with no_warnings():
         subject.allowed()
-        subject.mask.reach(*(Blocks.of(x, 2) for x in subject.places))
-    return Measured("no warning")
+        subject.mask.reach(*(Blocks.of(x, 2) for x in subject.positions))
+    return Measurement("no warnings")
 
 
 MASK_LAWS: dict[str, Law[MaskSubject]] = {
-    "answers": Law("it answers with bools that broadcast to (texts, queries, keys)", answers),
-    "tiles": Law("its answers for a tile are that part of the whole", tiles),
-    "reach": Law("what reach skips holds nothing, what it calls whole hides nothing", reach),
-    "joined": Law("& | ~ are those of its answers", joined),
-    "heads": Law("over_heads() puts one axis at −3", over_heads),
+    "answers": Law("answers are bool and broadcast to (texts, queries, keys)", answers),
+    "tiles": Law("answers for a tile equal that part of the whole", tiles),
+    "reach": Law("skipped blocks have no allowed pair, whole blocks no hidden pair", reach),
+    "joined": Law("& | ~ of masks equal & | ~ of their answers", joined),
+    "heads": Law("over_heads() adds one axis at −3", over_heads),
     "positions": Law("positions for each text give the same answers", batched_positions),
-    "kind": Law("the kind that it declares is true", kind),
-    "kernels": Law("every kernel hides the same, forward and backward", kernels),
-    "twice": Law("the same positions twice give the same answers", twice),
+    "kind": Law("the declared kind is true", kind),
+    "kernels": Law("all kernels agree, forward and backward", kernels),
+    "twice": Law("repeating a call gives the same answers", twice),
     "quiet": Law("no warnings", quiet),
 }

@@ -1,4 +1,4 @@
-"""The laws of whole networks: what a text's answer may depend on, and what it may not."""
+"""Laws of whole networks: what the output for a text may depend on."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -13,25 +13,25 @@ from regard.conformance.law import (
     BrokenError,
     InapplicableError,
     Law,
-    Measured,
+    Measurement,
     finite,
     near,
     same,
     worst,
 )
 
-SIZES = (7, 4, 1)  # tokens of the texts that are read side by side
-GIVEN = 5  # tokens of the text that is written beside each
+SIZES = (7, 4, 1)  # tokens of the texts in a batch
+TARGET = 5  # tokens of each target of an encoder-decoder
 
 
 @dataclass(frozen=True)
 class NetworkSubject:
-    """A network with a vocabulary, made anew for each law.
+    """A network with a vocabulary, built anew for each law.
 
-    ``form`` says how it is called: "reads" as ``network(tokens, lengths)``, with an answer for each
-    text or for each token; "on" as ``network(tokens)``, a state for each token that may know those
-    before it; "another" as ``network(source, lengths, tokens)``, the same for the text that is
-    written beside a source. ``longest``: tokens that it can read, where that is limited.
+    ``form`` is the signature: "reads" for ``network(tokens, lengths)``, which returns an output for
+    each text or each token; "on" for ``network(tokens)``, which returns a state for each token that
+    may depend on earlier tokens; "another" for ``network(source, lengths, tokens)``, the same for
+    the target of a source. ``longest``: the maximum number of tokens, if limited.
     """
 
     name: str
@@ -42,35 +42,35 @@ class NetworkSubject:
 
     @property
     def sizes(self) -> list[int]:
-        """Tokens of the texts that laws are checked on."""
+        """Return the lengths of the texts in a batch."""
         return [min(size, self.longest or size) for size in SIZES]
 
     def build(self) -> nn.Module:
-        """Return the network in float64, in evaluation mode. Errors: it reads trees."""
+        """Return the network in float64 and evaluation mode. Errors: it requires trees."""
         network = deepcopy(self.make()).double().eval()
         if getattr(network, "reads_trees", False):
-            raise InapplicableError("it reads the tree of each text")
+            raise InapplicableError("the network requires the tree of each text")
         return network
 
     def texts(self) -> tuple[Tensor, Tensor]:
-        """Return token ids (3, time) with junk behind each text, and the texts' lengths."""
+        """Return token ids (3, time) with junk after each text, and the lengths of the texts."""
         lengths = torch.tensor(self.sizes)
         return torch.randint(2, self.vocabulary, (len(lengths), int(lengths.max()))), lengths
 
     def call(self, network: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the outputs for some texts; of a source with a text of its own beside it."""
+        """Return the outputs for the texts, which are the sources of an encoder-decoder."""
         with torch.no_grad():
             if self.form == "on":
                 return _tensor(network(tokens))
             if self.form == "reads":
                 return _tensor(network(tokens, lengths))
-            given = (tokens[:, :1] + torch.arange(GIVEN)) % self.vocabulary
-            return _tensor(network(tokens, lengths, given))
+            target = (tokens[:, :1] + torch.arange(TARGET)) % self.vocabulary
+            return _tensor(network(tokens, lengths, target))
 
-    def kept(self, output: Tensor, size: int) -> Tensor:
-        """Return what of one text's output belongs to its tokens."""
-        each = output.ndim > 1 and self.form != "another"
-        return output[:size] if each else output
+    def valid(self, output: Tensor, size: int) -> Tensor:
+        """Return the output of one text without that of its padding."""
+        by_token = output.ndim > 1 and self.form != "another"
+        return output[:size] if by_token else output
 
 
 def _tensor(output: object) -> Tensor:
@@ -79,17 +79,17 @@ def _tensor(output: object) -> Tensor:
     return output
 
 
-def computes(subject: NetworkSubject) -> Measured:
+def computes(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     output = subject.call(network, tokens, lengths)
     if len(output) != len(tokens):
         raise BrokenError(f"the output has {len(output)} rows for {len(tokens)} texts")
     for row, size in zip(output, lengths, strict=True):
-        finite("an output", subject.kept(row, int(size)))
-    return Measured(f"{len(tokens)} texts to {tuple(output.shape)}")
+        finite("an output", subject.valid(row, int(size)))
+    return Measurement(f"{len(tokens)} texts to {tuple(output.shape)}")
 
 
-def padding(subject: NetworkSubject) -> Measured:
+def padding(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     room = tokens.shape[1] + 3
     if subject.longest and room > subject.longest:
@@ -102,99 +102,99 @@ def padding(subject: NetworkSubject) -> Measured:
             wide[row, :size] = tokens[row, :size]
         after = subject.call(network, wide, lengths)
         for row, size in enumerate(lengths):
-            ours, theirs = (subject.kept(x[row], int(size)) for x in (after, before))
+            ours, theirs = (subject.valid(x[row], int(size)) for x in (after, before))
             gaps.append(near("padding changed an output", ours, theirs, CLOSE))
     return worst(gaps, CLOSE)
 
 
-def batches(subject: NetworkSubject) -> Measured:
+def batches(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     together, gaps = subject.call(network, tokens, lengths), []
     for row, size in enumerate(int(n) for n in lengths):
         alone = subject.call(network, tokens[row : row + 1, :size], lengths[row : row + 1])[0]
-        ours, theirs = subject.kept(together[row], size), subject.kept(alone, size)
-        gaps.append(near("a text among others differs from the text alone", ours, theirs, CLOSE))
+        ours, theirs = subject.valid(together[row], size), subject.valid(alone, size)
+        gaps.append(near("a text in a batch differs from the text alone", ours, theirs, CLOSE))
     return worst(gaps, CLOSE)
 
 
-def order(subject: NetworkSubject) -> Measured:
+def order(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
-    turned = torch.tensor([2, 0, 1])
+    permutation = torch.tensor([2, 0, 1])
     plain = subject.call(network, tokens, lengths)
-    found = subject.call(network, tokens[turned], lengths[turned])
+    permuted = subject.call(network, tokens[permutation], lengths[permutation])
     gaps = [
         near(
-            "texts in another order got other outputs",
-            subject.kept(found[place], int(lengths[row])),
-            subject.kept(plain[row], int(lengths[row])),
+            "another order of the texts changed their outputs",
+            subject.valid(permuted[place], int(lengths[row])),
+            subject.valid(plain[row], int(lengths[row])),
             CLOSE,
         )
-        for place, row in enumerate(turned.tolist())
+        for place, row in enumerate(permutation.tolist())
     ]
     return worst(gaps, CLOSE)
 
 
-def future(subject: NetworkSubject) -> Measured:
+def future(subject: NetworkSubject) -> Measurement:
     if subject.form == "reads":
-        raise InapplicableError("it may see the whole text")
+        raise InapplicableError("the network reads whole texts")
     network, (tokens, lengths) = subject.build(), subject.texts()
     gaps = []
     with torch.no_grad():
         source = (tokens, lengths) if subject.form == "another" else ()
         before = _tensor(network(*source, tokens))
-        for now in range(1, tokens.shape[1]):
-            later = tokens.clone()
-            later[:, now:] = (later[:, now:] + 1) % subject.vocabulary
-            after = _tensor(network(*source, later))[:, :now]
-            what = f"the output of token {now} changed with the tokens behind it"
-            gaps.append(near(what, after, before[:, :now], CLOSE))
+        for cut in range(1, tokens.shape[1]):
+            changed = tokens.clone()
+            changed[:, cut:] = (changed[:, cut:] + 1) % subject.vocabulary
+            after = _tensor(network(*source, changed))[:, :cut]
+            what = f"later tokens changed the output of token {cut}"
+            gaps.append(near(what, after, before[:, :cut], CLOSE))
     return worst(gaps, CLOSE)
 
 
-def empty(subject: NetworkSubject) -> Measured:
+def empty(subject: NetworkSubject) -> Measurement:
     if subject.form == "on":
-        raise InapplicableError("it is given one token at least")
+        raise InapplicableError("the network requires at least one token")
     network, (tokens, lengths) = subject.build(), subject.texts()
-    none = lengths.clone()
-    none[1] = 0
-    output = subject.call(network, tokens, none)
+    lengths = lengths.clone()
+    lengths[1] = 0
+    output = subject.call(network, tokens, lengths)
     if output.ndim == 2 or subject.form == "another":
-        finite("the output for a text without tokens", output[1])
+        finite("the output for an empty text", output[1])
     for row in (0, 2):
-        finite("the output for a text beside one without tokens", output[row, : int(none[row])])
-    return Measured("finite")
+        finite("the output of a text next to an empty text", output[row, : int(lengths[row])])
+    return Measurement("finite outputs")
 
 
-def gradients(subject: NetworkSubject) -> Measured:
+def gradients(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build().train(), subject.texts()
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
-        raise InapplicableError("it has no parameters that are trained")
+        raise InapplicableError("the network has no trainable parameters")
     source = (tokens, lengths) if subject.form == "another" else ()
-    given = (tokens, lengths) if subject.form == "reads" else (*source, tokens)
-    output = _tensor(network(*given))
+    inputs = (tokens, lengths) if subject.form == "reads" else (*source, tokens)
+    output = _tensor(network(*inputs))
     sizes = lengths.tolist()
     total = sum(
-        (subject.kept(row, size).sum() for row, size in zip(output, sizes, strict=True)),
+        (subject.valid(row, size).sum() for row, size in zip(output, sizes, strict=True)),
         torch.zeros((), dtype=output.dtype),
     )
-    found = torch.autograd.grad(total, parameters, allow_unused=True)
-    reached = [g for g in found if g is not None]
-    finite("a gradient", *reached)
-    return Measured(f"{len(reached)} of {len(parameters)} parameters are reached")
+    slopes = torch.autograd.grad(total, parameters, allow_unused=True)
+    used = [g for g in slopes if g is not None]
+    finite("a gradient", *used)
+    return Measurement(f"{len(used)} of {len(parameters)} parameters have gradients")
 
 
-def evaluation(subject: NetworkSubject) -> Measured:
+def evaluation(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     first = subject.call(network, tokens, lengths)
     network.train()
     subject.call(network, tokens, lengths)
     second = subject.call(network.eval(), tokens, lengths)
-    same("the same texts got other outputs after a call in training mode", second, first)
-    return Measured("the same bits")
+    same("a call in training mode changed later outputs", second, first)
+    return Measurement("identical bits")
 
 
-def state(subject: NetworkSubject) -> Measured:
+def state(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     other = subject.build()
     with torch.no_grad():
@@ -202,18 +202,18 @@ def state(subject: NetworkSubject) -> Measured:
             parameter.add_(1.0)
     other.load_state_dict(network.state_dict())
     first, second = (subject.call(each, tokens, lengths) for each in (network, other))
-    same("with the same state another network of the kind got other outputs", second, first)
-    return Measured("the same bits")
+    same("loading the state_dict of a network gave other outputs", second, first)
+    return Measurement("identical bits")
 
 
 NETWORK_LAWS: dict[str, Law[NetworkSubject]] = {
-    "computes": Law("texts get finite outputs, a row each", computes),
-    "padding": Law("what stands behind a text, and how much, changes nothing", padding),
-    "batches": Law("a text's output does not depend on the texts beside it", batches),
-    "order": Law("texts in another order get the same outputs", order),
-    "future": Law("no output depends on tokens that come later", future),
-    "empty text": Law("a text without tokens gives no NaN, and none to others", empty),
+    "computes": Law("outputs are finite, one row for each text", computes),
+    "padding": Law("padding does not change the output", padding),
+    "batches": Law("the output of a text does not depend on other texts", batches),
+    "order": Law("the order of texts does not change their outputs", order),
+    "future": Law("no output depends on later tokens", future),
+    "empty text": Law("an empty text gives finite outputs and does not affect others", empty),
     "gradients": Law("gradients are finite", gradients),
-    "evaluation": Law("a call in training mode leaves nothing behind", evaluation),
-    "state": Law("the saved state is all that there is", state),
+    "evaluation": Law("a call in training mode does not change later outputs", evaluation),
+    "state": Law("state_dict contains the whole state", state),
 }

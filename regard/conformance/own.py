@@ -1,4 +1,4 @@
-"""Every part of regard's own tables, as subjects: what `python -m regard.conformance` checks."""
+"""Subjects for every part in regard's tables, checked by `python -m regard.conformance`."""
 
 from collections.abc import Iterator
 
@@ -28,18 +28,18 @@ from regard.conformance.adapters import LAYERS
 from regard.conformance.run import Subject, of_score
 from regard.conformance.subjects import MaskSubject, NormalizerSubject
 
-#: Changes of scores, and options of positions, each around one or two scores.
+#: Further names of scores: wrappers with their options, each around one or two scores.
 OTHERS = (
     *SCORE_WRAPPERS,
     "additive+soft-cap-2",
     "gaussian+qk-unit",
     "general+qk-norm+soft-cap-5",
 )
-N, M = 9, 11  # queries and keys that the masks below are asked about
+N, M = 9, 11  # queries and keys of the masks below
 
 
 def own() -> Iterator[Subject]:
-    """Each score in each position, each normaliser, masks of each kind, and the layer."""
+    """Yield each score with each position, each normaliser, masks of each kind, and the layer."""
     wrapped = {name: kind for name, kind in POSITIONS.items() if kind and issubclass(kind, Wrapper)}
     for score in SCORES:
         yield of_score(score)
@@ -55,7 +55,7 @@ def own() -> Iterator[Subject]:
 
 
 def masks() -> dict[str, Mask]:
-    """Masks for three texts of 9 queries and 11 keys."""
+    """Return masks for three texts of 9 queries and 11 keys."""
     some = torch.arange(3 * N * M).view(3, N, M) % 3 > 0
     return {
         "causal()": causal(),

@@ -1,4 +1,4 @@
-"""From a score, a mask, a normaliser or a layer to the verdict of every law on it."""
+"""Check all laws on a score, a mask, a normaliser, a layer or a network."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ from regard.errors import RegardError, look_up
 from regard.plugins import a, is_part, load_object, one_line
 
 Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer | NetworkSubject
-#: Every law, by what it is about. The first of each kind is what the others stand on.
+#: Laws by kind of subject. If the first law of a kind fails, the others are not checked.
 LAWS: dict[str, Mapping[str, Law[Any]]] = {
     "score": SCORE_LAWS,
     "mask": MASK_LAWS,
@@ -45,16 +45,17 @@ KINDS = {
     ScoreSubject: "score", MaskSubject: "mask", NormalizerSubject: "normalizer", Layer: "layer",
     NetworkSubject: "network",
 }  # fmt: skip
-MASKS = {"causal": causal, "others": others}  # those that take no arguments
+MASKS = {"causal": causal, "others": others}  # masks without arguments
 
 
 def conform(thing: object, *, name: str = "", seed: int = 0) -> list[Verdict]:
-    """The verdict of every law on a score, a mask, a normaliser or a layer, of yours or not.
+    """Return the verdict of every law on a score, a mask, a normaliser or a layer.
 
-    A class is made as regard makes it; an instance is taken as it is. A module that is none of
-    regard's is called as ``module(x, mask=mask)`` unless an adapter knows its class. An error
-    inside the subject breaks the law it was found by. If the first law fails, the others are not
-    looked at. RegardError for anything else.
+    A class is instantiated for each law; an instance is copied. A module of another package is
+    called through its adapter, or as ``module(x, mask=mask)`` if there is none. An exception in the
+    subject breaks the law. If the first law fails, the others are not checked.
+
+    Errors: an object of another type.
 
     >>> from regard.attention import SCORES
     >>> {verdict.outcome for verdict in conform(SCORES["cosine"])} - {"does not apply"}
@@ -64,11 +65,11 @@ def conform(thing: object, *, name: str = "", seed: int = 0) -> list[Verdict]:
 
 
 def verdicts(subject: Subject, seed: int = 0) -> Iterator[Verdict]:
-    """The verdicts of all laws about such a subject, one by one."""
+    """Yield the verdicts of all laws for the subject's kind."""
     laws, broken = LAWS[kind_of(subject)], ""
     for name, law in laws.items():
         if broken:
-            yield Verdict(name, "does not apply", f"not looked at, since {broken!r} fails")
+            yield Verdict(name, "does not apply", f"not checked, because {broken!r} fails")
             continue
         verdict = law.judge(name, subject, seed)
         yield verdict
@@ -77,12 +78,12 @@ def verdicts(subject: Subject, seed: int = 0) -> Iterator[Verdict]:
 
 
 def kind_of(subject: Subject) -> str:
-    """What a subject is: a row of ``LAWS``."""
+    """Return the kind of a subject, a key of ``LAWS``."""
     return next(kind for base, kind in KINDS.items() if isinstance(subject, base))
 
 
 def subject_of(thing: object, name: str = "") -> Subject:
-    """What laws are checked on, from whatever it is; RegardError if there are none for it."""
+    """Return the subject for an object. Errors: there are no laws for it."""
     if isinstance(thing, tuple(KINDS)):
         return thing  # type: ignore[return-value]
     if isinstance(thing, type):
@@ -96,19 +97,19 @@ def subject_of(thing: object, name: str = "") -> Subject:
     if isinstance(thing, nn.Module):
         return layer_of(thing, name)
     if inspect.isfunction(thing):
-        return subject_of(called(thing, name or thing.__name__), name or thing.__name__)
+        return subject_of(instance_of(thing, name or thing.__name__), name or thing.__name__)
     raise RegardError(
-        f"there are laws for a Score, a Mask, a Normalizer and an nn.Module, not for "
-        f"{a(type(thing).__name__)}"
+        f"there are no laws for {a(type(thing).__name__)}; pass a Score, a Mask, a Normalizer or "
+        "an nn.Module"
     )
 
 
 def subject_of_class(kind: type, name: str) -> Subject:
-    """From a class: made anew for each law where it can be."""
+    """Return the subject for a class, which is instantiated for each law if possible."""
     if issubclass(kind, Wrapper):
         return ScoreSubject.of(
-            lambda query_width, key_width, **how: kind(
-                SCORES["scaled-dot"](query_width, key_width, **how)
+            lambda query_width, key_width, **options: kind(
+                SCORES["scaled-dot"](query_width, key_width, **options)
             ),
             name,
         )
@@ -117,27 +118,27 @@ def subject_of_class(kind: type, name: str) -> Subject:
     if issubclass(kind, Normalizer):
         return NormalizerSubject.of(kind, name)
     if issubclass(kind, Mask | nn.Module):
-        return subject_of(called(kind, name), name)
+        return subject_of(instance_of(kind, name), name)
     raise RegardError(
-        f"{name} is none of Score, Mask, Normalizer and nn.Module, for which there are laws"
+        f"there are no laws for {name}; pass a subclass of Score, Mask, Normalizer or nn.Module"
     )
 
 
-def called(make: Any, name: str) -> object:
-    """What a function or a class makes without arguments."""
+def instance_of(make: Any, name: str) -> object:
+    """Return the result of a function or class called without arguments."""
     try:
         return make()
     except Exception as error:  # whatever a user's code raises
         raise RegardError(
-            f"{name}() cannot be made without arguments ({one_line(error)}): name one that is "
-            f"made, as in my_{name.rpartition(':')[2].lower()} = {name.rpartition(':')[2]}(…)"
+            f"{name} cannot be called without arguments ({one_line(error)}); name an instance "
+            f"instead: my_{name.rpartition(':')[2].lower()} = {name.rpartition(':')[2]}(…)"
         ) from error
 
 
 def find(spec: str) -> Subject:
-    """A subject by name: ``FILE.py:Name``, a row of a table of regard's, or a layer of a peer.
+    """Return a subject by name: ``FILE.py:Name``, a part of regard, or a layer of another package.
 
-    A position is wrapped around scaled-dot. RegardError if nothing is called so.
+    A position is wrapped around scaled-dot. Errors: an unknown name.
 
     >>> find("sparsemax").name
     'sparsemax'
@@ -155,7 +156,7 @@ def find(spec: str) -> Subject:
 
 
 def named() -> dict[str, Callable[[], Subject]]:
-    """Everything that laws can be checked on by name, made when it is called."""
+    """Return functions that build all subjects with a name."""
     wrapped = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
     return {
         **{name: partial(of_score, name) for name in (*SCORES, *SCORE_WRAPPERS)},
@@ -167,9 +168,9 @@ def named() -> dict[str, Callable[[], Subject]]:
 
 
 def of_score(name: str, position: str = "none") -> ScoreSubject:
-    """A score of the table, in a position of the table."""
+    """Return the subject of a score by name, wrapped in a position by name."""
 
-    def make(query_width: int, key_width: int, **how: Any) -> Score:
-        return make_score(name, position, query_width, key_width, **how)
+    def make(query_width: int, key_width: int, **options: Any) -> Score:
+        return make_score(name, position, query_width, key_width, **options)
 
     return ScoreSubject.of(make, name if position == "none" else f"{position} around {name}")

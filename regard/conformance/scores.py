@@ -1,4 +1,4 @@
-"""The laws of scores: of the three methods by themselves here; ``attending`` holds the others."""
+"""Laws of scores and their three methods; the laws of attention are in ``attending``."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,63 +15,70 @@ from regard.conformance.law import (
     BrokenError,
     InapplicableError,
     Law,
-    Measured,
+    Measurement,
     finite,
     gradients,
     near,
+    no_warnings,
     same,
-    silence,
     worst,
 )
 from regard.conformance.subjects import KERNELS, ScoreSubject
 
 
-def made(subject: ScoreSubject) -> Measured:
+def runs(subject: ScoreSubject) -> Measurement:
     score, (queries, keys, _) = subject.score(), subject.inputs(5, 7)
-    scores = compared(score, queries, keys)
+    scores = scores_of(score, queries, keys)
     if not isinstance(scores, Tensor):
         raise BrokenError(f"compare gave a {type(scores).__name__}, not a tensor")
-    wanted = (3, subject.heads(), 5, 7)
-    if scores.shape[-2:] != (5, 7) or torch.broadcast_shapes(scores.shape, wanted) != wanted:
+    expected = (3, subject.heads(), 5, 7)
+    if scores.shape[-2:] != (5, 7) or torch.broadcast_shapes(scores.shape, expected) != expected:
         raise BrokenError(
             f"compare gave {tuple(scores.shape)} for queries {tuple(queries.shape)} and keys "
-            f"{tuple(keys.shape)}: one number a pair is {wanted}"
+            f"{tuple(keys.shape)}, not {expected}"
         )
-    finite("finite queries and keys", scores)
-    for of in ((1, 1), (1, 9), (33, 65)):
-        finite(f"{of[0]} × {of[1]}", subject.look(subject.inputs(*of), score).output)
-    return Measured("finite scores from 1 × 1 to 33 × 65")
+    finite("the scores of finite inputs", scores)
+    for size in ((1, 1), (1, 9), (33, 65)):
+        finite(
+            f"the output for {size[0]} × {size[1]}",
+            subject.attend(subject.inputs(*size), score).output,
+        )
+    return Measurement("finite scores from 1 × 1 to 33 × 65")
 
 
-def order(subject: ScoreSubject) -> Measured:
+def order(subject: ScoreSubject) -> Measurement:
     score, (queries, keys, values) = subject.score(), subject.inputs(5, 7)
-    turned, at = torch.tensor([3, 0, 6, 2, 5, 1, 4]), torch.arange(7)
-    plain = subject.look((queries, keys, values), score, key_positions=at)
-    moved = subject.look(
-        (queries, keys[..., turned, :], values[..., turned, :]), score, key_positions=at[turned]
+    permutation, positions = torch.tensor([3, 0, 6, 2, 5, 1, 4]), torch.arange(7)
+    plain = subject.attend((queries, keys, values), score, key_positions=positions)
+    moved = subject.attend(
+        (queries, keys[..., permutation, :], values[..., permutation, :]),
+        score,
+        key_positions=positions[permutation],
     )
-    what = "keys in another order, with their values and positions, changed"
+    what = "another order of keys, values and positions changed"
     gaps = [near(f"{what} the output", moved.output, plain.output, EXACT)]
-    gaps.append(near(f"{what} the weights", moved.weights, plain.weights[..., turned], EXACT))
+    gaps.append(near(f"{what} the weights", moved.weights, plain.weights[..., permutation], EXACT))
     return worst(gaps, EXACT)
 
 
-def positions(subject: ScoreSubject) -> Measured:
-    score, given = subject.score(), subject.inputs(5, 7)
-    plain = subject.look(given, score).output
-    at = torch.tensor([40, 3, 17, 8, 30]), torch.tensor([5, 50, 2, 33, 12, 0, 21])
-    scrambled = subject.look(given, score, query_positions=at[0], key_positions=at[1]).output
+def positions(subject: ScoreSubject) -> Measurement:
+    score, inputs = subject.score(), subject.inputs(5, 7)
+    plain = subject.attend(inputs, score).output
+    changed = torch.tensor([40, 3, 17, 8, 30]), torch.tensor([5, 50, 2, 33, 12, 0, 21])
+    scrambled = subject.attend(
+        inputs, score, query_positions=changed[0], key_positions=changed[1]
+    ).output
     if torch.equal(plain, scrambled):
-        return Measured("it reads no positions")
+        return Measurement("the score does not use positions")
     if not getattr(score, "relative", False):
-        raise InapplicableError("it reads positions, and does not say `relative = True`")
+        raise InapplicableError("the score uses positions and does not declare relative = True")
     rows, columns = torch.arange(2, 7) + 20, torch.arange(7) + 20
-    moved = subject.look(given, score, query_positions=rows, key_positions=columns).output
-    gap = near("20 added to all positions changed the output", moved, plain, CLOSE)
+    moved = subject.attend(inputs, score, query_positions=rows, key_positions=columns).output
+    gap = near("adding 20 to all positions changed the output", moved, plain, CLOSE)
     return worst([gap], CLOSE)
 
 
-def tiles(subject: ScoreSubject) -> Measured:
+def tiles(subject: ScoreSubject) -> Measurement:
     score, (queries, keys, _) = subject.score(), subject.inputs(9, 11)
     rows, columns = torch.arange(2, 11), torch.arange(11)
     gaps = []
@@ -79,25 +86,26 @@ def tiles(subject: ScoreSubject) -> Measured:
         ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
         whole = score.compare(ours, theirs, (rows, columns))
         fast = partial(score.acceleration.fast_compare, score)
-        near("fast_compare is not compare", fast(ours, theirs, (rows, columns)), whole, CLOSE)
-        for of, at in cuts(9, 11):
-            what = f"a tile of {len(rows[of])} × {len(columns[at])} is not that part of the whole"
-            positions = rows[of], columns[at]
-            wanted = whole[..., of, :][..., at]
-            one, two = taken(ours, of), taken(theirs, at)
-            for way in (score.compare, fast):
-                gaps.append(
-                    near(f"{what}: compare is off", way(one, two, positions), wanted, EXACT)
-                )
-            one = score.prepare_queries(queries[..., of, :], positions[0])
-            two = score.prepare_keys(keys[..., at, :], positions[1])
-            again = score.compare(one, two, positions)
-            gaps.append(near(f"{what}: prepared apart it is off", again, wanted, EXACT))
+        near("fast_compare differs from compare", fast(ours, theirs, (rows, columns)), whole, CLOSE)
+        for row_slice, column_slice in cuts(9, 11):
+            size = f"{len(rows[row_slice])} × {len(columns[column_slice])}"
+            positions = rows[row_slice], columns[column_slice]
+            expected = whole[..., row_slice, :][..., column_slice]
+            tile_queries, tile_keys = part_of(ours, row_slice), part_of(theirs, column_slice)
+            for compare in (score.compare, fast):
+                tile = compare(tile_queries, tile_keys, positions)
+                what = f"compare on a tile of {size} differs from the whole"
+                gaps.append(near(what, tile, expected, EXACT))
+            tile_queries = score.prepare_queries(queries[..., row_slice, :], positions[0])
+            tile_keys = score.prepare_keys(keys[..., column_slice, :], positions[1])
+            again = score.compare(tile_queries, tile_keys, positions)
+            what = f"a tile of {size} that is prepared separately differs from the whole"
+            gaps.append(near(what, again, expected, EXACT))
     return worst(gaps, EXACT)
 
 
 def cuts(n: int, m: int) -> Iterator[tuple[slice, slice | Tensor]]:
-    """Rows and columns of some tiles; columns may be picked out."""
+    """Yield rows and columns of some tiles; columns may be an index tensor."""
     yield slice(0, 1), slice(0, 1)
     yield slice(n - 1, n), slice(0, m)
     yield slice(2, n - 2), slice(3, m - 1)
@@ -105,160 +113,179 @@ def cuts(n: int, m: int) -> Iterator[tuple[slice, slice | Tensor]]:
     yield slice(1, 5), torch.tensor([0, 2, 3, m - 1])
 
 
-def taken(prepared: Prepared, index: slice | Tensor) -> Prepared:
-    """Some rows of what a prepare method gave."""
+def part_of(prepared: Prepared, index: slice | Tensor) -> Prepared:
+    """Return some rows of prepared queries or keys."""
     if isinstance(prepared, Tensor):
         return prepared[..., index, :]
     return tuple(x[..., index, :] for x in prepared)
 
 
-def heads_apart(subject: ScoreSubject) -> Measured:
+def heads_apart(subject: ScoreSubject) -> Measurement:
     heads = subject.heads(3)
-    score, given = subject.score(heads), subject.inputs(5, 7, heads=heads)
-    if score.heads not in (None, heads) or (score.heads is None and subject.fixed is None):
-        raise BrokenError(f"made with heads={heads} it says heads={score.heads}: hand it to Score")
+    score, inputs = subject.score(heads), subject.inputs(5, 7, heads=heads)
+    if score.heads not in (None, heads) or (score.heads is None and subject.fixed_heads is None):
+        raise BrokenError(
+            f"built with heads={heads}, the score has heads={score.heads}; pass heads to Score()"
+        )
     if heads == 1:
-        raise InapplicableError("it was made for one head")
-    plain = subject.look(given, score).output
+        raise InapplicableError("the score is built for one head")
+    plain = subject.attend(inputs, score).output
     for head in range(heads):
-        changed = [x.detach().clone() for x in given]
+        changed = [x.detach().clone() for x in inputs]
         for x in changed:
             x[:, head] += torch.randn_like(x[:, head])
-        found = subject.look((changed[0], changed[1], changed[2]), score).output
+        output = subject.attend((changed[0], changed[1], changed[2]), score).output
         rest = [i for i in range(heads) if i != head]
-        near("one head's inputs changed another's output", found[:, rest], plain[:, rest], EXACT)
-    return Measured(f"{heads} heads, each by itself")
+        near(
+            "the inputs of a head changed the output of another",
+            output[:, rest],
+            plain[:, rest],
+            EXACT,
+        )
+    return Measurement(f"{heads} independent heads")
 
 
-def train_and_eval(subject: ScoreSubject) -> Measured:
-    score, given = subject.score(), subject.inputs(5, 7)
-    train = subject.look(given, score.train()).output
-    same("training mode changed the output", train, subject.look(given, score.eval()).output)
-    return Measured("the same bits")
+def train_and_eval(subject: ScoreSubject) -> Measurement:
+    score, inputs = subject.score(), subject.inputs(5, 7)
+    train = subject.attend(inputs, score.train()).output
+    same("training mode changed the output", train, subject.attend(inputs, score.eval()).output)
+    return Measurement("identical bits")
 
 
-def state(subject: ScoreSubject) -> Measured:
-    one, two, given = subject.score(), subject.score(), subject.inputs(5, 7)
+def state(subject: ScoreSubject) -> Measurement:
+    one, two, inputs = subject.score(), subject.score(), subject.inputs(5, 7)
     two.load_state_dict(one.state_dict())
-    what = "a score loaded from the state of another differs from it"
-    same(what, subject.look(given, two).output, subject.look(given, one).output)
-    return Measured("the same bits")
+    what = "loading the state_dict of a score gave another output"
+    same(what, subject.attend(inputs, two).output, subject.attend(inputs, one).output)
+    return Measurement("identical bits")
 
 
-def captured(subject: ScoreSubject) -> Measured:
-    score, given = subject.score(), subject.inputs(5, 7)
-    known = {id(x) for x in (*given, *score.parameters())}
-    for leaf in leaves(compared(score, given[0], given[1])):
+def captured(subject: ScoreSubject) -> Measurement:
+    score, inputs = subject.score(), subject.inputs(5, 7)
+    known = {id(x) for x in (*inputs, *score.parameters())}
+    for leaf in leaves(scores_of(score, inputs[0], inputs[1])):
         if id(leaf) not in known:
             raise BrokenError(
-                f"a tensor of shape {tuple(leaf.shape)} needs a gradient and is no nn.Parameter "
-                "of the score: no optimizer and no state_dict would find it"
+                f"a tensor of shape {tuple(leaf.shape)} requires a gradient but is not an "
+                "nn.Parameter of the score, so optimizers and state_dict() would miss it"
             )
-    subject.look(given, score, kernel="tiled")  # which refuses a tensor that compare captured
-    return Measured("queries, keys and registered parameters alone get gradients")
+    subject.attend(inputs, score, kernel="tiled")  # rejects tensors captured by compare
+    return Measurement("only queries, keys and registered parameters get gradients")
 
 
 def leaves(x: Tensor) -> Iterator[Tensor]:
-    """The tensors that a gradient of x would flow into."""
-    todo, seen = [x.grad_fn], set()
-    while todo:
-        step = todo.pop()
-        if step is None or step in seen:
+    """Yield the leaf tensors that would get a gradient from x."""
+    pending, seen = [x.grad_fn], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
             continue
-        seen.add(step)
-        if hasattr(step, "variable"):
-            yield step.variable
-        todo += [after for after, _ in step.next_functions]
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        pending += [after for after, _ in node.next_functions]
 
 
-def untouched(subject: ScoreSubject) -> Measured:
+def untouched(subject: ScoreSubject) -> Measurement:
     score = subject.score()
-    given = [x.detach() for x in subject.inputs(5, 7)]
-    before = [x.clone() for x in (*given, *score.parameters(), *score.buffers())]
+    inputs = [x.detach() for x in subject.inputs(5, 7)]
+    before = [x.clone() for x in (*inputs, *score.parameters(), *score.buffers())]
     with torch.no_grad():
-        subject.look((given[0], given[1], given[2]), score)
-    after = (*given, *score.parameters(), *score.buffers())
+        subject.attend((inputs[0], inputs[1], inputs[2]), score)
+    after = (*inputs, *score.parameters(), *score.buffers())
     for x, was in zip(after, before, strict=True):
-        same("the call changed its inputs or its own state in place", x, was)
-    return Measured("inputs, parameters and buffers keep their bits")
+        same("the call changed its inputs or the score's state in place", x, was)
+    return Measurement("inputs, parameters and buffers are unchanged")
 
 
-def declared(subject: ScoreSubject) -> Measured:
+def declared(subject: ScoreSubject) -> Measurement:
     score, (queries, keys, _) = subject.score(), subject.inputs(5, 7)
-    declares = score.acceleration
-    if not (declares.inner_product or declares.translation_invariant):
-        raise InapplicableError("it declares neither inner_product nor translation_invariant")
-    scores, gaps = compared(score, queries, keys), []
-    if declares.inner_product:
+    declared = score.acceleration
+    if not (declared.inner_product or declared.translation_invariant):
+        raise InapplicableError(
+            "the score declares neither inner_product nor translation_invariant"
+        )
+    scores, gaps = scores_of(score, queries, keys), []
+    if declared.inner_product:
         ours, theirs = prepared(score, queries, keys)
         if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
-            raise BrokenError("an inner_product prepares one tensor a side, not a tuple")
-        what = "inner_product is declared, and compare is off scale · q'·k'"
-        product = declares.scale(score, ours.shape[-1]) * ours @ theirs.mT
+            raise BrokenError("a score with inner_product must prepare one tensor, not a tuple")
+        what = "inner_product is declared, but compare differs from scale · q'·k'"
+        product = declared.scale(score, ours.shape[-1]) * ours @ theirs.mT
         gaps.append(near(what, scores, product, EXACT))
-    if declares.translation_invariant:
-        by = torch.randn(queries.shape[-1], dtype=torch.float64)
-        what = "translation_invariant is declared, and q + c, k + c changed a score"
-        gaps.append(near(what, compared(score, queries + by, keys + by), scores, CLOSE))
+    if declared.translation_invariant:
+        shift = torch.randn(queries.shape[-1], dtype=torch.float64)
+        what = "translation_invariant is declared, but q + c and k + c changed a score"
+        gaps.append(near(what, scores_of(score, queries + shift, keys + shift), scores, CLOSE))
     return worst(gaps, CLOSE)
 
 
-def quiet(subject: ScoreSubject) -> Measured:
-    with silence():
+def quiet(subject: ScoreSubject) -> Measurement:
+    with no_warnings():
         for kernel in (None, *KERNELS):
-            score, given = subject.score(), subject.inputs(5, 7)
-            gradients(subject.look(given, score, causal(), kernel=kernel).output, given)
-    return Measured("no warning")
+            score, inputs = subject.score(), subject.inputs(5, 7)
+            gradients(subject.attend(inputs, score, causal(), kernel=kernel).output, inputs)
+    return Measurement("no warnings")
 
 
 def prepared(score: Score, queries: Tensor, keys: Tensor) -> tuple[Prepared, Prepared]:
-    """Both sides made ready; queries are the last of the keys."""
+    """Return prepared queries and keys; the queries have the last positions of the keys."""
     m = keys.shape[-2]
     rows, columns = torch.arange(m - queries.shape[-2], m), torch.arange(m)
     return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
 
 
-def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:
-    """The scores, by the three methods and nothing else."""
+def scores_of(score: Score, queries: Tensor, keys: Tensor) -> Tensor:
+    """Return the scores, computed by the three methods alone."""
     m = keys.shape[-2]
     positions = torch.arange(m - queries.shape[-2], m), torch.arange(m)
     return score.compare(*prepared(score, queries, keys), positions)
 
 
 SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
-    "made": Law("it is made as scores are, and gives one finite number a pair", made),
-    "tiles": Law("compare on any tile of rows × columns is that part of the whole", tiles),
+    "made": Law("Name(query_width, key_width, …) gives one finite score for each pair", runs),
+    "tiles": Law("compare on a tile of rows × columns equals that part of the whole", tiles),
     "output": Law("output = weights @ values", attending.output),
-    "weights": Law("weights are ≥ 0, and the rows of softmax sum to 1", attending.weights),
+    "weights": Law("weights are ≥ 0, and rows of softmax sum to 1", attending.weights),
     "hidden keys": Law("a hidden key has weight exactly 0", attending.hidden),
     "padding": Law(
-        "1e3, NaN and infinity in padding change nothing, nor a gradient", attending.padding
+        "1e3, NaN and infinity in padding change neither outputs nor gradients", attending.padding
     ),
     "empty rows": Law(
-        "a query that may see nothing gives zeros and zero gradients", attending.empty_rows
+        "a query without visible keys has zero output and gradients", attending.empty_rows
     ),
-    "future": Law("under a causal mask nothing later changes a bit before it", attending.future),
-    "cache": Law("step by step with a cache is all at once", attending.cache),
-    "order": Law("keys in another order, with values and positions: the same", order),
-    "positions": Law("a number added to all positions changes nothing", positions),
-    "gradients": Law("gradients are slopes, in float64: to inputs and parameters", attending.slope),
-    "kernels": Law("every kernel is the exact one, forward and backward", attending.kernels),
+    "future": Law(
+        "with a causal mask, later tokens do not change a bit of earlier outputs", attending.future
+    ),
+    "cache": Law("steps with a cache equal a single pass", attending.cache),
+    "order": Law("the order of keys, values and positions does not change the output", order),
+    "positions": Law("adding a number to all positions does not change the output", positions),
+    "gradients": Law(
+        "gradients of inputs and parameters match finite differences in float64", attending.slope
+    ),
+    "kernels": Law("all kernels equal the exact kernel, forward and backward", attending.kernels),
     "batches": Law(
-        "batches broadcast, and a text among others is the text alone", attending.batches
+        "batches broadcast, and a text in a batch equals the text alone", attending.batches
     ),
-    "batch axis": Law("as many texts as heads: each mask on its own text", attending.batch_axis),
-    "positions by text": Law("each text may have positions of its own", attending.by_text),
-    "no heads": Law("without an axis of heads it is one head", attending.headless),
-    "heads": Law("made with heads=, heads do not see each other", heads_apart),
-    "grouped keys": Law("heads that share keys are keys repeated", attending.grouped),
-    "float32": attending.coarser(torch.float32, 1e-4),
-    "bfloat16": attending.coarser(torch.bfloat16, 0.1),
-    "dropout": Law("dropout keeps the mean; weights are those before it", attending.dropout),
-    "train and eval": Law("without dropout, training mode changes nothing", train_and_eval),
-    "state": Law("state_dict makes the round trip", state),
-    "captured": Law("what needs a gradient is a parameter or comes from prepare", captured),
-    "twice": Law("the same call twice gives the same bits", attending.twice),
-    "untouched": Law("a call changes neither its inputs nor the score", untouched),
-    "declared": Law("inner_product and translation_invariant are true if declared", declared),
+    "batch axis": Law(
+        "with as many texts as heads, each mask applies to its own text", attending.batch_axis
+    ),
+    "positions by text": Law("each text can have its own positions", attending.positions_by_text),
+    "no heads": Law("no head axis equals one head", attending.headless),
+    "heads": Law("heads are independent", heads_apart),
+    "grouped keys": Law("heads that share keys equal repeated keys", attending.grouped),
+    "float32": attending.reduced_precision(torch.float32, 1e-4),
+    "bfloat16": attending.reduced_precision(torch.bfloat16, 0.1),
+    "dropout": Law(
+        "dropout preserves the mean; weights are those before dropout", attending.dropout
+    ),
+    "train and eval": Law(
+        "without dropout, training mode does not change the output", train_and_eval
+    ),
+    "state": Law("loading a state_dict restores the output", state),
+    "captured": Law("tensors with gradients are inputs or registered parameters", captured),
+    "twice": Law("repeating a call gives identical bits", attending.twice),
+    "untouched": Law("a call does not change its inputs or the score", untouched),
+    "declared": Law("inner_product and translation_invariant are declared correctly", declared),
     "quiet": Law("no warnings", quiet),
 }

@@ -1,4 +1,4 @@
-"""What laws are checked on: a score, a mask or a normaliser, and how to make and to call it."""
+"""Subjects of laws: scores, masks and normalisers, and how to build and call them."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -13,36 +13,36 @@ from regard.attention import Attended, Mask, Normalizer, Score, attend, use
 from regard.attention.kernels.choose import Constants, using
 
 WIDTH, VALUE_WIDTH, LENGTH = 6, 5, 128
-KERNELS = ("exact", "tiled")  # those that serve any score
-#: Strips so small that even these inputs are cut into many.
+KERNELS = ("exact", "tiled")  # those that support every score
+#: Strips so small that even these inputs are split into many.
 SMALL = Constants(strip_numbers=64)
-#: What padding may hold.
+#: Values of padding, and their names.
 JUNK = {1e3: "1e3", float("nan"): "NaN", float("inf"): "infinity"}
-Given = tuple[Tensor, Tensor, Tensor]
+Inputs = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class ScoreSubject:
-    """A score: ``build(widths, heads, length)`` makes one.
+    """A score, built by ``build(widths, heads, length)``.
 
-    ``reads``: the widths of its queries and keys. ``fixed``: how many heads it was made for, where
-    it was made already.
+    ``widths``: of its queries and keys. ``fixed_heads``: the number of heads, if the subject is an
+    instance.
     """
 
     name: str
     build: Callable[[tuple[int, int], int | None, int], Score]
-    reads: tuple[int, int] = (WIDTH, WIDTH)
-    fixed: int | None = None
+    widths: tuple[int, int] = (WIDTH, WIDTH)
+    fixed_heads: int | None = None
 
     @classmethod
     def of(cls, thing: Score | Callable[..., Score], name: str = "") -> "ScoreSubject":
-        """From a class, a function that makes one as a class would, or a score as it is."""
+        """Return the subject of an instance, or of a class or function that builds a score."""
         if isinstance(thing, Score):
-            score, one, two = thing, thing.query_width, thing.key_width
+            score, query_width, key_width = thing, thing.query_width, thing.key_width
             return cls(
                 name or type(thing).__name__,
                 lambda widths, heads, length: copy.deepcopy(score),
-                (one or two or WIDTH, two or one or WIDTH),
+                (query_width or key_width or WIDTH, key_width or query_width or WIDTH),
                 thing.heads or 2,
             )
         make = thing
@@ -52,15 +52,15 @@ class ScoreSubject:
         )
 
     def heads(self, wanted: int = 2) -> int:
-        """So many heads as wanted, or those that the score was made for."""
-        return self.fixed or wanted
+        """Return ``wanted``, or the number of heads of an instance."""
+        return self.fixed_heads or wanted
 
     def score(self, heads: int | None = 2, dtype: torch.dtype = torch.float64) -> Score:
-        """A score whose parameters are a little away from where they begin."""
+        """Return a score whose parameters differ a little from their initial values."""
         heads = None if heads is None else self.heads(heads)
-        made = self.build(self.reads, heads, LENGTH).to(dtype)
-        nudge(made)
-        return made
+        score = self.build(self.widths, heads, LENGTH).to(dtype)
+        nudge(score)
+        return score
 
     def inputs(
         self,
@@ -71,60 +71,61 @@ class ScoreSubject:
         heads: int = 2,
         groups: int | None = None,
         dtype: torch.dtype = torch.float64,
-    ) -> Given:
-        """Queries (\\*batch, heads, n, width), keys and values (\\*batch, groups, m, …)."""
+    ) -> Inputs:
+        """Return queries (\\*batch, heads, n, width), keys and values (\\*batch, groups, m, …)."""
         heads = self.heads(heads)
-        sizes = (heads, queries, self.reads[0]), (keys, self.reads[1]), (keys, VALUE_WIDTH)
+        sizes = (heads, queries, self.widths[0]), (keys, self.widths[1]), (keys, VALUE_WIDTH)
         groups = groups or heads
-        made = (
-            torch.randn(*batch, *sizes[0], dtype=dtype),
-            torch.randn(*batch, groups, *sizes[1], dtype=dtype),
-            torch.randn(*batch, groups, *sizes[2], dtype=dtype),
-        )
-        return made[0].requires_grad_(), made[1].requires_grad_(), made[2].requires_grad_()
+        q = torch.randn(*batch, *sizes[0], dtype=dtype)
+        k = torch.randn(*batch, groups, *sizes[1], dtype=dtype)
+        v = torch.randn(*batch, groups, *sizes[2], dtype=dtype)
+        return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
 
-    def look(
+    def attend(
         self,
-        given: Given,
+        inputs: Inputs,
         score: Score,
         mask: Mask | None = None,
         *,
         kernel: str | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Attended:
-        """`attend` over the heads at axis −3, by one kernel if it is named."""
-        with by(kernel):
-            return attend(*given, score, mask, heads=given[0].shape[-3], **how)
+        """Call `attend` with heads at axis −3, with this kernel if one is named."""
+        with using_kernel(kernel):
+            return attend(*inputs, score, mask, heads=inputs[0].shape[-3], **options)
 
 
 @dataclass(frozen=True)
 class NormalizerSubject:
-    """A normaliser: ``build(heads)`` makes one; ``fixed`` is how many heads it was made for."""
+    """A normaliser, built by ``build(heads)``.
+
+    ``fixed_heads``: the number of heads, if the subject is an instance.
+    """
 
     name: str
     build: Callable[[int | None], Normalizer]
-    fixed: int | None = None
+    fixed_heads: int | None = None
 
     @classmethod
     def of(cls, thing: Normalizer | type[Normalizer], name: str = "") -> "NormalizerSubject":
-        """From a class, or a normaliser as it is."""
+        """Return the subject of a class or an instance."""
         if isinstance(thing, Normalizer):
-            built = copy.deepcopy(thing)
+            normalizer = copy.deepcopy(thing)
             return cls(
-                name or type(thing).__name__, lambda heads: copy.deepcopy(built), thing.heads
+                name or type(thing).__name__, lambda heads: copy.deepcopy(normalizer), thing.heads
             )
         return cls(name or thing.__name__, lambda heads: thing(heads))
 
     def normalizer(self, dtype: torch.dtype = torch.float64) -> Normalizer:
-        """One for two heads, its parameters a little away from where they begin."""
-        made = self.build(self.heads).to(dtype)
-        nudge(made)
-        return made
+        """Return a normaliser whose parameters differ a little from their initial values."""
+        normalizer = self.build(self.heads).to(dtype)
+        nudge(normalizer)
+        return normalizer
 
     @property
     def heads(self) -> int:
-        """Two, or those that it was made for."""
-        return self.fixed or 2
+        """Return 2, or the number of heads of an instance."""
+        return self.fixed_heads or 2
 
     def scores(
         self,
@@ -134,17 +135,17 @@ class NormalizerSubject:
         *,
         empty: bool = True,
     ) -> Tensor:
-        """Random scores (3, heads, rows, keys), some hidden; ``empty``: and one row wholly."""
-        made = 2 * torch.randn(3, self.heads, rows, keys, dtype=dtype)
+        """Return random scores (3, heads, rows, keys), some hidden; ``empty``: also a whole row."""
+        scores = 2 * torch.randn(3, self.heads, rows, keys, dtype=dtype)
         hidden = torch.rand(3, 1, rows, keys) < 0.3
         hidden[..., 0] = False
         hidden[1, :, rows // 2] = empty
-        return made.masked_fill(hidden, -torch.inf)
+        return scores.masked_fill(hidden, -torch.inf)
 
 
 @dataclass(frozen=True)
 class MaskSubject:
-    """A mask, and the calls it is asked about: so many queries, keys and texts."""
+    """A mask, and the numbers of queries, keys and texts that it is checked with."""
 
     name: str
     mask: Mask
@@ -153,19 +154,19 @@ class MaskSubject:
     batch: int = 3
 
     @property
-    def places(self) -> tuple[Tensor, Tensor]:
-        """Positions: the queries are the last of the keys."""
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """Return the positions of queries and keys; the queries are the last of the keys."""
         return torch.arange(self.keys - self.queries, self.keys), torch.arange(self.keys)
 
     def allowed(self) -> Tensor:
-        """Its answers, (batch, 1, n, m)."""
-        answers = self.mask.over_heads().allows(*self.places)
-        return answers.expand(self.batch, 1, self.queries, self.keys)
+        """Return the allowed pairs (batch, 1, n, m)."""
+        allowed = self.mask.over_heads().allows(*self.positions)
+        return allowed.expand(self.batch, 1, self.queries, self.keys)
 
 
 @contextmanager
-def by(kernel: str | None) -> Iterator[None]:
-    """Compute by this kernel, tiles small enough that there are many."""
+def using_kernel(kernel: str | None) -> Iterator[None]:
+    """Use this kernel, with tiles so small that there are many."""
     with ExitStack() as stack:
         if kernel is not None:
             stack.enter_context(use(kernel))
@@ -175,7 +176,7 @@ def by(kernel: str | None) -> Iterator[None]:
 
 
 def nudge(module: torch.nn.Module) -> None:
-    """Move parameters a little, so that one that begins at 0 hides nothing."""
+    """Change parameters a little, so that none is 0 and hides an error."""
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.is_floating_point():

@@ -69,8 +69,8 @@ def test_a_mask_and_a_layer_of_ones_own(regard, tmp_path):
     [
         ("none.py:Mine", "none.py cannot be read"),
         (f"{EXAMPLE}:Laplace", "did you mean Laplacian"),
-        (f"{EXAMPLE}:nn", "not for a module"),
-        (f"{BROKEN}:past", "past() cannot be made without arguments"),
+        (f"{EXAMPLE}:nn", "no laws for a module; pass a Score"),
+        (f"{BROKEN}:past", "past cannot be called without arguments"),
         ("scaled_dot", "did you mean scaled-dot"),
         (str(EXAMPLE), "FILE.py:Name"),
     ],

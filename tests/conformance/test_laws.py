@@ -14,7 +14,7 @@ from tests.conformance import broken
 
 
 def failures(thing, name=""):
-    return {v.law: v.says for v in conform(thing, name=name) if v.outcome == "fails"}
+    return {v.law: v.message for v in conform(thing, name=name) if v.outcome == "fails"}
 
 
 def verdict_of(law, thing):
@@ -28,8 +28,8 @@ def test_scores(score):
     law, words = broken.SCORES[score]
     found = verdict_of(law, score)
     assert (found.law, found.outcome) == (law, "fails")
-    assert words in found.says
-    assert "\n" not in found.says
+    assert words in found.message
+    assert "\n" not in found.message
 
 
 def test_a_score_across_rows_is_found_wherever_it_matters():
@@ -44,29 +44,29 @@ def test_a_right_score_breaks_nothing():
 def test_what_does_not_run_is_one_failure():
     verdicts = conform(broken.Raises)
     assert [v.outcome for v in verdicts] == ["fails"] + ["does not apply"] * (len(verdicts) - 1)
-    assert verdicts[1].says == "not looked at, since 'made' fails"
+    assert verdicts[1].message == "not checked, because 'made' fails"
 
 
 def test_the_numbers_are_those_of_the_words():
     padding = verdict_of("padding", broken.CountsPadding)
     assert padding.numbers["difference"] > 1e-3
-    assert f"by {padding.numbers['difference']:.2g} (at most" in padding.says
+    assert f"by {padding.numbers['difference']:.2g} (at most" in padding.message
 
 
 @pytest.mark.parametrize("normalizer", broken.NORMALIZERS, ids=lambda kind: kind.__name__)
 def test_normalizers(normalizer):
     law, words = broken.NORMALIZERS[normalizer]
-    assert words in verdict_of(law, normalizer).says
+    assert words in verdict_of(law, normalizer).message
 
 
 def test_shift_invariance_is_declared_where_it_holds():
-    says = "a number added to a row changes nothing: declare shift_invariant = True"
+    message = "adding a number to a row changes nothing; declare shift_invariant = True"
 
     class Whole(broken.PlainSoftmax):
         def forward(self, scores):
             return broken.Softmax.forward(self, scores)
 
-    assert failures(Whole) == {"shift": says}
+    assert failures(Whole) == {"shift": message}
 
 
 @pytest.mark.parametrize("name", broken.MASKS)
@@ -77,7 +77,7 @@ def test_masks(name):
 
 def test_layers():
     found = failures(broken.Means())
-    assert "changed an output before it by" in found["future"]
+    assert "changed an earlier output by" in found["future"]
     assert "1e3 in padding changed the output of a token by" in found["padding 1e3"]
     assert "order" not in found
     assert {"future", "padding 1e3"} <= set(failures(broken.Unmasked))
@@ -91,11 +91,11 @@ def test_the_same_seed_gives_the_same_verdicts_and_leaves_the_generator_alone():
 
 
 def test_there_are_no_laws_for_a_number():
-    with pytest.raises(RegardError, match="not for an int"):
+    with pytest.raises(RegardError, match="no laws for an int; pass a Score"):
         conform(3)
-    with pytest.raises(RegardError, match=r"none of Score, Mask, Normalizer and nn\.Module"):
+    with pytest.raises(RegardError, match=r"subclass of Score, Mask, Normalizer or nn\.Module"):
         conform(int)
-    with pytest.raises(RegardError, match="cannot be made without arguments"):
+    with pytest.raises(RegardError, match="cannot be called without arguments"):
         conform(nn.Linear)
 
 
@@ -117,5 +117,5 @@ def test_verdicts_as_json():
         "numbers": {"difference": "inf", "limit": 0.5},
     }
     for laws in LAWS.values():
-        assert all(law.says and "\n" not in law.says for law in laws.values())
+        assert all(law.description and "\n" not in law.description for law in laws.values())
     json.dumps([v.json() for v in conform(broken.Raises)], allow_nan=False)

@@ -82,8 +82,8 @@ class LooksAhead(nn.Module):
 
 def test_looking_ahead_is_found() -> None:
     verdicts = conform(NetworkSubject("ahead", LooksAhead, "on", 9))
-    found = {v.law: v.says for v in verdicts if v.outcome == "fails"}
-    assert found["future"].startswith("the output of token 1 changed with the tokens behind it")
+    found = {v.law: v.message for v in verdicts if v.outcome == "fails"}
+    assert found["future"].startswith("later tokens changed the output of token 1")
 
 
 def test_runs_are_checked_and_other_things_are_not(tmp_path: Path) -> None:
@@ -103,5 +103,5 @@ def test_runs_are_checked_and_other_things_are_not(tmp_path: Path) -> None:
         network_of("classification:tfidf")
     with pytest.raises(RegardError, match="did you mean transformer"):
         network_of("classification:transformr")
-    with pytest.raises(RegardError, match="layers=0 has none"):
+    with pytest.raises(RegardError, match="layers=0 does not have"):
         network_of("classification:transformer", ["layers=0"])

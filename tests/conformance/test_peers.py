@@ -45,4 +45,4 @@ def test_a_peer_that_is_not_here_says_how_to_get_it(monkeypatch):
         adapters.peer("no_such_package")
     verdicts = conform(adapters.HuggingFace("BertModel", "sdpa"))
     if not importlib.util.find_spec("transformers"):
-        assert "pip install transformers" in verdicts[0].says
+        assert "pip install transformers" in verdicts[0].message

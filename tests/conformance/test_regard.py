@@ -25,7 +25,7 @@ WRAPPERS = [name for name, kind in POSITIONS.items() if kind and issubclass(kind
 
 def broken(thing):
     """What fails, law by law."""
-    return {v.law: v.says for v in conform(thing) if v.outcome == "fails"}
+    return {v.law: v.message for v in conform(thing) if v.outcome == "fails"}
 
 
 def test_every_part():
