@@ -20,6 +20,7 @@ _ALSO: Mapping[str, str] = {
     "attention_dropout": "attn-dropout, attn-drop, attn-pdrop",
     "length": "max-len, max-length, max-seq-len, max-seq-length, seq-len, sequence-length, "
     "block-size, context-length, n-positions, max-position-embeddings",
+    "attend_step": "asks",
     "init_std": "spread, initializer-range, init-range",
     "epsilon": "eps, layer-norm-eps",
     "vectors": "embeddings, glove, word-vectors, pretrained-embeddings",

@@ -94,12 +94,12 @@ class ModelEntry:
         (False, True)
         """
         values = {**self.defaults, **settings}
-        if self.baseline or values.get("asks") == "nobody":
+        if self.baseline or values.get("attend_step") == "none":
             return False
         pool, layers = values.get("pool", "mean"), values.get("layers", 1)
         has_layers = "score" in self.settings.model_fields and layers != 0
-        asks_once = "score" in self.settings.model_fields and pool != "mean"
-        return bool(has_layers or asks_once or pool == "attention")
+        pool_attends = "score" in self.settings.model_fields and pool != "mean"
+        return bool(has_layers or pool_attends or pool == "attention")
 
     def build(
         self,
@@ -313,20 +313,20 @@ _WRITING = [
     _writer(
         "gru",
         "GRU encoder and decoder without attention. Sutskever et al. 2014",
-        asks="nobody",
+        attend_step="none",
         bidirectional=False,
     ),
     _writer(
         "bahdanau",
         "c_t = attend(s_{t−1}), additive; s_t = GRU([y_{t−1}, c_t], s_{t−1}); maxout. 2015, A.2.2",
-        asks="before",
+        attend_step="previous",
         score="additive",
         readout="maxout",
     ),
     _writer(
         "lab-6",
         "bahdanau with a bilinear score; output from s_t alone",
-        asks="before",
+        attend_step="previous",
         score="general",
         readout="state",
         bidirectional=False,
@@ -334,21 +334,21 @@ _WRITING = [
     _writer(
         "luong-dot",
         "c_t = attend(h_t), h·s; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
-        asks="after",
+        attend_step="current",
         score="dot",
         readout="joined",
     ),
     _writer(
         "luong-general",
         "c_t = attend(h_t), hᵀWs; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
-        asks="after",
+        attend_step="current",
         score="general",
         readout="joined",
     ),
     _writer(
         "luong-concat",
         "c_t = attend(h_t), v·tanh(W[h; s]); h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5, 8",
-        asks="after",
+        attend_step="current",
         score="additive",
         readout="joined",
     ),

@@ -19,22 +19,21 @@ Labels = Int[np.ndarray, " texts"]
 class Head(NamedTuple):
     """A fitted head: logits = states · weightᵀ + bias.
 
-    ``inverse_penalty`` is C; ``loss`` and ``held_loss`` are the mean training and held-out losses,
-    in nats.
+    ``inverse_penalty`` is C; ``loss`` and ``validation_loss`` are mean losses in nats.
     """
 
     weight: Float[np.ndarray, "labels width"]
     bias: Float[np.ndarray, " labels"]
     inverse_penalty: float
     loss: float
-    held_loss: float
+    validation_loss: float
 
 
 def fit_head(
     states: States,
     answers: Labels,
-    held: States,
-    held_answers: Labels,
+    validation: States,
+    validation_answers: Labels,
     labels: int,
     penalties: Sequence[float] = PENALTIES,
     *,
@@ -44,7 +43,7 @@ def fit_head(
 
     z = (s − mean) / std with mean and std of the training states; scikit-learn maximises Σ log
     softmax(W z + b)[answer] − ‖W‖² / 2C. The search over C stops when the mean negative
-    log-likelihood of the held-out states rises, and keeps the best. Mean and std are folded into
+    log-likelihood of the validation states rises, and keeps the best. Mean and std are folded into
     ``weight`` and ``bias``, so the head takes unscaled states. `weights` are the labels' weights
     in the loss. The result is deterministic.
 
@@ -71,8 +70,8 @@ def fit_head(
     for penalty in penalties:
         model.set_params(C=penalty).fit(scaled, answers, sample_weight=each)
         weight, bias = _folded(model, labels, mean, std)
-        loss = _loss(held @ weight.T + bias, held_answers)
-        if best is not None and loss >= best.held_loss:
+        loss = _loss(validation @ weight.T + bias, validation_answers)
+        if best is not None and loss >= best.validation_loss:
             break
         best = Head(weight, bias, penalty, _loss(states @ weight.T + bias, answers), loss)
     assert best is not None

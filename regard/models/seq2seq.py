@@ -21,19 +21,19 @@ class Seq2Seq(nn.Module):
 
     The decoder starts with the encoder's last state, or with ``bidirectional`` with s_0 = tanh(W
     ←h_1) (Bahdanau et al. 2015, A.2.2). Each step reads the previous word and predicts the next.
-    ``asks`` chooses its attention:
+    ``attend_step`` chooses its attention:
 
-    * "nobody": none. Sutskever et al. 2014.
-    * "before": c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al. 2015,
+    * "none": no attention. Sutskever et al. 2014.
+    * "previous": c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al. 2015,
       equations 5 and 6 and A.2.2; with a bilinear score the model of the seed's lab 6.
-    * "after": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
+    * "current": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
 
     ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
     and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in
     place of s_{t−1} in t̃_t); or "joined", h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation
     5).
 
-    >>> settings = Seq2SeqSettings(width=6, hidden=8, asks="before", score="additive")
+    >>> settings = Seq2SeqSettings(width=6, hidden=8, attend_step="previous", score="additive")
     >>> model = Seq2Seq(settings, 11, 12)
     >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
     >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
@@ -44,7 +44,8 @@ class Seq2Seq(nn.Module):
         self, settings: Seq2SeqSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        self.asks, self.readout, self.dropout = settings.asks, settings.readout, settings.dropout
+        self.attend_step, self.readout = settings.attend_step, settings.readout
+        self.dropout = settings.dropout
         width, hidden = settings.width, settings.hidden
 
         def words(count: int) -> WordEmbedding:
@@ -53,13 +54,13 @@ class Seq2Seq(nn.Module):
         self.source = words(source_vocabulary)
         self.target = self.source if settings.tie else words(target_vocabulary)
         self.encoder = Encoder(width, hidden, bidirectional=settings.bidirectional)
-        context = hidden if settings.asks != "nobody" else 0
+        context = hidden if settings.attend_step != "none" else 0
         if context:
             reach = 2 * settings.length + 1  # the target may be twice as long as the source
             score = make_score(settings.score, "none", hidden, hidden, length=reach)
             self.attention = Attention(score, settings.normalize, settings.attention_dropout)
         self.decoder = nn.GRU(
-            width + (context if settings.asks == "before" else 0), hidden, batch_first=True
+            width + (context if settings.attend_step == "previous" else 0), hidden, batch_first=True
         )
         if self.readout == "maxout":
             self.join = nn.Linear(hidden + width + context, 2 * hidden)
@@ -160,7 +161,7 @@ class Writing:
         context = None
         positions = torch.full((rows,), self.steps, device=tokens.device)
         self.steps += 1
-        if model.asks == "before":
+        if model.attend_step == "previous":
             context = self._attend(state, positions)
             inputs = torch.cat([words, context], -1)
         else:
@@ -168,7 +169,7 @@ class Writing:
         flat = inputs.reshape(batch * rows, 1, -1)
         state = model.decoder(flat, state.reshape(1, batch * rows, -1))[0].view(batch, rows, -1)
         self.state = state
-        if model.asks == "after":
+        if model.attend_step == "current":
             context = self._attend(state, positions)
         logits: Tensor = model.to_logits(self._readout(state, words, context))
         return logits
@@ -177,7 +178,7 @@ class Writing:
         """Read known words, all at once if possible, and return the output layer's input."""
         model, words, context = self.model, self._embed(tokens), None
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        if model.asks == "before":
+        if model.attend_step == "previous":
             states, contexts, state = [], [], self.state
             for word, time in zip(words.split(1, 1), positions.split(1), strict=True):
                 contexts.append(self._attend(state, time))
@@ -187,7 +188,7 @@ class Writing:
             output, context = torch.cat(states, 1), torch.cat(contexts, 1)
         else:
             output = model.decoder(words, self.state.transpose(0, 1).contiguous())[0]
-            if model.asks == "after":
+            if model.attend_step == "current":
                 context = self._attend(output, positions)
         return self._readout(output, words, context)
 

@@ -9,7 +9,7 @@ from regard.errors import RegardError
 from regard.ranges import Choice, LogUniform, Range, Uniform
 from regard.settings import Settings
 
-#: Positions that compress= does not take: a number per pair of words, or a score of their own.
+#: Positions that compress= rejects: they add a number for each pair, or define the score.
 BETWEEN_PAIRS = (
     "alibi", "alibi-signed", "kerple", "fire", "t5-bias", "relative-keys", "tree-keys", "xpos",
     "pope",
@@ -49,7 +49,7 @@ Normalize = Annotated[
     Field(description="turns scores into weights: softmax, sparsemax, entmax15, top-k, sigmoid, …"),
 ]
 Attention = Annotated[
-    str, Field(description="what a block looks by: multi-head, or a class of yours, FILE.py:Name")
+    str, Field(description="attention of a block: multi-head, or your own class, FILE.py:Name")
 ]
 Pattern = Annotated[
     str,
@@ -101,19 +101,19 @@ Norm = Annotated[
 Tie = Annotated[bool, Field(description="share input and output word vectors")]
 DecoderLayers = Annotated[int, Field(ge=0, description="decoder blocks; 0: as many as layers")]
 Epsilon = Annotated[float, Field(gt=0, description="added to the variance in norms")]
-Runs = Annotated[int, Field(ge=1, description="longest n-gram that is counted, in words")]
+Ngrams = Annotated[int, Field(ge=1, description="longest n-gram that is counted, in words")]
 Texts = Annotated[int, Field(ge=1, description="minimum texts that contain an n-gram")]
 Penalty = Annotated[
     float, Field(gt=0, description="C of the linear model: larger fits the training texts closer")
 ]
 
 #: Default search ranges of networks that label texts, and of baselines.
-SEARCH_READERS: Mapping[str, Range] = {
+SEARCH_NETWORKS: Mapping[str, Range] = {
     "dropout": Uniform(0.0, 0.6),
     "word_dropout": Uniform(0.0, 0.3),
     "init_std": LogUniform(0.03, 1.0),
 }
-SEARCH_RUNS: Mapping[str, Range] = {
+SEARCH_NGRAMS: Mapping[str, Range] = {
     "ngrams": Choice(("1", "2", "3")),
     "minimum": Choice(("1", "2", "3", "5")),
 }
@@ -125,7 +125,7 @@ class TextClassifierSettings(Settings):
     With ``layers=0`` only ``pool_score`` is used. The task truncates to the same ``length``.
     """
 
-    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
+    search: ClassVar[Mapping[str, Range]] = SEARCH_NETWORKS
 
     width: Width = 128
     layers: int = Field(3, ge=0, description="blocks of self-attention")
@@ -174,11 +174,11 @@ class TextClassifierSettings(Settings):
                 f"key_value_heads={self.key_value_heads} does not divide heads={self.heads}; use "
                 "a divisor of heads"
             )
-        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        reject_positions(self.compress, self.pattern, self.position, self.score)
         return self
 
 
-def must_have_no_places(compress: str, pattern: str, position: str, score: str) -> None:
+def reject_positions(compress: str, pattern: str, position: str, score: str) -> None:
     """Reject settings that depend on word positions where ``compress`` mixes all words first.
 
     Errors: a pattern; a position given by a number for each pair of words; a synthesizer.
@@ -203,7 +203,7 @@ def must_have_no_places(compress: str, pattern: str, position: str, score: str) 
 class RecurrentSettings(Settings):
     """Settings of a bidirectional LSTM followed by a pool."""
 
-    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
+    search: ClassVar[Mapping[str, Range]] = SEARCH_NETWORKS
 
     width: Width = 128
     hidden: int = Field(96, ge=1, description="size of a state, per direction")
@@ -220,7 +220,7 @@ class RecurrentSettings(Settings):
 class ConvolutionalSettings(Settings):
     """Settings of a max-pooled convolutional network; sizes and dropout of Kim 2014."""
 
-    search: ClassVar[Mapping[str, Range]] = SEARCH_READERS
+    search: ClassVar[Mapping[str, Range]] = SEARCH_NETWORKS
 
     width: Width = 300
     filters: int = Field(100, ge=1, description="filters per width")
@@ -252,11 +252,11 @@ class TfidfSettings(Settings):
     """Settings of logistic regression on word n-gram counts."""
 
     search: ClassVar[Mapping[str, Range]] = {
-        **SEARCH_RUNS,
+        **SEARCH_NGRAMS,
         "inverse_penalty": LogUniform(0.1, 1000.0),
     }
 
-    ngrams: Runs = 2
+    ngrams: Ngrams = 2
     minimum: Texts = 2
     inverse_penalty: Penalty = 30.0
 
@@ -265,12 +265,12 @@ class NaiveBayesSVMSettings(Settings):
     """Settings of a linear SVM on word n-grams with naive Bayes weights."""
 
     search: ClassVar[Mapping[str, Range]] = {
-        **SEARCH_RUNS,
+        **SEARCH_NGRAMS,
         "inverse_penalty": LogUniform(1e-3, 10.0),
         "smoothing": LogUniform(0.1, 10.0),
     }
 
-    ngrams: Runs = 2
+    ngrams: Ngrams = 2
     minimum: Texts = 1
     inverse_penalty: Penalty = 1.0
     smoothing: float = Field(1.0, gt=0, description="added to the count of every n-gram")
@@ -292,8 +292,8 @@ class Seq2SeqSettings(Settings):
 
     width: Width = 256
     hidden: int = Field(256, ge=2, description="size of a state")
-    asks: Literal["nobody", "before", "after"] = Field(
-        "before", description="when the decoder attends: never, before or after it reads a word"
+    attend_step: Literal["none", "previous", "current"] = Field(
+        "previous", description="decoder state that attends: none, the previous or the current one"
     )
     score: Score = "additive"
     normalize: Normalize = "softmax"
@@ -315,9 +315,9 @@ class Seq2SeqSettings(Settings):
                 f"hidden={self.hidden} does not divide into two directions; use an even number, "
                 "or bidirectional=0"
             )
-        if self.asks == "nobody" and self.readout == "joined":
+        if self.attend_step == "none" and self.readout == "joined":
             raise RegardError(
-                "readout=joined needs a context; asks=nobody has none; use readout=state"
+                "readout=joined needs a context; attend_step=none has none; use readout=state"
             )
         return self
 
@@ -360,7 +360,7 @@ class TransformerSettings(StackSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        reject_positions(self.compress, self.pattern, self.position, self.score)
         return self
 
 
@@ -386,7 +386,7 @@ class BERTSettings(StackSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        reject_positions(self.compress, self.pattern, self.position, self.score)
         return self
 
 
@@ -445,5 +445,5 @@ class T5Settings(StackSettings):
                 f"farthest={self.farthest} must exceed half of buckets={self.buckets}; increase "
                 "farthest or use fewer buckets"
             )
-        must_have_no_places(self.compress, self.pattern, self.position, self.score)
+        reject_positions(self.compress, self.pattern, self.position, self.score)
         return self

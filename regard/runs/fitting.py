@@ -69,7 +69,7 @@ class Fitting:
         logits = torch.from_numpy(states["validation"] @ head.weight.T + head.bias)
         metric = self.task.measure(logits.softmax(1).numpy(), answers["validation"])
         self.network.eval()
-        yield self._progress(len(self.batches) + 1, head.loss, metric, head.held_loss)
+        yield self._progress(len(self.batches) + 1, head.loss, metric, head.validation_loss)
 
     @torch.no_grad()
     def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:

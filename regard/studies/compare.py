@@ -374,7 +374,7 @@ class Study:
         if arm.deterministic:
             return 0.0
         usual = dict(models_of(self.task)[arm.model].configure())
-        one_by_one = 3.0 if usual.get("asks") == "before" else 0.0
+        one_by_one = 3.0 if usual.get("attend_step") == "previous" else 0.0
         return 1.0 + float(usual.get("layers", 1)) + one_by_one
 
 

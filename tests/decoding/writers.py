@@ -10,14 +10,14 @@ from regard.models.transformer import Transformer
 
 WORDS, END = 11, 10
 FORMS = {
-    "nobody": {"asks": "nobody"},
-    "one way": {"asks": "nobody", "bidirectional": False},
-    "bahdanau": {"asks": "before", "score": "additive", "readout": "maxout"},
-    "lab 6": {"asks": "before", "score": "general", "bidirectional": False},
-    "by position": {"asks": "before", "score": "synthesizer-random"},
-    "by position, after": {"asks": "after", "score": "synthesizer-factorised-random"},
-    "luong dot": {"asks": "after", "score": "dot", "readout": "joined"},
-    "luong general": {"asks": "after", "score": "general", "readout": "joined"},
+    "nobody": {"attend_step": "none"},
+    "one way": {"attend_step": "none", "bidirectional": False},
+    "bahdanau": {"attend_step": "previous", "score": "additive", "readout": "maxout"},
+    "lab 6": {"attend_step": "previous", "score": "general", "bidirectional": False},
+    "by position": {"attend_step": "previous", "score": "synthesizer-random"},
+    "by position, after": {"attend_step": "current", "score": "synthesizer-factorised-random"},
+    "luong dot": {"attend_step": "current", "score": "dot", "readout": "joined"},
+    "luong general": {"attend_step": "current", "score": "general", "readout": "joined"},
 }
 SCHEMES = [f"{position}, {norm}" for position in POSITIONS for norm in ("pre", "post")]
 #: Of the transformer, by what stands beside its defaults.

@@ -34,18 +34,20 @@ def test_probabilities_are_those_of_scikit_learn(labels):
     found = softmax(held @ head.weight.T + head.bias)
     assert_allclose(found, expected, atol=1e-3)
     chances = found[np.arange(60), held_answers]
-    assert_allclose(head.held_loss, -np.log(chances).mean(), atol=1e-9)
+    assert_allclose(head.validation_loss, -np.log(chances).mean(), atol=1e-9)
 
 
 def test_the_penalty_is_the_best_of_those_tried_on_what_is_held_out():
     states, answers = blobs(3, 60, 0)
     answers[::4] = (answers[::4] + 1) % 3  # a quarter is wrong: who trusts it all is punished
     held, held_answers = blobs(3, 300, 1)
-    losses = {C: fit_head(states, answers, held, held_answers, 3, [C]).held_loss for C in PENALTIES}
+    losses = {
+        C: fit_head(states, answers, held, held_answers, 3, [C]).validation_loss for C in PENALTIES
+    }
     head = fit_head(states, answers, held, held_answers, 3)
     assert head.inverse_penalty == min(losses, key=losses.__getitem__)
     assert PENALTIES[0] < head.inverse_penalty < PENALTIES[-1], "the test asks for a choice"
-    assert head.held_loss == pytest.approx(min(losses.values()), abs=1e-3)
+    assert head.validation_loss == pytest.approx(min(losses.values()), abs=1e-3)
 
 
 def test_a_label_without_a_text_is_never_said():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.models import MODELS, ModelEntry
-from regard.models.settings import SEARCH_RUNS, Runs, Texts
+from regard.models.settings import SEARCH_NGRAMS, Ngrams, Texts
 from regard.ranges import LogUniform, Range
 from regard.settings import Settings
 from regard.tasks.settings import TextSettings
@@ -42,9 +42,9 @@ class RegressionSettings(TextSettings):
 class RidgeSettings(Settings):
     """Settings of ridge regression on TF-IDF features."""
 
-    search: ClassVar[Mapping[str, Range]] = {**SEARCH_RUNS, "penalty": LogUniform(0.01, 100.0)}
+    search: ClassVar[Mapping[str, Range]] = {**SEARCH_NGRAMS, "penalty": LogUniform(0.01, 100.0)}
 
-    ngrams: Runs = 2
+    ngrams: Ngrams = 2
     minimum: Texts = 2
     penalty: float = Field(1.0, gt=0, description="L2 penalty, alpha of scikit-learn's Ridge")
 
