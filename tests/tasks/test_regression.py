@@ -148,7 +148,7 @@ def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
     data.write_text("text,label\n" + "\n".join(f"text number {i},{i % 2}" for i in range(60)))
     task = TASKS["regression"].prepare(TASKS["regression"].configure({"data": str(data)}), None)
     assert task.scale == pytest.approx((0.5, 0.5), abs=0.2)
-    with pytest.raises(RegardError, match="reviews has no numbers to predict"):
+    with pytest.raises(RegardError, match="reviews has no numbers; it is for classification"):
         _ = TASKS["regression"].prepare(TASKS["regression"].configure({"data": "reviews"})).corpus
     settings = TASKS["classification"].configure({"data": "ratings"})
     with pytest.raises(RegardError, match="regard train regression"):
