@@ -151,7 +151,7 @@ def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="reviews has no numbers; it is for classification"):
         _ = TASKS["regression"].prepare(TASKS["regression"].configure({"data": "reviews"})).corpus
     settings = TASKS["classification"].configure({"data": "ratings"})
-    with pytest.raises(RegardError, match="regard train regression"):
+    with pytest.raises(RegardError, match="ratings has no texts with labels; it is for regression"):
         _ = TASKS["classification"].prepare(settings).corpus
 
 
