@@ -120,7 +120,7 @@ def asked(name: str, batch: Any) -> dict[str, Tensor]:
         return {
             "input_ids": batch.source,
             "attention_mask": seen.long(),
-            "decoder_input_ids": batch.given,
+            "decoder_input_ids": batch.decoder_input,
             "labels": wanted,
         }
     seen = torch.arange(batch.tokens.shape[1]) < batch.lengths[:, None]

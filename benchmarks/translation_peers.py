@@ -83,10 +83,10 @@ class Tutorial(nn.Module):
     def forward(self, batch: PairBatch) -> Tensor:
         """The mean cross entropy of the target's words."""
         padding = torch.arange(batch.source.shape[1]) >= batch.source_lengths[:, None]
-        time = batch.given.shape[1]
+        time = batch.decoder_input.shape[1]
         states = self.transformer(
             self.embed(batch.source),
-            self.embed(batch.given),
+            self.embed(batch.decoder_input),
             tgt_mask=torch.triu(torch.ones(time, time, dtype=torch.bool), 1),
             src_key_padding_mask=padding,
             tgt_key_padding_mask=~batch.real,
@@ -125,7 +125,7 @@ class Marian(nn.Module):
         loss: Tensor = self.model(
             input_ids=theirs(batch.source, self.words),
             attention_mask=mask,
-            decoder_input_ids=theirs(batch.given, self.words),
+            decoder_input_ids=theirs(batch.decoder_input, self.words),
             labels=theirs(batch.wanted, self.words).masked_fill(~batch.real, -100),
         ).loss
         return loss

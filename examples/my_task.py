@@ -17,5 +17,5 @@ class Focal(Classification):  # −(1 − p)² ln p of the true label p: Lin et 
         return ((1 - (-nats).exp()) ** 2 * nats).mean()
 
 
-says = "which label does a text bear? Learned by the focal loss"
-focal = replace(TASKS["classification"], name="focal", says=says, task=f"{__file__}:Focal")
+text = "predict the label of a text, trained with the focal loss"
+focal = replace(TASKS["classification"], name="focal", description=text, task=f"{__file__}:Focal")

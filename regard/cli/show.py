@@ -75,7 +75,7 @@ def show(
     ]
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer} does not exist; choose 1 to {len(layers)}")
-    said = answer.told()
+    said = answer.phrase()
     if picture is not None:
         write_picture(picture, text, said, [attention for _, attention in chosen])
     if json:
@@ -108,7 +108,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         raise RegardError("this text contains no words; give one with words")
     if picture is not None:
         charts = weighed.section(terms)
-        write_charts(picture, text, answer.told(), weighed.chart(terms), charts)
+        write_charts(picture, text, answer.phrase(), weighed.chart(terms), charts)
     if json:
         words = zip(terms.words, terms.weights.tolist(), strict=True)
         emit_json(
@@ -124,7 +124,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
             }
         )
         return
-    say(f"prediction of {run.config.model}: {answer.told()}")
+    say(f"prediction of {run.config.model}: {answer.phrase()}")
     say(f"\ncontribution of each word, with its share of word pairs, to {terms.of}:")
     out.print(coloured(terms.words, terms.weights.tolist(), signed=True))
     ranked = sorted(terms.terms.items(), key=lambda term: -abs(term[1]))

@@ -44,7 +44,7 @@ class Answer:
         words, tags = self.text.split(" "), answer.split(" ")
         if not self.tags or len(words) != len(tags):
             return answer
-        return Tags(tuple(words), tuple(tags)).told()
+        return Tags(tuple(words), tuple(tags)).phrase()
 
     @property
     def right(self) -> bool:

@@ -55,7 +55,7 @@ def confusion_drawn(title: str, labels: Sequence[str], counts: ArrayLike, note: 
     how = "Shares of the texts of each true label; labels sorted by their number of texts"
     how += "." if names else " and numbered from 0."
     pairs = confused(labels, table)
-    body: list[list[Cell]] = [[pair.texts, pair.said, pair.true] for pair in pairs[:PAIRS]]
+    body: list[list[Cell]] = [[pair.texts, pair.predicted, pair.true] for pair in pairs[:PAIRS]]
     left = len(pairs) - len(body)
     more = f"{left:,} more pairs are in regard evaluate RUN --json." if left else ""
     listed = Table("Confused labels", ["texts", "predicted", "true"], body, more)

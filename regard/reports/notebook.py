@@ -212,7 +212,7 @@ def _comparison(comparison: Comparison) -> str:
 
 def _prediction(prediction: Prediction) -> str:
     rows = [[label, f"{share:.1%}"] for label, share in prediction.top()]
-    answer = tag("p", prediction.told(), class_="answer")
+    answer = tag("p", prediction.phrase(), class_="answer")
     table = Table("All labels", ("label", "probability"), rows).html()
     return _framed("Prediction", [answer, table], 160 + 32 * len(rows))
 

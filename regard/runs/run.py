@@ -246,7 +246,7 @@ class Run:
         """
         if self.config.entry.deterministic:
             return CONVERGED
-        if self.evaluate().says_one_thing:
+        if self.evaluate().is_constant:
             return ONE_LABEL
         return outcome(self.metrics(), self.config.training.patience)
 

@@ -190,7 +190,7 @@ def _score(run: "Run", peak: float) -> RunScore:
         measure=corpus.measure if corpus else "",
         signature=corpus.signature if corpus else "",
         statistics=corpus.statistics.astype("<i4").tobytes().hex() if corpus else "",
-        also=evaluation.also,
+        also=evaluation.other_metrics,
         trained=run.convergence,
         clusters=clusters_of([example.group for example in evaluation.examples]),
         trivial=dict(evaluation.trivial),

@@ -37,7 +37,7 @@ class TaskEntry:
     """
 
     name: str
-    says: str
+    description: str
     settings: type[Settings]
     task: str
     models: Mapping[str, ModelEntry] = field(repr=False)
@@ -104,11 +104,11 @@ def shared(task: str, settings: Settings) -> Any:
     return load(task, "task")(settings)
 
 
-def _writing(name: str, says: str, model: str, **defaults: Any) -> TaskEntry:
+def _writing(name: str, description: str, model: str, **defaults: Any) -> TaskEntry:
     defaults = {"data": name, **defaults}
     return TaskEntry(
         name,
-        says,
+        description,
         SequencesSettings,
         "regard.tasks.writing.task:Sequences",
         {**WRITERS, **TEXT_BASELINES},

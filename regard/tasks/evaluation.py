@@ -92,7 +92,7 @@ class Evaluation(ABC):
         """Return the inputs with their reference answers."""
 
     @property
-    def said(self) -> Sequence[str]:
+    def predictions(self) -> Sequence[str]:
         """Return the answer to each example; empty for tasks evaluated token by token."""
         return []
 
@@ -111,7 +111,7 @@ class Evaluation(ABC):
         return np.asarray(self.correct, dtype=np.float64)
 
     @property
-    def says_one_thing(self) -> bool:
+    def is_constant(self) -> bool:
         """Return whether all answers are equal and the references are not: nothing was learned."""
         return False
 
@@ -121,7 +121,7 @@ class Evaluation(ABC):
         return None
 
     @property
-    def also(self) -> Mapping[str, float]:
+    def other_metrics(self) -> Mapping[str, float]:
         """Return further scores that a comparison shows, by name."""
         return {}
 

@@ -53,7 +53,7 @@ class Answer(Protocol):
     def line(self) -> str:
         """Return the answer in one line."""
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the answer as a phrase for people."""
 
     def json(self) -> dict[str, Any]:
@@ -151,11 +151,11 @@ class Task(Learnable[B]):
 
     def __repr__(self) -> str:
         """Return the task, its data, and the sizes of the splits if they are loaded."""
-        said = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
+        items = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
         corpus = vars(self).get("corpus")
         parts = {name: getattr(corpus, name, None) for name in SPLITS}
-        said += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
-        return f"{type(self).__name__}({', '.join(said)})"
+        items += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
+        return f"{type(self).__name__}({', '.join(items)})"
 
     @property
     def notes(self) -> list[str]:
@@ -163,9 +163,14 @@ class Task(Learnable[B]):
         return list(self.corpus.notes)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a run saves about its data."""
-        found = self.corpus
-        return {"name": found.name, "fingerprint": found.fingerprint, "notes": self.notes}
+        """Return what a run saves about its data, as JSON-serialisable values.
+
+        A run that is resumed compares them with those that it saved, so they depend only on the
+        data and the settings and do not change by writing and reading JSON: lists, no tuples.
+        Overrides add to these: a trained model reads them from `known` instead of the data.
+        """
+        corpus = self.corpus
+        return {"name": corpus.name, "fingerprint": corpus.fingerprint, "notes": self.notes}
 
     @property
     @abstractmethod
@@ -174,7 +179,12 @@ class Task(Learnable[B]):
 
     @property
     def validates(self) -> str:
-        """Return the name of the score that `judge` returns; the metric by default."""
+        """Return the name of the score that `judge` returns; the metric by default.
+
+        The name decides how the score is written. It is a key of ``UNITS`` or of a task's
+        ``TaskEntry.units``, or the score is a share of at most 1, which is written in per cent. A
+        loss is returned as exp(−loss), under the name "log loss" or "likelihood".
+        """
         return self.metric
 
     @property

@@ -63,38 +63,38 @@ class TextTask(Task[Batch]):
     @cached_property
     def corpus(self) -> Corpus:
         """Load the data, split into train and test."""
-        asked = self.settings
+        settings = self.settings
         return load_corpus(
-            asked.data,
-            data_dir=asked.data_dir or None,
-            test=asked.test or None,
-            validation=asked.validation if isinstance(asked.validation, str) else None,
-            text=asked.text or None,
-            label=asked.label or None,
-            group=asked.group or None,
-            labels=getattr(asked, "labels", ""),
+            settings.data,
+            data_dir=settings.data_dir or None,
+            test=settings.test or None,
+            validation=settings.validation if isinstance(settings.validation, str) else None,
+            text=settings.text or None,
+            label=settings.label or None,
+            group=settings.group or None,
+            labels=getattr(settings, "labels", ""),
             numbers=self.numbers,
-            seed=asked.split_seed,
-            duplicates=asked.duplicates,
+            seed=settings.split_seed,
+            duplicates=settings.duplicates,
         )
 
     @cached_property
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:
         """Train the tokenizer on the training texts, without those of validation and test."""
-        asked, examples = self.settings, self._split_examples[0]
-        limits = {"vocabulary": asked.vocabulary, "minimum": asked.minimum}
-        if asked.tokenizer == "words" and all(x.parents is not None for x in examples):
+        settings, examples = self.settings, self._split_examples[0]
+        limits = {"vocabulary": settings.vocabulary, "minimum": settings.minimum}
+        if settings.tokenizer == "words" and all(x.parents is not None for x in examples):
             return train_on_words([example.words for example in examples], **limits)
-        return train_tokenizer(asked.tokenizer, [example.text for example in examples], **limits)
+        return train_tokenizer(settings.tokenizer, [example.text for example in examples], **limits)
 
     @cached_property
     def train(self) -> Encoded:
         """Return the training split. Errors: most of its tokens are unknown."""
-        found = self._encoded(self._split_examples[0])
+        encoded = self._encoded(self._split_examples[0])
         if self.tokenizer.unknown is not None:
             remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
-            must_be_known(found.ids, remedy, self.tokenizer.unknown)
-        return found
+            must_be_known(encoded.ids, remedy, self.tokenizer.unknown)
+        return encoded
 
     @cached_property
     def validation(self) -> Encoded:
@@ -109,8 +109,8 @@ class TextTask(Task[Batch]):
     def split(self, name: str) -> Encoded:
         """Return a split by name: train, validation or test."""
         must_be_split(name)
-        found: Encoded = getattr(self, name)
-        return found
+        encoded: Encoded = getattr(self, name)
+        return encoded
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the token ids of each text, truncated according to the settings."""
@@ -166,7 +166,7 @@ class TextTask(Task[Batch]):
         else:
             ids, trees = self.read(what)
         lengths = [len(text) for text in ids]
-        found = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
+        rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
         device, budget = device_of(model), max([tokens, *lengths])
         with evaluation_mode(model):
             for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
@@ -174,8 +174,8 @@ class TextTask(Task[Batch]):
                 parents = parents_of(trees, indexes)
                 parents = None if parents is None else parents.to(device)
                 outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
-                found[indexes] = outputs.float().cpu().numpy()
-        return found
+                rows[indexes] = outputs.float().cpu().numpy()
+        return rows
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer for a text; empty without such layers.
@@ -190,14 +190,14 @@ class TextTask(Task[Batch]):
         padded, lengths = pad(self.encode([text]))
         with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             model(padded, lengths)
-            found = looked(recording, tokens)
+            layers = looked(recording, tokens)
         framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
         framed = framing.framed(tokens) if hasattr(model, "framed") else tokens
         return [
             each._replace(
                 tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
             )
-            for each in found
+            for each in layers
         ]
 
     @property

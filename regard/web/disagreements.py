@@ -43,20 +43,20 @@ class Disagreements:
     def between(cls, names: tuple[str, str], evaluations: Sequence[Any]) -> "Disagreements":
         """Compare the answers of two runs. Errors: no labels or texts; different test texts."""
         first, second = evaluations
-        if not first.said or not second.said:
+        if not first.predictions or not second.predictions:
             raise RegardError(
                 "these runs predict numbers or are scored per token, so no answer is right or wrong"
             )
-        ours, theirs = np.asarray(first.correct), np.asarray(second.correct)
+        a, b = np.asarray(first.correct), np.asarray(second.correct)
         texts = [[example.text for example in scores.examples] for scores in (first, second)]
         if texts[0] != texts[1]:
             raise RegardError(f"{names[0]} and {names[1]} have different test texts")
-        counts = [ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs]
-        answers = [scores.said for scores in (first, second)]
-        places = sorted(np.flatnonzero(ours != theirs), key=lambda i: (len(texts[0][i]), i))
+        counts = [a & b, a & ~b, ~a & b, ~a & ~b]
+        answers = [scores.predictions for scores in (first, second)]
+        places = sorted(np.flatnonzero(a != b), key=lambda i: (len(texts[0][i]), i))
         rows = [
             {"text": texts[0][i], "truth": first.examples[i].label, "a": answers[0][i],
-             "b": answers[1][i], "right": "a" if ours[i] else "b"}
+             "b": answers[1][i], "right": "a" if a[i] else "b"}
             for i in places
         ]  # fmt: skip
         keys = ("both", "a", "b", "neither")

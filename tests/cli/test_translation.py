@@ -186,7 +186,9 @@ def test_a_given_pair_is_scored(
     with torch.no_grad():
         source, (target,) = run.task.encode(["ein hund"]), run.task.encode([written.text])
         batch = run.task.tensors(source, [target])
-        logits = run.network.to_logits(run.network(batch.source, batch.source_lengths, batch.given))
+        logits = run.network.to_logits(
+            run.network(batch.source, batch.source_lengths, batch.decoder_input)
+        )
     logits[..., 0] = -torch.inf  # padding is never written
     wanted = logits.log_softmax(-1)[0].gather(1, batch.wanted[0][:, None]).sum().item()
     assert float(first[0]) == pytest.approx(wanted, abs=1e-3)

@@ -141,7 +141,7 @@ def labelled(metric: str, seed: int, right: float) -> RunScore:
     found = LabelEvaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
     bits = np.packbits(found.correct).tobytes().hex()
     kept = scores_of(found.per_example, found.correct)
-    return RunScore(found.compared, 60, bits, "", "", also=found.also, scores=kept)
+    return RunScore(found.compared, 60, bits, "", "", also=found.other_metrics, scores=kept)
 
 
 @pytest.mark.parametrize("metric", list(METRICS))

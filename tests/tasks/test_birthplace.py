@@ -76,7 +76,7 @@ def test_the_loss_counts_the_answer_and_its_symbols_alone():
     model, batch = decoder(task), task.batch("train", np.arange(4))
     logits = model.to_logits(model(batch.tokens))[batch.real]
     wanted = batch.wanted[batch.real]
-    assert len(wanted) == sum(len(x.answer) + 1 for x in task.split("train").asked[:4])
+    assert len(wanted) == sum(len(x.answer) + 1 for x in task.split("train").questions[:4])
     by_hand = F.cross_entropy(logits, wanted)
     assert task.loss(model, batch).item() == pytest.approx(by_hand.item(), rel=1e-5)
 
@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_left_out_of_training_and_judged_all_the_same(tmp_p
     asked = {"data": str(tmp_path / "q.tsv"), "texts": str(tmp_path / "t.txt")}
     asked |= {"test": str(tmp_path / "d.tsv"), "validation": 0.3}
     task = Answers(AnswersSettings(length=40, longest=8, **asked))
-    assert all(len(x.prompt) + len(x.answer) - 1 <= 40 for x in task.split("train").asked)
+    assert all(len(x.prompt) + len(x.answer) - 1 <= 40 for x in task.split("train").questions)
     assert len(task.split("train")) + len(task.split("validation")) < 60
     assert len(task.split("test")) == 60
     exact, loss = task.judge(decoder(task, length=40, position="learned"), "test")

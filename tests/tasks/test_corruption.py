@@ -94,15 +94,15 @@ def test_assignment_5_printed_examples(kept, hidden, row):
 def test_masked_words_are_hidden_80_10_10():
     ids = np.arange(1_000, 21_000)
     found = masked(ids, generator(0, 0, "train"), mask=7, words=(2, 1_000), share=0.15)
-    assert found.asked.sum() == pytest.approx(3_000, abs=1)
-    there, now = ids[found.asked], found.read[found.asked]
+    assert found.selected.sum() == pytest.approx(3_000, abs=1)
+    there, now = ids[found.selected], found.read[found.selected]
     assert (now == 7).mean() == pytest.approx(0.8, abs=0.02)
     assert (now == there).mean() == pytest.approx(0.1, abs=0.02)
     other = now[(now != 7) & (now != there)]
     assert len(other) / 3_000 == pytest.approx(0.1, abs=0.02)
     assert other.min() < 50
     assert other.max() > 950
-    assert (found.read[~found.asked] == ids[~found.asked]).all()
+    assert (found.read[~found.selected] == ids[~found.selected]).all()
 
 
 def test_special_tokens_are_never_asked_and_something_always_is():
@@ -110,8 +110,8 @@ def test_special_tokens_are_never_asked_and_something_always_is():
     for index in range(100):
         random = generator(0, 0, "train", index)
         found = masked(ids, random, mask=92, words=(2, 90), share=0.15, special=ids >= 90)
-        assert found.asked.sum() == 1
-        assert not found.asked[[0, 2, 4]].any()
+        assert found.selected.sum() == 1
+        assert not found.selected[[0, 2, 4]].any()
         assert found.read[[0, 2, 4]].tolist() == [90, 91, 91]
 
 

@@ -81,7 +81,7 @@ def test_loss_is_the_mean_over_what_is_asked_and_the_judgement_its_likelihood(na
     rows = task.batches("train", tokens=300, seed=0, epoch=0)[0]
     batch = task.batch("train", rows)
     if name == "span-corruption":
-        states = model(batch.source, batch.source_lengths, batch.given)
+        states = model(batch.source, batch.source_lengths, batch.decoder_input)
     else:
         states = model(batch.tokens, batch.lengths)
     chances = model.to_logits(states).log_softmax(-1)
@@ -195,7 +195,7 @@ def test_two_pieces_are_framed_and_typed():
         assert found.types.tolist() == [0] * (separators[0] + 1) + [1] * (
             len(found.wanted) - separators[0] - 1
         )
-        assert not found.asked[found.wanted >= len(task.tokenizer)].any()
+        assert not found.selected[found.wanted >= len(task.tokenizer)].any()
         whole = np.concatenate(
             [found.wanted[1 : separators[0]], found.wanted[separators[0] + 1 : -1]]
         )
@@ -225,7 +225,7 @@ def test_the_loss_of_two_pieces_adds_what_follows():
     model = network("masked-modeling", task)
     batch = task.batch("train", task.batches("train", tokens=400, seed=0, epoch=0)[0])
     states = model(batch.tokens, batch.lengths, batch.types)
-    words = F.cross_entropy(model.to_logits(states[batch.asked]), batch.wanted[batch.asked])
+    words = F.cross_entropy(model.to_logits(states[batch.selected]), batch.wanted[batch.selected])
     follows = F.cross_entropy(model.next_sentence(states), batch.elsewhere)
     assert task.loss(model, batch).item() == pytest.approx((words + follows).item(), rel=1e-5)
 
@@ -253,7 +253,7 @@ def test_next_sentences_are_judged_piece_by_piece():
 
 def test_hidden_words_differ_from_epoch_to_epoch():
     task = masking()
-    asked = [task.example("train", 0, epoch, 5).asked.tolist() for epoch in range(8)]
+    asked = [task.example("train", 0, epoch, 5).selected.tolist() for epoch in range(8)]
     assert len(set(map(tuple, asked))) > 4
 
 
@@ -261,8 +261,8 @@ def test_hidden_words_differ_from_epoch_to_epoch():
 def test_a_decoder_is_given_what_it_says_one_word_late(objective):
     task = spanning(objective=objective)
     batch = task.batch("train", task.batches("train", tokens=400, seed=0, epoch=0)[0])
-    assert batch.given[:, 0].eq(0).all()
-    for given, wanted, real in zip(batch.given, batch.wanted, batch.real, strict=True):
+    assert batch.decoder_input[:, 0].eq(0).all()
+    for given, wanted, real in zip(batch.decoder_input, batch.wanted, batch.real, strict=True):
         size = int(real.sum())
         assert given[1:size].tolist() == wanted[: size - 1].tolist()
         assert int(wanted[size - 1]) == task.special_tokens.separator

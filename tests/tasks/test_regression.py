@@ -65,8 +65,8 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
     assert (again.value, again.examples) == (judged.value, judged.examples)
     assert json.loads(json.dumps(judged.json()))["metric"] == "MAE"
     assert judged.line().startswith("MAE ")
-    assert not judged.says_one_thing
-    assert RegressionEvaluation.judge("R²", examples, np.ones(40), 5.0).says_one_thing
+    assert not judged.is_constant
+    assert RegressionEvaluation.judge("R²", examples, np.ones(40), 5.0).is_constant
     with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('value'\)"):
         RegressionEvaluation.parse(b'{"text": "a"}\n', "MAE", 5.0, "p")
     with pytest.raises(RegardError, match="there are no examples to evaluate"):

@@ -66,8 +66,8 @@ def test_how_long_a_text_may_be_is_a_setting(tmp_path):
 
 def test_a_batch_reads_what_it_is_to_write_one_word_late(task):
     batch = task.batch("train", np.array([3, 5]))
-    assert batch.given[:, 0].tolist() == [0, 0]
-    assert torch.equal(batch.given[:, 1:], batch.wanted[:, :-1])
+    assert batch.decoder_input[:, 0].tolist() == [0, 0]
+    assert torch.equal(batch.decoder_input[:, 1:], batch.wanted[:, :-1])
     assert batch.wanted[:, -1].tolist() == [task.end] * 2
     pair = task.split("train").pairs[3]
     assert task.tokenizer.decode(batch.source[0].tolist()) == pair.source
@@ -84,7 +84,7 @@ def test_strings_encoded_at_once_as_one_by_one(task):
 
 def test_the_loss_counts_real_words_alone(task):
     model, batch = network(task), task.batch("train", np.arange(3))
-    logits = model.to_logits(model(batch.source, batch.source_lengths, batch.given))
+    logits = model.to_logits(model(batch.source, batch.source_lengths, batch.decoder_input))
     by_hand = -logits.log_softmax(-1).gather(-1, batch.wanted[..., None]).mean()
     assert task.loss(model, batch).item() == pytest.approx(by_hand.item(), rel=1e-5)
     batch.real[1, 2:] = False
@@ -94,9 +94,9 @@ def test_the_loss_counts_real_words_alone(task):
 def test_smoothing_spreads_a_share_over_all_words(task):
     smooth = Sequences(SMALL.model_copy(update={"smoothing": 0.2}), task.tokenizer)
     model, batch = network(task), task.batch("train", np.arange(3))
-    chances = model.to_logits(model(batch.source, batch.source_lengths, batch.given)).log_softmax(
-        -1
-    )
+    chances = model.to_logits(
+        model(batch.source, batch.source_lengths, batch.decoder_input)
+    ).log_softmax(-1)
     truth = -chances.gather(-1, batch.wanted[..., None]).mean()
     expected = 0.8 * truth - 0.2 * chances.mean()
     assert smooth.loss(model, batch).item() == pytest.approx(expected.item(), rel=1e-5)

@@ -39,18 +39,16 @@ def test_metrics_by_hand() -> None:
     judged = TagEvaluation.judge("span F1", ASKED, SAID, "O")
     assert judged.counts.tolist() == [[1, 2, 2], [0, 1, 0], [1, 1, 1]]
     assert judged.value == pytest.approx(4 / 7)  # 2 · 2 / (4 + 3)
-    assert judged.also["precision"] == pytest.approx(2 / 4)
-    assert judged.also["recall"] == pytest.approx(2 / 3)
-    assert judged.also["accuracy"] == pytest.approx(6 / 8)
-    assert judged.also["whole sentences"] == pytest.approx(1 / 3)
+    assert judged.other_metrics["precision"] == pytest.approx(2 / 4)
+    assert judged.other_metrics["recall"] == pytest.approx(2 / 3)
+    assert judged.other_metrics["accuracy"] == pytest.approx(6 / 8)
+    assert judged.other_metrics["whole sentences"] == pytest.approx(1 / 3)
     assert judged.trivial == {COMMONEST: 0}
     assert judged.kinds == {"person": (2, 2, 2), "place": (0, 2, 1)}
     words = TagEvaluation.judge("accuracy", ASKED, SAID, "O")
     assert (words.value, words.trivial[COMMONEST]) == (pytest.approx(6 / 8), pytest.approx(4 / 8))
     assert words.tables()[0][1] == ["O", "75.0", "75.0", "75.0", "4"]
-    assert TagEvaluation.judge(
-        "span F1", ASKED, [["O"] * 4, ["O"] * 2, ["O"] * 2], "O"
-    ).says_one_thing
+    assert TagEvaluation.judge("span F1", ASKED, [["O"] * 4, ["O"] * 2, ["O"] * 2], "O").is_constant
 
 
 def test_each_sentence_adds_what_the_others_are_without_it() -> None:
@@ -89,10 +87,10 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
 
 def test_an_answer_is_told_by_its_spans() -> None:
     found = Tags(("In", "New", "York"), ("O", "B-place", "I-place"))
-    assert (found.told(), found.line()) == ("New York: place", "In/O New/B-place York/I-place")
+    assert (found.phrase(), found.line()) == ("New York: place", "In/O New/B-place York/I-place")
     assert found.json()["spans"] == [{"text": "New York", "kind": "place", "first": 1, "last": 3}]
-    assert Tags(("Go",), ("VERB",)).told() == "Go/VERB"
-    assert Tags(("Go",), ("O",)).told() == "no spans"
+    assert Tags(("Go",), ("VERB",)).phrase() == "Go/VERB"
+    assert Tags(("Go",), ("O",)).phrase() == "no spans"
 
 
 def test_the_most_frequent_tag_by_hand(tmp_path: Path) -> None:

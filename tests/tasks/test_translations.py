@@ -43,10 +43,10 @@ def test_the_corpus_is_there_where_bleu_decides() -> None:
     found = Translations.judge("BLEU", GO, SAID)
     assert found.corpus is not None
     assert found.corpus.value / 100 == found.value
-    assert set(found.also) == {"chrF", "exact match"}
+    assert set(found.other_metrics) == {"chrF", "exact match"}
     exact = Translations.judge("exact match", GO, SAID)
     assert exact.corpus is None
-    assert set(exact.also) == {"chrF"}
+    assert set(exact.other_metrics) == {"chrF"}
 
 
 def test_alignment_is_kept_with_the_rows() -> None:
@@ -56,7 +56,7 @@ def test_alignment_is_kept_with_the_rows() -> None:
     assert again == found
     assert found.alignment == Aligned(pytest.approx(1 / 6), pytest.approx(4 / 6),
                                       pytest.approx(0.8 / 6), 6)  # fmt: skip
-    assert found.also["alignment error"] == pytest.approx(1 / 6)
+    assert found.other_metrics["alignment error"] == pytest.approx(1 / 6)
     assert "alignment error 16.7%" in found.line()
     assert "of 6 target tokens" in dict(found.words())["alignment error"]
     assert "aligned" not in json.loads(found.rows().splitlines()[1])

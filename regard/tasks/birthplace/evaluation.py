@@ -39,7 +39,7 @@ class Answered(Evaluation):
     unit = "questions"
 
     @property
-    def said(self) -> list[str]:
+    def predictions(self) -> list[str]:
         """Return the answer to each question."""
         return [text.text for text in self.written]
 
@@ -53,13 +53,13 @@ class Answered(Evaluation):
             raise RegardError(
                 f"{bare[0].place}: this question has no answer, but others do; give all or none"
             )
-        found = (tuple(pairs), tuple(written), commonest)
+        answers = (tuple(pairs), tuple(written), commonest)
         if bare:
-            return cls(*found, None, None, None, None)
+            return cls(*answers, None, None, None, None)
         right = sum(a.text == b.target for a, b in zip(written, pairs, strict=True))
         low, high = wilson(right, len(pairs))
         same = sum(pair.target == commonest for pair in pairs)
-        return cls(*found, right / len(pairs), low, high, same / len(pairs))
+        return cls(*answers, right / len(pairs), low, high, same / len(pairs))
 
     @property
     def n(self) -> int:
@@ -144,12 +144,12 @@ class Answered(Evaluation):
     @classmethod
     def parse(cls, rows: bytes, commonest: str, name: str) -> "Answered":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
-        found = list(parse_rows(rows, name))
+        lines = list(parse_rows(rows, name))
         try:
-            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]
+            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in lines]
             written = [
                 Text(str(row["predicted"]), float(row["log_probability"]), bool(row["ended"]))
-                for row in found
+                for row in lines
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None

@@ -104,7 +104,7 @@ class BirthplacePretraining(NextToken):
         return {}
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A question and its answer, also as token ids, each followed by the mask symbol."""
 
     pair: Pair
@@ -116,20 +116,20 @@ class Asked(NamedTuple):
 class Questions:
     """A split of questions and answers as token ids."""
 
-    asked: Sequence[Asked]
+    questions: Sequence[Question]
 
     def __len__(self) -> int:
-        return len(self.asked)
+        return len(self.questions)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Return the input tokens of each example: question, symbol and answer."""
-        return np.array([len(x.prompt) + len(x.answer) - 1 for x in self.asked], dtype=np.int64)
+        return np.array([len(x.prompt) + len(x.answer) - 1 for x in self.questions], dtype=np.int64)
 
     @property
     def pairs(self) -> list[Pair]:
         """Return questions and answers as texts."""
-        return [x.pair for x in self.asked]
+        return [x.pair for x in self.questions]
 
 
 @dataclass(frozen=True)
@@ -168,17 +168,23 @@ class Answers(Writes[QuestionBatch]):
     @cached_property
     def corpus(self) -> Birthplaces:
         """Load the texts and the questions."""
-        asked = self.settings
+        settings = self.settings
         return load_birthplaces(
-            asked.data, texts=asked.texts, test=asked.test, data_dir=asked.data_dir or None
+            settings.data,
+            texts=settings.texts,
+            test=settings.test,
+            data_dir=settings.data_dir or None,
         )
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Train the tokenizer on the texts, as in pretraining."""
-        asked = self.settings
+        settings = self.settings
         return train_tokenizer(
-            asked.tokenizer, self.corpus.texts, vocabulary=asked.vocabulary, minimum=asked.minimum
+            settings.tokenizer,
+            self.corpus.texts,
+            vocabulary=settings.vocabulary,
+            minimum=settings.minimum,
         )
 
     @property
@@ -215,20 +221,20 @@ class Answers(Writes[QuestionBatch]):
         """Return the most frequent answer of train, a guess that ignores the question."""
         if self.known:  # a run saved it, so the data need not be read
             return str(self.known.get("commonest", ""))
-        (found,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
-        return found[0]
+        (most_common,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
+        return most_common[0]
 
     def split(self, name: str) -> Questions:
         """Return train or validation (both from the data's train), or test (the data's dev)."""
         must_be_split(name)
         if name not in self.splits:
-            pairs, asked = self.corpus.dev, self.settings
+            pairs, settings = self.corpus.dev, self.settings
             if name != "test":
-                salt = f"validation {asked.split_seed}"
+                salt = f"validation {settings.split_seed}"
                 pairs = [
                     pair
                     for pair in self.corpus.train
-                    if leaves(likeness(pair.source), asked.validation, salt)
+                    if leaves(likeness(pair.source), settings.validation, salt)
                     == (name == "validation")
                 ]
             if not pairs:
@@ -242,25 +248,25 @@ class Answers(Writes[QuestionBatch]):
         Without ``cut``, which training uses, an answer that is too long is truncated. Errors, with
         ``cut``: none fits; a tokenizer that does not reproduce an answer exactly, such as words.
         """
-        if cut and (said := self.decode(self.whole(self.commonest))) != self.commonest:
+        if cut and (decoded := self.decode(self.whole(self.commonest))) != self.commonest:
             raise RegardError(
-                f"the tokenizer turns the answer {self.commonest!r} into {said!r}, so no answer "
+                f"the tokenizer turns the answer {self.commonest!r} into {decoded!r}, so no answer "
                 "could match exactly; set tokenizer=characters, bpe or unigram, and with init= "
                 "a run whose texts have such names"
             )
         prompts, most = self.prompts([pair.source for pair in pairs]), self.settings.length
         answers = self.tokenizer.encode([pair.target for pair in pairs])
-        found = []
+        kept = []
         for pair, prompt, answer in zip(pairs, prompts, answers, strict=True):
             room = most - len(prompt)
             if not cut or len(answer) <= room:
                 ids = np.array([*answer, self.end][: room + 1], np.int32)
-                found.append(Asked(pair, prompt, ids))
-        if not found:
+                kept.append(Question(pair, prompt, ids))
+        if not kept:
             raise RegardError(
                 f"all questions with their answers exceed {most} tokens; raise length="
             )
-        return Questions(found)
+        return Questions(kept)
 
     def whole(self, text: str) -> list[int]:
         """Return all tokens of a question, before truncation."""
@@ -276,8 +282,8 @@ class Answers(Writes[QuestionBatch]):
         They are in the order of the file, with those held out for validation; □ marks positions
         outside the loss. ``seed`` has no effect, since nothing is random.
         """
-        asked = self.questions(self.corpus.train[:count], cut=True).asked
-        return [question_rows(one.pair, self.settings.length) for one in asked]
+        questions = self.questions(self.corpus.train[:count], cut=True).questions
+        return [question_rows(one.pair, self.settings.length) for one in questions]
 
     def prompts(self, questions: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the token ids of each question with the mask symbol; keep the end of long ones."""
@@ -297,7 +303,7 @@ class Answers(Writes[QuestionBatch]):
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
         """Return the questions at these indexes with their answers as tensors."""
-        chosen = [self.split(split).asked[i] for i in indexes]
+        chosen = [self.split(split).questions[i] for i in indexes]
         rows = [np.concatenate([x.prompt, x.answer]) for x in chosen]
         tokens, lengths = pad([row[:-1] for row in rows])
         wanted, _ = pad([row[1:] for row in rows])
@@ -321,9 +327,9 @@ class Answers(Writes[QuestionBatch]):
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
             for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
                 batch = to_device(model, self.batch(split, indexes))
-                asked = int(batch.real.sum())
-                total += float(self.loss(model, batch)) * asked
-                count += asked
+                size = int(batch.real.sum())
+                total += float(self.loss(model, batch)) * size
+                count += size
             pairs = self.split(split).pairs
             written = self.write(model, [pair.source for pair in pairs])
         right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
@@ -332,8 +338,8 @@ class Answers(Writes[QuestionBatch]):
     def answer(self, model: nn.Module) -> Answered:
         """Return the evaluation of the model on the test questions."""
         pairs = self.split("test").pairs
-        said = self.predict(model, [pair.source for pair in pairs])
-        return Answered.judge(pairs, said, self.commonest)
+        texts = self.predict(model, [pair.source for pair in pairs])
+        return Answered.judge(pairs, texts, self.commonest)
 
     def restore(self, rows: bytes, name: str) -> Answered:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -352,8 +358,8 @@ class Answers(Writes[QuestionBatch]):
                 "QUESTION, tab, ANSWER"
             )
         pairs = read_answers(data, answered=False)
-        said = self.predict(model, [pair.source for pair in pairs])
-        return Answered.judge(pairs, said, self.commonest)
+        texts = self.predict(model, [pair.source for pair in pairs])
+        return Answered.judge(pairs, texts, self.commonest)
 
     def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer over the question and the written answer."""
@@ -369,8 +375,8 @@ class Answers(Writes[QuestionBatch]):
     ) -> Float[np.ndarray, " answers"]:
         """Return the model's probability of each given answer to a question."""
         targets = list(self.tokenizer.arrays(answers))
-        asked = self.prompts([question] * len(targets))
-        texts = score(model, asked, targets, end=self.end)
+        prompts = self.prompts([question] * len(targets))
+        texts = score(model, prompts, targets, end=self.end)
         chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])
         return chances
 

@@ -27,9 +27,9 @@ class Prediction:
     probabilities: Mapping[str, float]
 
     def __repr__(self) -> str:
-        told = [f"{label!r} {share:.1%}" for label, share in self.top(TOLD)]
-        more = len(self.probabilities) - len(told)
-        return f"<Prediction {', '.join([*told, *([f'{more} more'] if more else [])])}>"
+        labels = [f"{label!r} {share:.1%}" for label, share in self.top(MOST_LIKELY)]
+        more = len(self.probabilities) - len(labels)
+        return f"<Prediction {', '.join([*labels, *([f'{more} more'] if more else [])])}>"
 
     _repr_html_ = shown
 
@@ -46,7 +46,7 @@ class Prediction:
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
         return ranked[:count]
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the answer as a phrase for people."""
         return f"{self.label}, {self.probabilities[self.label]:.1%} sure"
 
@@ -55,7 +55,7 @@ class Prediction:
         return {"label": self.label, "probabilities": dict(self.probabilities)}
 
 
-TOLD = 4  # labels in the repr of a prediction
+MOST_LIKELY = 4  # labels in the repr of a prediction
 MATRIX = 12  # maximum labels for which the terminal shows the whole confusion matrix
 WIDTH = 80  # characters per line of the terminal
 SHOWN = 20  # labels in a table in the terminal
@@ -64,22 +64,22 @@ FURTHER = "all labels and pairs: --json, or regard report RUN"
 
 
 class Confused(NamedTuple):
-    """The number of texts with true label ``true`` and predicted label ``said``."""
+    """The number of texts with true label ``true`` and predicted label ``predicted``."""
 
     texts: int
-    said: str
+    predicted: str
     true: str
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the mistake as a phrase for people."""
-        return f"{self.texts:,} × predicted {self.said}, true {self.true}"
+        return f"{self.texts:,} × predicted {self.predicted}, true {self.true}"
 
 
 def confused(labels: Sequence[str], counts: ArrayLike) -> list[Confused]:
     """Return the mistakes in a confusion matrix counts[true][predicted], most frequent first.
 
     >>> confused(["a", "b"], [[5, 2], [3, 9]])
-    [Confused(texts=3, said='a', true='b'), Confused(texts=2, said='b', true='a')]
+    [Confused(texts=3, predicted='a', true='b'), Confused(texts=2, predicted='b', true='a')]
     """
     wrong = np.array(counts)
     np.fill_diagonal(wrong, 0)
@@ -110,7 +110,7 @@ class LabelEvaluation(Evaluation):
 
     metric: str
     labels: tuple[str, ...]
-    asked: tuple[Example, ...] = field(repr=False)
+    references: tuple[Example, ...] = field(repr=False)
     truth: NDArray[np.integer] = field(repr=False)
     probabilities: NDArray[np.floating] = field(repr=False)
     value: float
@@ -151,7 +151,7 @@ class LabelEvaluation(Evaluation):
         return cls(
             metric=metrics.METRICS[metric],
             labels=tuple(labels),
-            asked=tuple(examples),
+            references=tuple(examples),
             truth=truth,
             probabilities=probabilities,
             value=scores[metrics.METRICS[metric]],
@@ -171,7 +171,7 @@ class LabelEvaluation(Evaluation):
     @property
     def examples(self) -> Sequence[Example]:
         """Return the texts with their labels."""
-        return self.asked
+        return self.references
 
     @property
     def trivial(self) -> Mapping[str, float]:
@@ -184,7 +184,7 @@ class LabelEvaluation(Evaluation):
         return FURTHER if len(self.labels) > SHOWN else ""
 
     @property
-    def said(self) -> list[str]:
+    def predictions(self) -> list[str]:
         """Return the predicted label of each text."""
         return [self.labels[int(i)] for i in self.predicted]
 
@@ -196,7 +196,7 @@ class LabelEvaluation(Evaluation):
         return metrics.per_example(setting, self.predicted, self.truth, len(self.labels), nats)
 
     @property
-    def says_one_thing(self) -> bool:
+    def is_constant(self) -> bool:
         """Return whether all texts have the same predicted label but different true ones."""
         return len(np.unique(self.predicted)) == 1 < len(np.unique(self.truth))
 
@@ -206,7 +206,7 @@ class LabelEvaluation(Evaluation):
         return self.metric
 
     @property
-    def also(self) -> dict[str, float]:
+    def other_metrics(self) -> dict[str, float]:
         """Return the other metrics."""
         return {name: value for name, value in self.scores.items() if name != self.metric}
 
@@ -243,26 +243,26 @@ class LabelEvaluation(Evaluation):
             ],
             "confusion": self.confusion.tolist(),
             "confused": [
-                {"true": pair.true, "predicted": pair.said, "count": pair.texts}
+                {"true": pair.true, "predicted": pair.predicted, "count": pair.texts}
                 for pair in self.confused
             ],
         }
 
     def _rows_by_class(self) -> list[tuple[str, float, float, float, int]]:
-        found = self.by_class
-        columns = (found.precision, found.recall, found.f1, found.support)
+        scores = self.by_class
+        columns = (scores.precision, scores.recall, scores.f1, scores.support)
         return list(zip(self.labels, *(column.tolist() for column in columns), strict=True))
 
     def line(self) -> str:
         """Return the summary in one line."""
         value, low, high = (written(self.metric, x, 1) for x in (self.value, self.low, self.high))
         parts = [f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"]
-        parts += [f"{name} {written(name, x, 1)}" for name, x in self.also.items()]
-        says = ", ".join(parts)
+        parts += [f"{name} {written(name, x, 1)}" for name, x in self.other_metrics.items()]
+        summary = ", ".join(parts)
         if self.trivial:
-            told = (f"{name} {written(self.metric, x, 1)}" for name, x in self.trivial.items())
-            says += f"; without reading the text: {', '.join(told)}"
-        return says
+            guesses = (f"{name} {written(self.metric, x, 1)}" for name, x in self.trivial.items())
+            summary += f"; without reading the text: {', '.join(guesses)}"
+        return summary
 
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
@@ -273,7 +273,7 @@ class LabelEvaluation(Evaluation):
                 f"{value}  (95 % interval {low} to {high}, of texts, not seeds)",
             ),
             *((name, written(self.metric, x, 2)) for name, x in self.trivial.items()),
-            *((name, written(name, x, 2)) for name, x in self.also.items()),
+            *((name, written(name, x, 2)) for name, x in self.other_metrics.items()),
             ("calibration error", f"{self.calibration_error:.2%}  (confidence against accuracy)"),
         ]
 
@@ -295,7 +295,7 @@ class LabelEvaluation(Evaluation):
         widths = (2 + max(map(len, column)) for column in zip(*confusion, strict=True))
         if len(self.labels) <= MATRIX and sum(widths) <= WIDTH:
             return [by_class, confusion]
-        pairs = [["most confused"], *([pair.told()] for pair in self.confused)]
+        pairs = [["most confused"], *([pair.phrase()] for pair in self.confused)]
         if (left := len(self.confused) - PAIRS) > 0:
             pairs = [*pairs[: 1 + PAIRS], [f"… and {left:,} more pairs"]]
         return [by_class, pairs] if self.confused else [by_class]
@@ -348,13 +348,13 @@ class LabelEvaluation(Evaluation):
         trained: Sequence[int] = (),
     ) -> "LabelEvaluation":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
-        found = list(parse_rows(rows, name))
+        lines = list(parse_rows(rows, name))
         try:
-            said = np.array(
-                [[row["probabilities"][label] for label in labels] for row in found],
+            probabilities = np.array(
+                [[row["probabilities"][label] for label in labels] for row in lines],
                 dtype=np.float64,
             )
-            if not ((said >= 0) & (said <= 1)).all():
+            if not ((probabilities >= 0) & (probabilities <= 1)).all():
                 raise ValueError("a probability is not between 0 and 1")
             examples = [
                 Example(
@@ -363,11 +363,11 @@ class LabelEvaluation(Evaluation):
                     str(row["source"]),
                     str(row.get("group", "")),
                 )
-                for row in found
+                for row in lines
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
-        return cls.judge(labels, examples, said, metric=metric, trained=trained)
+        return cls.judge(labels, examples, probabilities, metric=metric, trained=trained)
 
 
 def predictions(

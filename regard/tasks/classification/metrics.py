@@ -93,15 +93,15 @@ def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int
 class ByClass:
     """Precision, recall and F1 of each class, with its numbers of examples and predictions.
 
-    ``support`` examples have the class as true label, ``said`` as predicted label, tp as both:
-    precision = tp/said, recall = tp/support, F1 = 2 tp/(support + said), with 0/0 = 0.
+    ``support`` examples have the class as true label, ``predicted`` as predicted label, tp as both:
+    precision = tp/predicted, recall = tp/support, F1 = 2 tp/(support + predicted), with 0/0 = 0.
     """
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
     f1: NDArray[np.float64]
     support: NDArray[np.int64]
-    said: NDArray[np.int64]
+    predicted: NDArray[np.int64]
 
 
 def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
@@ -111,9 +111,13 @@ def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
     >>> found.precision.tolist(), found.recall.tolist(), found.support.tolist()
     ([1.0, 0.5], [0.5, 1.0], [2, 1])
     """
-    hits, support, said = _margins(predicted, labels, classes)
+    hits, support, predicted_counts = _margins(predicted, labels, classes)
     return ByClass(
-        _share(hits, said), _share(hits, support), _share(2 * hits, support + said), support, said
+        _share(hits, predicted_counts),
+        _share(hits, support),
+        _share(2 * hits, support + predicted_counts),
+        support,
+        predicted_counts,
     )
 
 
@@ -125,8 +129,8 @@ def macro_f1(predicted: Labels, labels: Labels, classes: int) -> float:
     >>> round(macro_f1(np.array([0, 1, 1]), np.array([0, 0, 1]), 3), 4)
     0.6667
     """
-    found = by_class(predicted, labels, classes)
-    return float(found.f1[found.support + found.said > 0].mean())
+    scores = by_class(predicted, labels, classes)
+    return float(scores.f1[scores.support + scores.predicted > 0].mean())
 
 
 def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
@@ -139,8 +143,8 @@ def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
     >>> balanced_accuracy(np.array([0, 1, 1]), np.array([0, 0, 1]), 3)
     0.75
     """
-    found = by_class(predicted, labels, classes)
-    return float(found.recall[found.support > 0].mean())
+    scores = by_class(predicted, labels, classes)
+    return float(scores.recall[scores.support > 0].mean())
 
 
 def pseudo_values(
@@ -167,14 +171,14 @@ def pseudo_values(
     if metric == "accuracy" or count < 2:
         _same_examples(len(predicted), count)
         return np.asarray(right, dtype=np.float64)
-    hits, support, said = _margins(predicted, labels, classes)
+    hits, support, predicted_counts = _margins(predicted, labels, classes)
     if metric == "balanced-accuracy":
         whole, parts = float(_share(hits, support).sum()), int((support > 0).sum())
         h, s = hits[labels], support[labels]
         total = whole - h / s + _share(h - right, s - 1)
         left = parts - (s == 1)
     elif metric == "macro-f1":
-        either = support + said
+        either = support + predicted_counts
         f1 = _share(2 * hits, either)
         whole, parts = float(f1.sum()), int((either > 0).sum())
         # A correct example counts twice in one class; a wrong one counts once in two classes.
@@ -208,11 +212,11 @@ def per_example(
     """
     if metric == "log-loss":
         return -np.asarray(nats, dtype=np.float64)
-    found = pseudo_values(predicted, labels, classes, metric)
+    values = pseudo_values(predicted, labels, classes, metric)
     if metric == "accuracy":
-        return found
+        return values
     value = label_scores(predicted, labels, classes)[METRICS[metric]]
-    return np.asarray(found - found.mean() + value)
+    return np.asarray(values - values.mean() + value)
 
 
 def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
@@ -276,11 +280,11 @@ def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, fl
         prior = np.asarray(trained, dtype=np.float64) / max(sum(trained), 1)
         rows = np.broadcast_to(prior, (count, classes))
         return {"majority class": log_loss(rows, labels), "chance": float(np.log(classes))}
-    said = np.full(count, int(np.argmax(trained)))
+    guess = np.full(count, int(np.argmax(trained)))
     majority: Mapping[str, float] = {
-        "accuracy": float((said == labels).mean()),
-        "macro-f1": macro_f1(said, labels, classes),
-        "balanced-accuracy": balanced_accuracy(said, labels, classes),
+        "accuracy": float((guess == labels).mean()),
+        "macro-f1": macro_f1(guess, labels, classes),
+        "balanced-accuracy": balanced_accuracy(guess, labels, classes),
     }
     chance = 1 / classes
     if metric == "macro-f1":
@@ -329,9 +333,11 @@ def calibration(probabilities: Probabilities, labels: Labels, bins: int = 15) ->
     for k in np.unique(place):
         there = place == k
         rows.append((float(sure[there].mean()), float(hit[there].mean()), int(there.sum())))
-    error = sum(abs(right - said) * count for said, right, count in rows) / max(len(hit), 1)
-    said, right, counts = zip(*rows, strict=True) if rows else ((), (), ())
-    return Calibration(error, said, right, counts)
+    error = sum(abs(right - confidence) * count for confidence, right, count in rows) / max(
+        len(hit), 1
+    )
+    confidence, right, counts = zip(*rows, strict=True) if rows else ((), (), ())
+    return Calibration(error, confidence, right, counts)
 
 
 def most_confident_mistakes(

@@ -74,8 +74,8 @@ class Classification(TextTask):
         """Return the number of training texts of each label, in the order of `labels`."""
         if "counts" in self.known:
             return dict(zip(self.labels, self.known["counts"], strict=False))
-        found = Counter(example.label for example in self._split_examples[0])
-        return {label: found[label] for label in self.labels}
+        counts = Counter(example.label for example in self._split_examples[0])
+        return {label: counts[label] for label in self.labels}
 
     @property
     def notes(self) -> list[str]:
@@ -118,8 +118,8 @@ class Classification(TextTask):
             logits = torch.from_numpy(self.outputs(model, what, tokens=tokens))
             return logits.softmax(-1).numpy()
         texts = self.split(what).examples if isinstance(what, str) else what
-        found: NDArray[np.floating] = model.probabilities([plain(text) for text in texts])
-        return found
+        probabilities: NDArray[np.floating] = model.probabilities([plain(text) for text in texts])
+        return probabilities
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric (larger is better) and the log loss of a split.
@@ -127,15 +127,18 @@ class Classification(TextTask):
         With metric=log-loss the metric is exp(−log loss), the geometric mean of the probabilities
         of the true labels.
         """
-        said, answers = self.probabilities(model, split, tokens=tokens), self.answers(split)
-        return self.measure(said, answers), log_loss(said, answers)
+        probabilities, answers = (
+            self.probabilities(model, split, tokens=tokens),
+            self.answers(split),
+        )
+        return self.measure(probabilities, answers), log_loss(probabilities, answers)
 
     def measure(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """Return the metric of probabilities in the form that `judge` returns."""
-        found = scores(probabilities, labels)
+        values = scores(probabilities, labels)
         if self.metric == METRICS["log-loss"]:
-            return float(np.exp(-found[self.metric]))
-        return found[self.metric]
+            return float(np.exp(-values[self.metric]))
+        return values[self.metric]
 
     def answers(self, split: Split) -> NDArray[np.int64]:
         """Return the true label numbers of a split."""
@@ -208,7 +211,7 @@ class Classification(TextTask):
         return np.array([numbers[example.label] for example in examples], dtype=np.int64)
 
 
-def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
+def class_weights(text: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
     """Parse the setting ``class_weights`` to label weights of a loss; None for equal weights.
 
     "balanced": n / (C · nᵢ) for a label with nᵢ of the n training texts, where C labels have any
@@ -221,26 +224,26 @@ def class_weights(asked: str, counts: Mapping[str, int]) -> NDArray[np.float32] 
 
     Errors: another form; an unknown label; a weight that is not above 0.
     """
-    if asked == "none":
+    if text == "none":
         return None
-    if asked == "balanced":
+    if text == "balanced":
         many = np.array(list(counts.values()), dtype=np.float64)
         weights = many.sum() / (np.count_nonzero(many) * np.maximum(many, 1))
         return np.asarray(np.where(many > 0, weights, 1.0), dtype=np.float32)
-    given = dict.fromkeys(counts, 1.0)
-    for pair in asked.split(","):
+    weight_of = dict.fromkeys(counts, 1.0)
+    for pair in text.split(","):
         label, colon, weight = pair.rpartition(":")
         if not colon:
             raise RegardError(
-                f"invalid class_weights={asked!r:.80}; give none, balanced or LABEL:WEIGHT,…"
+                f"invalid class_weights={text!r:.80}; give none, balanced or LABEL:WEIGHT,…"
             )
-        look_up(given, label.strip(), "label")
+        look_up(weight_of, label.strip(), "label")
         try:
-            given[label.strip()] = float(weight)
+            weight_of[label.strip()] = float(weight)
         except ValueError:
-            given[label.strip()] = math.nan
-        if not 0 < given[label.strip()] < math.inf:
+            weight_of[label.strip()] = math.nan
+        if not 0 < weight_of[label.strip()] < math.inf:
             raise RegardError(
                 f"class_weights: the weight of {label!r} must be a number above 0, not {weight!r}"
             )
-    return np.array(list(given.values()), dtype=np.float32)
+    return np.array(list(weight_of.values()), dtype=np.float32)

@@ -80,7 +80,7 @@ class Masked(NamedTuple, Generic[T]):
     """The model's input, and which positions of it are predicted."""
 
     read: NDArray[T]
-    asked: Bool[np.ndarray, " time"]
+    selected: Bool[np.ndarray, " time"]
 
 
 def masked(
@@ -107,9 +107,9 @@ def masked(
     how, other = random.random(count), random.integers(*words, size=count)
     read = ids.copy()
     read[chosen] = np.where(how < 0.8, mask, np.where(how < 0.9, other, ids[chosen]))
-    asked = np.zeros(len(ids), dtype=bool)
-    asked[chosen] = True
-    return Masked(read, asked)
+    selected = np.zeros(len(ids), dtype=bool)
+    selected[chosen] = True
+    return Masked(read, selected)
 
 
 class Halves(NamedTuple):

@@ -98,7 +98,7 @@ class Likelihoods(Evaluation):
         return np.concatenate(self.right)
 
     @property
-    def also(self) -> dict[str, float]:
+    def other_metrics(self) -> dict[str, float]:
         """Return the loss in nats per token, and the perplexity."""
         return {"loss": self.loss, "perplexity": self.perplexity}
 
@@ -159,16 +159,16 @@ class Likelihoods(Evaluation):
     @classmethod
     def parse(cls, rows: bytes, name: str) -> "Likelihoods":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
-        found = list(parse_rows(rows, name))
+        lines = list(parse_rows(rows, name))
         try:
-            nats = [np.array(row["nats"], dtype=np.float64) for row in found]
+            nats = [np.array(row["nats"], dtype=np.float64) for row in lines]
             right = [
                 np.unpackbits(
                     np.frombuffer(bytes.fromhex(row["right"]), np.uint8), count=len(row["nats"])
                 ).astype(bool)
-                for row in found
+                for row in lines
             ]
-            texts = [str(row["text"]) for row in found]
+            texts = [str(row["text"]) for row in lines]
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         return cls(tuple(texts), tuple(nats), tuple(right))

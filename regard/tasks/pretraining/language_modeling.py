@@ -42,7 +42,7 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     keeps = "tail"
     behind = True
 
-    def asked(self, model: nn.Module, batch: NextTokens) -> Targets:
+    def targets(self, model: nn.Module, batch: NextTokens) -> Targets:
         """Return the state and the next token of each position."""
         states = model(batch.tokens, batch.lengths)
         if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: keep all
@@ -67,8 +67,8 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
         """Return the model's states for rows without padding."""
-        found: Tensor = model(tokens)
-        return found
+        states: Tensor = model(tokens)
+        return states
 
     @property
     def room(self) -> int:
@@ -139,9 +139,9 @@ class LanguageModeling(NextToken):
         first, length = self._cut(split, seed, epoch)
         free = len(self.stream(split)) - 1 - first
         count = max(free // length, 1)
-        found = np.full(count, length, dtype=np.int64)
+        lengths = np.full(count, length, dtype=np.int64)
         rest = free - count * length
-        return found if split == "train" or rest <= 0 else np.append(found, rest)
+        return lengths if split == "train" or rest <= 0 else np.append(lengths, rest)
 
     def batch(self, split: Split, indexes: Rows) -> NextTokens:
         """Return chunks of the stream, with the same shifted by one token as targets."""

@@ -30,21 +30,21 @@ MASK = "[MASK]"
 class MaskedBatch:
     """A batch of rows of two segments with masked tokens.
 
-    ``wanted`` are the true tokens, of which those at ``asked`` are predicted. ``types`` is 0 in the
-    first segment and 1 in the second; ``elsewhere`` is 1 if the second does not follow the first.
+    ``wanted`` are the true tokens; those at ``selected`` are predicted. ``types`` is 0 in the first
+    segment and 1 in the second; ``elsewhere`` is 1 if the second does not follow the first.
     """
 
     tokens: Int[Tensor, "batch time"]
     types: Int[Tensor, "batch time"]
     wanted: Int[Tensor, "batch time"]
-    asked: Bool[Tensor, "batch time"]
+    selected: Bool[Tensor, "batch time"]
     lengths: Int[Tensor, " batch"]
     elsewhere: Int[Tensor, " batch"]
 
     @property
     def real(self) -> Bool[Tensor, "batch time"]:
         """Return the predicted positions."""
-        return self.asked
+        return self.selected
 
 
 class Example(NamedTuple):
@@ -53,7 +53,7 @@ class Example(NamedTuple):
     read: NDArray[np.int64]
     wanted: NDArray[np.int64]
     types: NDArray[np.int64]
-    asked: NDArray[np.bool_]
+    selected: NDArray[np.bool_]
     elsewhere: bool
 
 
@@ -85,11 +85,11 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         """Return chunks with masked tokens as tensors."""
         rows = [self.example(split, *row) for row in indexes.tolist()]
         tokens, lengths = pad([row.read for row in rows])
-        wanted, types, asked = (
-            pad([getattr(row, name) for row in rows])[0] for name in ("wanted", "types", "asked")
+        wanted, types, selected = (
+            pad([getattr(row, name) for row in rows])[0] for name in ("wanted", "types", "selected")
         )
         elsewhere = torch.tensor([row.elsewhere for row in rows]).long()
-        return MaskedBatch(tokens, types, wanted, asked.bool(), lengths, elsewhere)
+        return MaskedBatch(tokens, types, wanted, selected.bool(), lengths, elsewhere)
 
     def example(self, split: Split, seed: int, epoch: int, index: int) -> Example:
         """Return a chunk as masked in an epoch."""
@@ -114,7 +114,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
                 second = there[start : start + size].astype(np.int64)
             row = np.array([mark.classify, *first, mark.separator, *second, mark.separator])
             types = (np.arange(len(row)) > len(first) + 1).astype(np.int64)
-        read, asked = masked(
+        read, selected = masked(
             row,
             random,
             mask=mark.mask,
@@ -122,9 +122,9 @@ class MaskedModeling(FromPieces[MaskedBatch]):
             share=self.settings.share,
             special=row >= len(self.tokenizer),
         )
-        return Example(read, row, types, asked, elsewhere)
+        return Example(read, row, types, selected, elsewhere)
 
-    def asked(self, model: nn.Module, batch: MaskedBatch) -> Targets:
+    def targets(self, model: nn.Module, batch: MaskedBatch) -> Targets:
         """Return the states and the true tokens of the predicted positions."""
         return self._asking(batch, self._states(model, batch))
 
@@ -167,9 +167,9 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return the input and the predicted tokens of an example."""
-        found = self.example(split, *row)
-        asked = found.wanted[found.asked].tolist()
-        return " ".join(self.names(found.read.tolist())), " ".join(self.names(asked))
+        example = self.example(split, *row)
+        predicted = example.wanted[example.selected].tolist()
+        return " ".join(self.names(example.read.tolist())), " ".join(self.names(predicted))
 
     @property
     def room(self) -> int:
@@ -192,8 +192,8 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     @torch.no_grad()
     def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
         """Return the model's states for rows without padding."""
-        found: Tensor = model(tokens)
-        return found
+        states: Tensor = model(tokens)
+        return states
 
     def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
         """Return each text with its "[MASK]" filled in."""
@@ -228,7 +228,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         return cast(Tensor, model(batch.tokens, batch.lengths if padded else None, types))
 
     def _asking(self, batch: MaskedBatch, states: Tensor) -> Targets:
-        return Targets(states[batch.asked], batch.wanted[batch.asked])
+        return Targets(states[batch.selected], batch.wanted[batch.selected])
 
     @property
     def _symbols(self) -> int:

@@ -58,27 +58,27 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         """Return a chunk as corrupted in an epoch."""
         random = generator(seed, epoch, split, index)
         document, start, stop = self.pieces(split)[index]
-        ids, asked = self.split(split).ids[document][start:stop], self.settings
-        if asked.objective == "prefix":
+        ids, settings = self.split(split).ids[document][start:stop], self.settings
+        if settings.objective == "prefix":
             return halves(ids, random)
         return spans(
             ids,
             random,
             sentinel=self.special_tokens.sentinel(0),
             sentinels=special_tokens.SENTINELS,
-            share=asked.share,
-            mean=asked.mean,
+            share=settings.share,
+            mean=settings.mean,
         )
 
-    def asked(self, model: nn.Module, batch: PairBatch) -> Targets:
+    def targets(self, model: nn.Module, batch: PairBatch) -> Targets:
         """Return the decoder's state and the true token at each target position."""
-        states = model(batch.source, batch.source_lengths, batch.given)
+        states = model(batch.source, batch.source_lengths, batch.decoder_input)
         return Targets(states[batch.real], batch.wanted[batch.real])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return the source and the target of an example."""
-        found = self.example(split, *row)
-        return self._shown(found.source), self._shown(found.target)
+        example = self.example(split, *row)
+        return self._shown(example.source), self._shown(example.target)
 
     def _shown(self, ids: NDArray[np.integer]) -> str:
         pieces = self.names(ids.tolist())
@@ -87,13 +87,13 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
     def whole(self, text: str) -> NDArray[np.int32]:
         """Return the tokens of a text, with "<extra_id_0>" … as sentinels."""
         parts = _sentinel.split(text)
-        found: list[int] = []
+        tokens: list[int] = []
         for place, part in enumerate(parts):
             if place % 2:
-                found.append(self.special_tokens.sentinel(int(part)))
+                tokens.append(self.special_tokens.sentinel(int(part)))
             elif part:
-                found += self.encode([part])[0].tolist()
-        return np.array(found, np.int32)
+                tokens += self.encode([part])[0].tolist()
+        return np.array(tokens, np.int32)
 
     def read(self, text: str) -> NDArray[np.int32]:
         """Return the first tokens of a text."""

@@ -67,8 +67,8 @@ class Documents:
 class Targets(NamedTuple):
     """The states and the true tokens of the predicted positions."""
 
-    states: Float[Tensor, "asked width"]
-    wanted: Int[Tensor, " asked"]
+    states: Float[Tensor, "predicted width"]
+    wanted: Int[Tensor, " predicted"]
 
 
 class Pretraining(Task[B], Generic[B]):
@@ -99,27 +99,27 @@ class Pretraining(Task[B], Generic[B]):
     @cached_property
     def corpus(self) -> TextCorpus:
         """Load the texts in three splits."""
-        asked = self.settings
+        settings = self.settings
         return load_texts(
-            asked.data,
-            text=asked.text,
-            data_dir=asked.data_dir or None,
-            validation=asked.validation,
-            seed=asked.split_seed,
-            examples=asked.examples,
-            without=asked.without,
-            without_text=asked.without_text,
+            settings.data,
+            text=settings.text,
+            data_dir=settings.data_dir or None,
+            validation=settings.validation,
+            seed=settings.split_seed,
+            examples=settings.examples,
+            without=settings.without,
+            without_text=settings.without_text,
         )
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Train the tokenizer on the training texts."""
-        asked = self.settings
+        settings = self.settings
         return train_tokenizer(
-            asked.tokenizer,
+            settings.tokenizer,
             self.corpus.train[:TEACHING],
-            vocabulary=asked.vocabulary,
-            minimum=asked.minimum,
+            vocabulary=settings.vocabulary,
+            minimum=settings.minimum,
         )
 
     @property
@@ -136,10 +136,10 @@ class Pretraining(Task[B], Generic[B]):
         """Return a split by name. Errors: most tokens of train are unknown."""
         must_be_split(name)
         if name not in self.splits:
-            found = self.documents(getattr(self.corpus, name))
+            documents = self.documents(getattr(self.corpus, name))
             if name == "train":
-                must_be_known(found.ids)
-            self.splits[name] = found
+                must_be_known(documents.ids)
+            self.splits[name] = documents
         return self.splits[name]
 
     def documents(self, texts: Sequence[str]) -> Documents:
@@ -156,15 +156,15 @@ class Pretraining(Task[B], Generic[B]):
     def names(self, ids: Iterable[int]) -> list[str]:
         """Return the readable token of each id, symbols included."""
         known = len(self.tokenizer)
-        found: list[str] = []
+        tokens: list[str] = []
         for i in map(int, ids):
             if i < known:
-                found += self.tokenizer.tokens([i])
+                tokens += self.tokenizer.tokens([i])
             elif i - known < special_tokens.COUNT:
-                found.append(special_tokens.NAMES[i - known])
+                tokens.append(special_tokens.NAMES[i - known])
             else:
-                found.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
-        return found
+                tokens.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
+        return tokens
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to a text, without symbols."""
@@ -203,10 +203,10 @@ class Pretraining(Task[B], Generic[B]):
     def with_texts(self, texts: Sequence[str]) -> Self:
         """Return the task with these texts as its test split. Errors: most tokens are unknown."""
         other = type(self)(self.settings, self.tokenizer, self.known)
-        other.splits["test"] = found = other.documents(texts)
-        if not len(found):
+        other.splits["test"] = documents = other.documents(texts)
+        if not len(documents):
             raise RegardError("there are no texts to evaluate; give at least one with tokens")
-        must_be_known(found.ids, "give texts similar to those of the run")
+        must_be_known(documents.ids, "give texts similar to those of the run")
         return other
 
     @abstractmethod
@@ -214,7 +214,7 @@ class Pretraining(Task[B], Generic[B]):
         """Return the examples of rows (seed, epoch, index) as tensors."""
 
     @abstractmethod
-    def asked(self, model: nn.Module, batch: B) -> Targets:
+    def targets(self, model: nn.Module, batch: B) -> Targets:
         """Return the states and the true tokens of all predicted positions, row by row."""
 
     def named(self, indexes: NDArray[np.integer], seed: int, epoch: int) -> Rows:
@@ -223,7 +223,7 @@ class Pretraining(Task[B], Generic[B]):
 
     def loss(self, model: nn.Module, batch: B) -> Float[Tensor, ""]:
         """Compute the mean cross entropy of the predicted tokens, in nats."""
-        return word_loss(model, *self.asked(model, batch))
+        return word_loss(model, *self.targets(model, batch))
 
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
@@ -234,7 +234,7 @@ class Pretraining(Task[B], Generic[B]):
                 split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
             ):
                 batch = to_device(model, self.batch(split, rows))
-                nats, right = said(model, *self.asked(model, batch))
+                nats, right = token_losses(model, *self.targets(model, batch))
                 counts = batch.real.sum(1).tolist()
                 parts = zip(nats.split(counts), right.split(counts), strict=True)
                 for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
@@ -282,8 +282,10 @@ class Pretraining(Task[B], Generic[B]):
             raise RegardError("this text has no tokens, so there are no attention weights to show")
         with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             self.states(model, torch.from_numpy(ids)[None].long())
-            found = looked(recording, self.names(ids))
-        in_text = (each for each in found if not re.match(r"decoder\.\d+\.attention\.", each.layer))
+            layers = looked(recording, self.names(ids))
+        in_text = (
+            each for each in layers if not re.match(r"decoder\.\d+\.attention\.", each.layer)
+        )
         return [each for each in in_text if each.weights.shape[-1] == len(ids)]
 
     def tokens(self, text: str) -> list[str]:
@@ -340,9 +342,9 @@ def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.nd
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
-def said(
-    model: nn.Module, states: Float[Tensor, "asked width"], wanted: Int[Tensor, " asked"]
-) -> tuple[Float[Tensor, " asked"], Bool[Tensor, " asked"]]:
+def token_losses(
+    model: nn.Module, states: Float[Tensor, "predicted width"], wanted: Int[Tensor, " predicted"]
+) -> tuple[Float[Tensor, " predicted"], Bool[Tensor, " predicted"]]:
     """Compute each token's loss in nats, and whether it is the most probable, in blocks of rows."""
     x, matrix, bias = parts_of(model, states)
     nats, right = torch.empty(len(wanted), device=states.device), torch.empty_like(wanted).bool()

@@ -42,7 +42,7 @@ class Number:
         """Return the number with six significant digits."""
         return f"{self.value:.6g}"
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the number with four significant digits."""
         return f"{self.value:.4g}"
 
@@ -51,7 +51,7 @@ class Number:
         return {"value": self.value}
 
 
-def metric_of(name: str, said: Numbers, true: Numbers) -> float:
+def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
     """Compute R², MAE, RMSE or Spearman's ρ, by the metric's name in tables.
 
     R² = 1 − Σ (yᵢ − ŷᵢ)² / Σ (yᵢ − ȳ)²; ρ is Pearson's correlation of the ranks. If all true
@@ -60,7 +60,7 @@ def metric_of(name: str, said: Numbers, true: Numbers) -> float:
     >>> metric_of("MAE", np.array([1.0, 2.0]), np.array([2.0, 4.0]))
     1.5
     """
-    wrong = said - true
+    wrong = predicted - true
     if name == "MAE":
         return float(np.abs(wrong).mean())
     if name == "RMSE":
@@ -68,39 +68,39 @@ def metric_of(name: str, said: Numbers, true: Numbers) -> float:
     if name == "R²":
         spread = float(((true - true.mean()) ** 2).sum())
         return 1 - float((wrong**2).sum()) / spread if spread else 0.0
-    a, b = (x - x.mean() for x in (rankdata(said), rankdata(true)))
+    a, b = (x - x.mean() for x in (rankdata(predicted), rankdata(true)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size else 0.0
 
 
-def pseudo_values(name: str, said: Numbers, true: Numbers) -> Numbers:
+def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
     """Return one number per example, larger is better, whose mean is the metric, or minus it.
 
     MAE: minus the absolute error. RMSE (negated) and R²: the jackknife's n θ − (n − 1) θ₋ᵢ
     (Miller 1974), shifted to have mean θ, in O(n). ρ: the influence of each example, which is the
     first-order term of the jackknife, shifted to have mean ρ, in O(n log n).
     """
-    n, wrong = len(true), (said - true) ** 2
+    n, wrong = len(true), (predicted - true) ** 2
     if name == "MAE":
-        return -np.abs(said - true)
+        return -np.abs(predicted - true)
     if n < 3:
-        return np.full(n, (-1 if name == "RMSE" else 1) * metric_of(name, said, true))
+        return np.full(n, (-1 if name == "RMSE" else 1) * metric_of(name, predicted, true))
     if name == "RMSE":
         whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
     elif name == "R²":
         # Without example i, the sum of squares is smaller by n/(n − 1) (yᵢ − ȳ)².
         spread = ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
-        whole = metric_of(name, said, true)
+        whole = metric_of(name, predicted, true)
         left = 1 - (wrong.sum() - wrong) / np.where(rest > 1e-9 * spread, rest, np.inf)
     else:
-        whole, influence = metric_of(name, said, true), _influence_on_rho(said, true)
+        whole, influence = metric_of(name, predicted, true), _influence_on_rho(predicted, true)
         return np.asarray(whole + influence - influence.mean())
-    found = n * whole - (n - 1) * left
-    return np.asarray(found - found.mean() + whole, dtype=np.float64)
+    values = n * whole - (n - 1) * left
+    return np.asarray(values - values.mean() + whole, dtype=np.float64)
 
 
-def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
+def _influence_on_rho(predicted: Numbers, true: Numbers) -> Numbers:
     """Compute the influence of each pair (x, y) on the rank correlation, up to a constant.
 
         (uᵢvᵢ + a_x(v)ᵢ + a_y(u)ᵢ) / √(s_u s_v)
@@ -109,13 +109,13 @@ def _influence_on_rho(said: Numbers, true: Numbers) -> Numbers:
     with u, v the centred ranks divided by n, s_u, s_v their variances (constants without ties), and
     a_x(w)ᵢ the sum of w where x > xᵢ, half of it where x = xᵢ, over n. Croux & Dehon 2010.
     """
-    u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(said), rankdata(true)))
+    u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(predicted), rankdata(true)))
     one, other = float(u.var()), float(v.var())
     if not one or not other:
         return np.zeros(len(u))
     size = math.sqrt(one * other)
-    both = (u * v + _above(said, v) + _above(true, u)) / size
-    ties = (u * u + 2 * _above(said, u)) / one + (v * v + 2 * _above(true, v)) / other
+    both = (u * v + _above(predicted, v) + _above(true, u)) / size
+    ties = (u * u + 2 * _above(predicted, u)) / one + (v * v + 2 * _above(true, v)) / other
     return np.asarray(both - float((u * v).mean()) / size / 2 * ties)
 
 
@@ -135,14 +135,14 @@ class RegressionEvaluation(Evaluation):
     """
 
     metric: str
-    asked: tuple[Example, ...] = field(repr=False)
+    references: tuple[Example, ...] = field(repr=False)
     numbers: Numbers = field(repr=False)
     true: Numbers = field(repr=False)
     guesses: Mapping[str, float]
 
     @classmethod
     def judge(
-        cls, metric: str, examples: Sequence[Example], said: Numbers, mean: float
+        cls, metric: str, examples: Sequence[Example], predicted: Numbers, mean: float
     ) -> "RegressionEvaluation":
         """Evaluate numbers against those of the examples; ``mean`` is that of the training numbers.
 
@@ -152,7 +152,7 @@ class RegressionEvaluation(Evaluation):
             raise RegardError("there are no examples to evaluate; give at least one")
         true = parsed(examples)
         guess = metric_of(metric, np.full(len(true), mean), true)
-        return cls(metric, tuple(examples), np.asarray(said, np.float64), true, {GUESS: guess})
+        return cls(metric, tuple(examples), np.asarray(predicted, np.float64), true, {GUESS: guess})
 
     @property
     def n(self) -> int:
@@ -162,7 +162,7 @@ class RegressionEvaluation(Evaluation):
     @property
     def examples(self) -> Sequence[Example]:
         """Return the texts with their numbers."""
-        return self.asked
+        return self.references
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -194,12 +194,12 @@ class RegressionEvaluation(Evaluation):
         return half_width(self.per_example, 3)
 
     @property
-    def says_one_thing(self) -> bool:
+    def is_constant(self) -> bool:
         """Return whether all predicted numbers are equal but the true ones differ."""
         return len(np.unique(self.numbers)) == 1 < len(np.unique(self.true))
 
     @property
-    def also(self) -> dict[str, float]:
+    def other_metrics(self) -> dict[str, float]:
         """Return the other metrics."""
         others = [name for name in METRICS.values() if name != self.metric]
         return {name: metric_of(name, self.numbers, self.true) for name in others}
@@ -211,18 +211,19 @@ class RegressionEvaluation(Evaluation):
 
     def json(self) -> dict[str, Any]:
         """Return the summary as JSON-serialisable values."""
-        keys = "metric", "value", "low", "high", "n", "also", "trivial"
-        found = {key: getattr(self, key) for key in keys}
-        ends = {key: None for key in ("low", "high") if not math.isfinite(found[key])}
-        return {**found, **ends}
+        values: dict[str, Any] = {
+            key: getattr(self, key) for key in ("metric", "value", "low", "high", "n")
+        }
+        ends = {key: None for key in ("low", "high") if not math.isfinite(values[key])}
+        return {**values, **ends, "also": self.other_metrics, "trivial": self.trivial}
 
     def line(self) -> str:
         """Return the summary in one line."""
         unit = unit_of(self.metric)
         value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
-        others = (f"{name} {unit_of(name).write(x)}" for name, x in self.also.items())
-        told = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
-        return ", ".join([told, *others])
+        others = (f"{name} {unit_of(name).write(x)}" for name, x in self.other_metrics.items())
+        summary = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
+        return ", ".join([summary, *others])
 
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
@@ -232,7 +233,7 @@ class RegressionEvaluation(Evaluation):
         return [
             (self.metric, f"{value}  (95 % interval {low} to {high}, of texts, not seeds)"),
             (GUESS, f"{guess}  ({self.metric} of predicting the training mean for every text)"),
-            *((name, unit_of(name).write(x)) for name, x in self.also.items()),
+            *((name, unit_of(name).write(x)) for name, x in self.other_metrics.items()),
         ]
 
     def rows(self) -> bytes:
@@ -256,7 +257,7 @@ class RegressionEvaluation(Evaluation):
     @classmethod
     def parse(cls, rows: bytes, metric: str, mean: float, name: str) -> "RegressionEvaluation":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
-        found = list(parse_rows(rows, name))
+        lines = list(parse_rows(rows, name))
         try:
             examples = [
                 Example(
@@ -265,27 +266,27 @@ class RegressionEvaluation(Evaluation):
                     str(row["source"]),
                     str(row.get("group", "")),
                 )
-                for row in found
+                for row in lines
             ]
-            said = np.array([float(row["number"]) for row in found])
-            if not (np.abs(said) < MOST).all():
+            predicted = np.array([float(row["number"]) for row in lines])
+            if not (np.abs(predicted) < MOST).all():
                 raise ValueError("a number is not finite, or too large")
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
-        return cls.judge(metric, examples, said, mean)
+        return cls.judge(metric, examples, predicted, mean)
 
 
 def parsed(examples: Sequence[Example]) -> Numbers:
     """Return the number of each example. Errors: a label that is not a number, by file:line."""
-    found = [number_of(example.label) for example in examples]
-    for example, value in zip(examples, found, strict=True):
+    numbers = [number_of(example.label) for example in examples]
+    for example, value in zip(examples, numbers, strict=True):
         if value is None:
             raise RegardError(
                 f"{example.source}: {example.label!r:.80} is not a number; name the column of the "
                 "numbers by label=NAME (--label NAME for regard evaluate), or learn labels with "
                 "regard train classification"
             )
-    return np.array(found, dtype=np.float64)
+    return np.array(numbers, dtype=np.float64)
 
 
 class Scale(BaseModel):
@@ -345,16 +346,16 @@ class Regression(TextTask):
     def scale(self) -> tuple[float, float]:
         """Return mean and standard deviation of the training numbers. Errors: all are equal."""
         if self.known:
-            given = {key: self.known.get(key) for key in ("mean", "deviation")}
-            known = checked(Scale, given, Path("env.json"))
+            saved = {key: self.known.get(key) for key in ("mean", "deviation")}
+            known = checked(Scale, saved, Path("env.json"))
             return known.mean, known.deviation
-        found = parsed(self._split_examples[0])
-        if found.min() == found.max():
+        numbers = parsed(self._split_examples[0])
+        if numbers.min() == numbers.max():
             raise RegardError(
-                f"all {len(found):,} training texts have the number {found[0]}; give texts with "
-                "different numbers"
+                f"all {len(numbers):,} training texts have the number {numbers[0]}; give texts "
+                "with different numbers"
             )
-        return float(found.mean()), float(found.std())
+        return float(numbers.mean()), float(numbers.std())
 
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, with mean and standard deviation."""
@@ -368,18 +369,18 @@ class Regression(TextTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean squared error of the standardised numbers."""
-        said = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
-        return F.mse_loss(said[:, 0], batch.labels)
+        predicted = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        return F.mse_loss(predicted[:, 0], batch.labels)
 
     def say(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
         """Return the predicted number of each text, in the units of the data."""
         if isinstance(model, nn.Module):
-            found = self.outputs(model, what)[:, 0].astype(np.float64)
+            outputs = self.outputs(model, what)[:, 0].astype(np.float64)
         else:
             texts = self.split(what).examples if isinstance(what, str) else what
-            found = model.scores([plain(text) for text in texts])[:, 0]
+            outputs = model.scores([plain(text) for text in texts])[:, 0]
         mean, deviation = self.scale
-        return np.asarray(mean + deviation * found)
+        return np.asarray(mean + deviation * outputs)
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric (larger is better) and the loss.
@@ -387,14 +388,14 @@ class Regression(TextTask):
         For MAE and RMSE, the metric is the relative gain over predicting the training mean:
         1 − error / error of the mean.
         """
-        said, true = self.say(model, split), parsed(self.split(split).examples)
+        predicted, true = self.say(model, split), parsed(self.split(split).examples)
         mean, deviation = self.scale
-        loss = float((((said - true) / deviation) ** 2).mean())
-        found = metric_of(self.metric, said, true)
+        loss = float((((predicted - true) / deviation) ** 2).mean())
+        value = metric_of(self.metric, predicted, true)
         if unit_of(self.metric).lower:
             worst = metric_of(self.metric, np.full(len(true), mean), true)
-            found = 1 - found / worst if worst else 0.0
-        return found, loss
+            value = 1 - value / worst if worst else 0.0
+        return value, loss
 
     @property
     def validates(self) -> str:
@@ -433,5 +434,5 @@ class Regression(TextTask):
             return super().weigh(model, text, answer)
         return model.shares(text, 0, "the number, in standard deviations of the training")
 
-    def _judged(self, examples: Sequence[Example], said: Numbers) -> RegressionEvaluation:
-        return RegressionEvaluation.judge(self.metric, examples, said, self.scale[0])
+    def _judged(self, examples: Sequence[Example], predicted: Numbers) -> RegressionEvaluation:
+        return RegressionEvaluation.judge(self.metric, examples, predicted, self.scale[0])

@@ -85,8 +85,8 @@ class MostFrequentTag(TokenModel):
         """Fit to the counts of tags per word."""
         self.learn_terms(sentences, 1)
         counts = np.zeros((self.labels, len(self.terms)))
-        found = self.matrix(sentences)
-        np.add.at(counts, (np.concatenate(list(tags)), found.indices), 1)
+        features = self.matrix(sentences)
+        np.add.at(counts, (np.concatenate(list(tags)), features.indices), 1)
         share = np.maximum(counts.sum(1) / counts.sum(), 1e-12)
         likely = (counts + share[:, None]) / (counts.sum(0) + 1)
         self.arrays["bias"] = np.log(share).astype(np.float32)
@@ -108,7 +108,7 @@ class TokenRegression(TokenModel):
         lower = [word.lower() for word in words]
         shapes = [shape(word) for word in words]
         reach, most = self.settings.neighbours, self.settings.affix
-        found = []
+        features = []
         for i, word in enumerate(words):
             row = [f"w={word}", f"l={lower[i]}", f"s={shapes[i]}"]
             row += [f"{n}<={lower[i][:n]}" for n in range(1, most + 1) if len(word) > n]
@@ -118,8 +118,8 @@ class TokenRegression(TokenModel):
                 row.append(f"{step:+d}={lower[i + step] if there else EDGE}")
                 if abs(step) == 1:
                     row.append(f"{step:+d}s={shapes[i + step] if there else EDGE}")
-            found.append(row)
-        return found
+            features.append(row)
+        return features
 
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
         """Fit the weights of the tags that occur; other tags are never predicted."""
@@ -145,12 +145,12 @@ def shape(word: str) -> str:
     >>> shape("McDonald's"), shape("B-52"), shape("NASA")
     ("XxXx'x", 'X-0', 'X')
     """
-    found = ""
+    kinds = ""
     for sign in word:
         kind = "X" if sign.isupper() else "x" if sign.isalpha() else "0" if sign.isdigit() else sign
-        if not found.endswith(kind):
-            found += kind
-    return found
+        if not kinds.endswith(kind):
+            kinds += kind
+    return kinds
 
 
 BASELINES: dict[str, type[TokenModel]] = {

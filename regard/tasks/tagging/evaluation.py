@@ -36,7 +36,7 @@ class Tags:
         """Return the words with their tags in one line: word/TAG …"""
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the spans with their kinds if tags mark any, else each word with its tag."""
         if not mark_spans(self.tags):
             return self.line() if any(tag != "O" for tag in self.tags) else "no spans"
@@ -61,32 +61,32 @@ class Tags:
         return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans()}
 
 
-def span_counts(said: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
+def span_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
     """Count the correct, predicted and true spans of each sentence.
 
     A span is correct if its positions and its kind are.
     """
-    rows = [({*spans(a)}, {*spans(b)}) for a, b in zip(said, true, strict=True)]
-    found = [(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in rows]
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+    rows = [({*spans(a)}, {*spans(b)}) for a, b in zip(predicted, true, strict=True)]
+    counts = [(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in rows]
+    return np.array(counts, dtype=np.int64).reshape(-1, 3)
 
 
-def word_counts(said: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
+def word_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
     """Count the words of each sentence that are tagged correctly, predicted and true."""
-    found = [
+    counts = [
         (sum(x == y for x, y in zip(a, b, strict=True)), len(a), len(b))
-        for a, b in zip(said, true, strict=True)
+        for a, b in zip(predicted, true, strict=True)
     ]
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+    return np.array(counts, dtype=np.int64).reshape(-1, 3)
 
 
-def f1(right: Any, said: Any, true: Any) -> Any:
-    """Compute F1 = 2 right / (said + true), or 0 for 0 / 0; for words it is the accuracy.
+def f1(right: Any, predicted: Any, true: Any) -> Any:
+    """Compute F1 = 2 right / (predicted + true), or 0 for 0 / 0; for words it is the accuracy.
 
     >>> float(f1(1, 2, 2))
     0.5
     """
-    total = np.asarray(said + true, dtype=np.float64)
+    total = np.asarray(predicted + true, dtype=np.float64)
     return np.where(total > 0, 2 * right / np.maximum(total, 1), 0.0)
 
 
@@ -99,8 +99,8 @@ def pseudo_values(counts: Counts) -> NDArray[np.float64]:
     whole = float(f1(*total))
     if n < 2:
         return np.full(n, whole)
-    found = n * whole - (n - 1) * f1(*(total - counts).T)
-    return np.asarray(found - found.mean() + whole, dtype=np.float64)
+    values = n * whole - (n - 1) * f1(*(total - counts).T)
+    return np.asarray(values - values.mean() + whole, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +112,7 @@ class TagEvaluation(Evaluation):
     """
 
     metric: str
-    asked: tuple[Example, ...] = field(repr=False)
+    references: tuple[Example, ...] = field(repr=False)
     answers: tuple[tuple[str, ...], ...] = field(repr=False)
     commonest: str
 
@@ -121,7 +121,7 @@ class TagEvaluation(Evaluation):
         cls,
         metric: str,
         examples: Sequence[Example],
-        said: Sequence[Sequence[str]],
+        predicted: Sequence[Sequence[str]],
         commonest: str,
     ) -> "TagEvaluation":
         """Evaluate tags against those of the examples.
@@ -130,18 +130,18 @@ class TagEvaluation(Evaluation):
         """
         if not examples:
             raise RegardError("there are no sentences to evaluate; give at least one")
-        for example, tags in zip(examples, said, strict=True):
+        for example, tags in zip(examples, predicted, strict=True):
             if len(tags) != len(tags_of(example)) or len(tags) != len(example.words):
                 raise RegardError(
                     f"{example.source}: {len(tags)} predicted and {len(tags_of(example))} true "
                     f"tags for {len(example.words)} words; give one for each word"
                 )
-        return cls(metric, tuple(examples), tuple(map(tuple, said)), commonest)
+        return cls(metric, tuple(examples), tuple(map(tuple, predicted)), commonest)
 
     @property
     def n(self) -> int:
         """Return the number of sentences."""
-        return len(self.asked)
+        return len(self.references)
 
     @property
     def unit(self) -> str:
@@ -151,23 +151,23 @@ class TagEvaluation(Evaluation):
     @property
     def examples(self) -> Sequence[Example]:
         """Return the sentences with their tags as labels."""
-        return self.asked
+        return self.references
 
     @property
-    def said(self) -> Sequence[str]:
+    def predictions(self) -> Sequence[str]:
         """Return the predicted tags of each sentence, joined by spaces."""
         return [" ".join(tags) for tags in self.answers]
 
     @cached_property
     def true(self) -> list[list[str]]:
         """Return the true tags of each sentence."""
-        return [tags_of(example) for example in self.asked]
+        return [tags_of(example) for example in self.references]
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Return for each sentence whether all its tags are correct."""
         pairs = zip(self.answers, self.true, strict=True)
-        return np.array([list(said) == true for said, true in pairs])
+        return np.array([list(predicted) == true for predicted, true in pairs])
 
     @cached_property
     def counts(self) -> Counts:
@@ -199,22 +199,22 @@ class TagEvaluation(Evaluation):
         return half_width(self.per_example, 2)
 
     @property
-    def says_one_thing(self) -> bool:
+    def is_constant(self) -> bool:
         """Return whether all predicted tags are equal but the true ones differ."""
-        said = {tag for tags in self.answers for tag in tags}
-        return len(said) == 1 < len({tag for tags in self.true for tag in tags})
+        predicted = {tag for tags in self.answers for tag in tags}
+        return len(predicted) == 1 < len({tag for tags in self.true for tag in tags})
 
     @property
-    def also(self) -> dict[str, float]:
+    def other_metrics(self) -> dict[str, float]:
         """Return the fraction of correct sentences; for F1 also precision, recall and accuracy."""
-        found = {"whole sentences": float(self.correct.mean())}
+        metrics = {"whole sentences": float(self.correct.mean())}
         if self.metric != "accuracy":
-            right, said, true = (float(x) for x in self.counts.sum(0))
+            right, predicted, true = (float(x) for x in self.counts.sum(0))
             words = word_counts(self.answers, self.true).sum(0)
-            found |= {"precision": right / said if said else 0.0}
-            found |= {"recall": right / true if true else 0.0}
-            found |= {"accuracy": float(f1(*words))}
-        return found
+            metrics |= {"precision": right / predicted if predicted else 0.0}
+            metrics |= {"recall": right / true if true else 0.0}
+            metrics |= {"accuracy": float(f1(*words))}
+        return metrics
 
     @property
     def trivial(self) -> Mapping[str, float]:
@@ -224,22 +224,24 @@ class TagEvaluation(Evaluation):
 
     def json(self) -> dict[str, Any]:
         """Return the summary as JSON-serialisable values, with the counts of each tag or kind."""
-        keys = "metric", "value", "low", "high", "n", "also", "trivial"
-        found = {key: getattr(self, key) for key in keys}
-        ends = {key: None for key in ("low", "high") if not math.isfinite(found[key])}
-        kinds = {
-            kind: {"right": right, "said": said, "true": true}
-            for kind, (right, said, true) in self.kinds.items()
+        values: dict[str, Any] = {
+            key: getattr(self, key) for key in ("metric", "value", "low", "high", "n")
         }
-        return {**found, **ends, "kinds": kinds}
+        ends = {key: None for key in ("low", "high") if not math.isfinite(values[key])}
+        kinds = {
+            kind: {"right": right, "said": predicted, "true": true}
+            for kind, (right, predicted, true) in self.kinds.items()
+        }
+        further = {"also": self.other_metrics, "trivial": self.trivial, "kinds": kinds}
+        return {**values, **ends, **further}
 
     def line(self) -> str:
         """Return the summary in one line."""
-        told = f"{self.metric} {written(self.metric, self.value, 1)} (95 % interval "
-        told += f"{written(self.metric, self.low, 1)} to {written(self.metric, self.high, 1)}, "
-        told += f"{self.n:,} sentences)"
-        others = (f"{name} {value:.1%}" for name, value in self.also.items())
-        return ", ".join([told, *others])
+        summary = f"{self.metric} {written(self.metric, self.value, 1)} (95 % interval "
+        summary += f"{written(self.metric, self.low, 1)} to {written(self.metric, self.high, 1)}, "
+        summary += f"{self.n:,} sentences)"
+        others = (f"{name} {value:.1%}" for name, value in self.other_metrics.items())
+        return ", ".join([summary, *others])
 
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
@@ -249,34 +251,34 @@ class TagEvaluation(Evaluation):
         return [
             (self.metric, f"{value}  (95 % interval {low} to {high}, of sentences, not seeds)"),
             (COMMONEST, guess),
-            *((name, f"{value:.1%}") for name, value in self.also.items()),
+            *((name, f"{value:.1%}") for name, value in self.other_metrics.items()),
         ]
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, int, int]]:
         """Return correct, predicted and true counts of each kind of span, or tag, by frequency."""
         right: Counter[str] = Counter()
-        said: Counter[str] = Counter()
+        predicted: Counter[str] = Counter()
         true: Counter[str] = Counter()
-        for ours, theirs in zip(self.answers, self.true, strict=True):
+        for tags, true_tags in zip(self.answers, self.true, strict=True):
             if self.metric == "accuracy":
-                said.update(ours)
-                true.update(theirs)
-                right.update(x for x, y in zip(ours, theirs, strict=True) if x == y)
+                predicted.update(tags)
+                true.update(true_tags)
+                right.update(x for x, y in zip(tags, true_tags, strict=True) if x == y)
             else:
-                a, b = {*spans(ours)}, {*spans(theirs)}
-                said.update(span.kind for span in a)
+                a, b = {*spans(tags)}, {*spans(true_tags)}
+                predicted.update(span.kind for span in a)
                 true.update(span.kind for span in b)
                 right.update(span.kind for span in a & b)
-        names = sorted({*said, *true}, key=lambda name: (-true[name], name))
-        return {name: (right[name], said[name], true[name]) for name in names}
+        names = sorted({*predicted, *true}, key=lambda name: (-true[name], name))
+        return {name: (right[name], predicted[name], true[name]) for name in names}
 
     def tables(self) -> list[list[list[str]]]:
         """Return precision, recall, F1 and the true count of each kind of span, or tag."""
         rows = [["tag" if self.metric == "accuracy" else "kind", "precision", "recall", "F1", "n"]]
-        for kind, (right, said, true) in list(self.kinds.items())[:SHOWN]:
-            shares = right / said if said else 0.0, right / true if true else 0.0
-            both = float(f1(right, said, true))
+        for kind, (right, predicted, true) in list(self.kinds.items())[:SHOWN]:
+            shares = right / predicted if predicted else 0.0, right / true if true else 0.0
+            both = float(f1(right, predicted, true))
             rows.append([kind, *(f"{100 * x:.1f}" for x in (*shares, both)), f"{true:,}"])
         return [rows]
 
@@ -293,12 +295,12 @@ class TagEvaluation(Evaluation):
                     "source": example.source,
                     "text": example.text,
                     "label": example.label,
-                    "said": said,
+                    "said": predicted,
                     **({"group": example.group} if example.group else {}),
                 },
                 ensure_ascii=False,
             )
-            for example, said in zip(self.asked, self.said, strict=True)
+            for example, predicted in zip(self.references, self.predictions, strict=True)
         )
         return "".join(f"{line}\n" for line in lines).encode()
 
@@ -306,7 +308,7 @@ class TagEvaluation(Evaluation):
     def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> "TagEvaluation":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         try:
-            found = [
+            pairs = [
                 (
                     Example(
                         str(row["text"]),
@@ -320,14 +322,14 @@ class TagEvaluation(Evaluation):
             ]
         except (KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
-        examples, said = [x for x, _ in found], [x for _, x in found]
-        return cls.judge(metric, examples, said, commonest)
+        examples, predicted = [x for x, _ in pairs], [x for _, x in pairs]
+        return cls.judge(metric, examples, predicted, commonest)
 
     def plain(self) -> bytes:
         """Return words and tags as CoNLL columns: word, true tag, predicted tag."""
         blocks = (
-            "".join(f"{w}\t{t}\t{s}\n" for w, t, s in zip(x.words, true, said, strict=True))
-            for x, true, said in zip(self.asked, self.true, self.answers, strict=True)
+            "".join(f"{w}\t{t}\t{s}\n" for w, t, s in zip(x.words, true, predicted, strict=True))
+            for x, true, predicted in zip(self.references, self.true, self.answers, strict=True)
         )
         return "\n".join(blocks).encode()
 

@@ -61,26 +61,26 @@ class Tagging(TextTask):
     @cached_property
     def corpus(self) -> Corpus:
         """Load the data, split into train and test."""
-        asked = self.settings
+        settings = self.settings
         return load_tagged(
-            asked.data,
-            test=asked.test,
-            validation=asked.validation if isinstance(asked.validation, str) else "",
-            word=asked.text,
-            tag=asked.label,
-            group=asked.group,
-            seed=asked.split_seed,
-            duplicates=asked.duplicates,
+            settings.data,
+            test=settings.test,
+            validation=settings.validation if isinstance(settings.validation, str) else "",
+            word=settings.text,
+            tag=settings.label,
+            group=settings.group,
+            seed=settings.split_seed,
+            duplicates=settings.duplicates,
         )
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return the number of training words of each tag, in the order of the tags' numbers."""
         if self.known:
-            found = self.known.get("labels", []), self.known.get("counts", [])
-            if not found[0]:
+            saved = self.known.get("labels", []), self.known.get("counts", [])
+            if not saved[0]:
                 raise RegardError("the run's env.json has no tags; train the run again")
-            return dict(zip(*found, strict=True))
+            return dict(zip(*saved, strict=True))
         counts = Counter(tag for example in self._split_examples[0] for tag in tags_of(example))
         return {tag: counts[tag] for tag in in_order({*counts})}
 
@@ -128,11 +128,11 @@ class Tagging(TextTask):
     def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
         """Return the numbers of each sentence's tags, as an array of arrays."""
         place = {tag: number for number, tag in enumerate(self.labels)}
-        found = np.empty(len(examples), dtype=object)
+        rows = np.empty(len(examples), dtype=object)
         for i, example in enumerate(examples):
             numbers = [place.get(tag, UNTAGGED) for tag in tags_of(example)]
-            found[i] = np.array(numbers, dtype=np.int64)
-        return found
+            rows[i] = np.array(numbers, dtype=np.int64)
+        return rows
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each word, at least one per word.
@@ -154,20 +154,22 @@ class Tagging(TextTask):
         """Return the truncated tokens of a sentence, and the word index of each."""
         whole = [(token, i) for i, ids in enumerate(self.pieces(words)) for token in ids]
         kept = truncate(whole, self.settings.length, self.settings.truncate)
-        found = np.array(kept, dtype=np.int32).reshape(-1, 2)
-        return found[:, 0].copy(), found[:, 1].copy()
+        table = np.array(kept, dtype=np.int32).reshape(-1, 2)
+        return table[:, 0].copy(), table[:, 1].copy()
 
-    def cut_all(self, asked: Sequence[str | Example]) -> Sentences:
+    def cut_all(self, sentences: Sequence[str | Example]) -> Sentences:
         """Return sentences as token ids, without tags."""
-        found = [self.cut(said_words(text)) for text in asked]
-        ids, words = [x for x, _ in found], tuple(x for _, x in found)
-        return Sentences(ids, np.array([]), [], self._trees(asked, words), words)
+        pairs = [self.cut(said_words(text)) for text in sentences]
+        ids, words = [x for x, _ in pairs], tuple(x for _, x in pairs)
+        return Sentences(ids, np.array([]), [], self._trees(sentences, words), words)
 
-    def _trees(self, asked: Sequence[str | Example], words: Sequence[NDArray[np.int32]]) -> Trees:
+    def _trees(
+        self, sentences: Sequence[str | Example], words: Sequence[NDArray[np.int32]]
+    ) -> Trees:
         """Return the trees of parsed sentences if each word is one token, else None."""
-        if self.tokenizer.kind != "words" or not asked:
+        if self.tokenizer.kind != "words" or not sentences:
             return None
-        trees = [x.parents if isinstance(x, Example) else None for x in asked]
+        trees = [x.parents if isinstance(x, Example) else None for x in sentences]
         if any(tree is None for tree in trees):
             return None
         pairs = zip(trees, words, strict=True)
@@ -179,12 +181,12 @@ class Tagging(TextTask):
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> TagBatch:
         """Return the sentences at these indexes as tensors."""
-        found = self.split(split)
-        assert isinstance(found, Sentences)
-        tokens, lengths = pad([found.ids[i] for i in indexes])
-        words = pad([found.words[i] + 1 for i in indexes])[0] - 1
-        tags = pad([found.labels[i] + 1 for i in indexes])[0] - 1
-        return TagBatch(tokens, lengths, tags, parents_of(found.trees, indexes), words)
+        sentences = self.split(split)
+        assert isinstance(sentences, Sentences)
+        tokens, lengths = pad([sentences.ids[i] for i in indexes])
+        words = pad([sentences.words[i] + 1 for i in indexes])[0] - 1
+        tags = pad([sentences.labels[i] + 1 for i in indexes])[0] - 1
+        return TagBatch(tokens, lengths, tags, parents_of(sentences.trees, indexes), words)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean cross entropy over words that are read and have a known tag, in nats."""
@@ -203,16 +205,18 @@ class Tagging(TextTask):
         self, model: Any, what: Split | Sequence[str | Example]
     ) -> list[NDArray[np.float64]]:
         """Return log probabilities (words, tags) per sentence, in the order of a split or list."""
-        asked = self.split(what).examples if isinstance(what, str) else what
+        examples = self.split(what).examples if isinstance(what, str) else what
         if not isinstance(model, nn.Module):
-            found: list[NDArray[np.float64]] = model.log_probabilities([*map(said_words, asked)])
-            return found
-        sentences = self.split(what) if isinstance(what, str) else self.cut_all(asked)
+            answers_of_baseline: list[NDArray[np.float64]] = model.log_probabilities(
+                [*map(said_words, examples)]
+            )
+            return answers_of_baseline
+        sentences = self.split(what) if isinstance(what, str) else self.cut_all(examples)
         assert isinstance(sentences, Sentences)
-        sizes = [len(said_words(text)) for text in asked]
+        sizes = [len(said_words(text)) for text in examples]
         lengths = sentences.lengths
         device = device_of(model)
-        answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(asked)
+        answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(examples)
         plan = plan_batches(lengths, tokens=max([16_384, *lengths]), seed=0, epoch=0, shuffle=False)
         with evaluation_mode(model):
             for indexes in plan:
@@ -222,44 +226,46 @@ class Tagging(TextTask):
                 parents = None if parents is None else parents.to(device)
                 logits = outputs_of(model, tokens.to(device), many.to(device), parents).float()
                 odds, read = by_word(logits, words.to(device), max(sizes[i] for i in indexes))
-                told = F.log_softmax(odds, -1).masked_fill(~read[..., None], 0.0)
+                log_probs = F.log_softmax(odds, -1).masked_fill(~read[..., None], 0.0)
                 for row, i in enumerate(indexes):
-                    answers[i] = self._with_unread(told[row, : sizes[i]], read[row, : sizes[i]])
+                    answers[i] = self._with_unread(
+                        log_probs[row, : sizes[i]], read[row, : sizes[i]]
+                    )
         return answers
 
-    def _with_unread(self, told: Tensor, read: Tensor) -> NDArray[np.float64]:
+    def _with_unread(self, log_probs: Tensor, read: Tensor) -> NDArray[np.float64]:
         """Return log probabilities of a sentence, with tag frequencies for words not read."""
-        found = told.double().cpu().numpy()
+        values = log_probs.double().cpu().numpy()
         counts = np.array(list(self.counts.values()), dtype=np.float64)
-        found[~read.cpu().numpy()] = np.log(np.maximum(counts / counts.sum(), 1e-12))
-        return np.asarray(found)
+        values[~read.cpu().numpy()] = np.log(np.maximum(counts / counts.sum(), 1e-12))
+        return np.asarray(values)
 
     def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:
         """Return the most probable tag of every word."""
-        found = self.log_probabilities(model, what)
-        return [[self.labels[i] for i in each.argmax(1)] for each in found]
+        log_probs = self.log_probabilities(model, what)
+        return [[self.labels[i] for i in each.argmax(1)] for each in log_probs]
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric, and the mean loss per word in nats."""
-        found, examples = self.log_probabilities(model, split), self.split(split).examples
-        truth, told = np.concatenate([*self.numbered(examples)]), np.concatenate(found)
+        log_probs, examples = self.log_probabilities(model, split), self.split(split).examples
+        truth, all_words = np.concatenate([*self.numbered(examples)]), np.concatenate(log_probs)
         known = truth != UNTAGGED
-        loss = -told[known, truth[known]].mean() if known.any() else 0.0
-        tags = [[self.labels[i] for i in each.argmax(1)] for each in found]
+        loss = -all_words[known, truth[known]].mean() if known.any() else 0.0
+        tags = [[self.labels[i] for i in each.argmax(1)] for each in log_probs]
         return self._judged(examples, tags).value, float(loss)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its sentences at the indexes ``chosen``."""
-        found = self.train
-        picked = range(len(found)) if chosen is None else chosen
-        words = [found.examples[i].words for i in picked]
-        baseline.fit(words, [found.labels[i] for i in picked])
+        train = self.train
+        picked = range(len(train)) if chosen is None else chosen
+        words = [train.examples[i].words for i in picked]
+        baseline.fit(words, [train.labels[i] for i in picked])
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Tags]:
         """Predict the tags of sentences."""
-        asked = list(inputs)
-        tags = self.tag(model, asked)
-        return [Tags(tuple(said_words(x)), tuple(t)) for x, t in zip(asked, tags, strict=True)]
+        sentences = list(inputs)
+        tags = self.tag(model, sentences)
+        return [Tags(tuple(said_words(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
 
     def answer(self, model: Any) -> TagEvaluation:
         """Return the evaluation of the model on the test split."""
@@ -312,11 +318,15 @@ class Tagging(TextTask):
                 yield from self.tokenizer.split(word)
 
     def _encoded(self, examples: list[Example]) -> Sentences:
-        found = self.cut_all(examples)
-        return Sentences(found.ids, self.numbered(examples), examples, found.trees, found.words)
+        sentences = self.cut_all(examples)
+        return Sentences(
+            sentences.ids, self.numbered(examples), examples, sentences.trees, sentences.words
+        )
 
-    def _judged(self, examples: Sequence[Example], said: Sequence[Sequence[str]]) -> TagEvaluation:
-        return TagEvaluation.judge(self.metric, examples, said, self.commonest)
+    def _judged(
+        self, examples: Sequence[Example], predicted: Sequence[Sequence[str]]
+    ) -> TagEvaluation:
+        return TagEvaluation.judge(self.metric, examples, predicted, self.commonest)
 
 
 def said_words(text: str | Example) -> list[str]:

@@ -26,11 +26,11 @@ def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Al
     a known alignment, or not tokenized into characters, gets None. The list is empty if all pairs
     would, or if the model does not attend to its source.
     """
-    found = {
+    errors = {
         place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
         for place, layers, truth in weighed(task, model, pairs)
     }
-    return [found.get(place) for place in range(len(pairs))] if found else []
+    return [errors.get(place) for place in range(len(pairs))] if errors else []
 
 
 def weighed(
@@ -44,16 +44,16 @@ def weighed(
     truths = [pair.alignment() for pair in pairs]
     source, target = (task.encode([getattr(pair, side) for pair in pairs])
                       for side in ("source", "target"))  # fmt: skip
-    asked = [
+    aligned = [
         (i, truth)
         for i, truth in enumerate(truths)
         if truth is not None and truth.any() and truth.shape == (len(target[i]), len(source[i]))
     ]
-    for start in range(0, len(asked), rows):
-        chosen = asked[start : start + rows]
+    for start in range(0, len(aligned), rows):
+        chosen = aligned[start : start + rows]
         batch = task.tensors([source[i] for i, _ in chosen], [target[i] for i, _ in chosen])
         batch = to_device(model, batch)
-        layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+        layers = source_weights(model, batch.source, batch.source_lengths, batch.decoder_input)
         if not layers:
             return
         for row, (i, truth) in enumerate(chosen):

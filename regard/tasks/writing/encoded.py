@@ -31,7 +31,7 @@ class Encoded:
         return len(self.source)
 
     @classmethod
-    def held(
+    def in_memory(
         cls,
         source: Sequence[NDArray[np.integer]],
         target: Sequence[NDArray[np.integer]],
@@ -44,25 +44,25 @@ class Encoded:
     @classmethod
     def stored(cls, pairs: StreamedPairs, tokenizer: Tokenizer, most: int) -> "Encoded":
         """Create a split on disk, without pairs of more than ``most`` tokens on a side."""
-        found = store_pairs(pairs, tokenizer, fingerprint=pairs.fingerprint)
-        source, target = found.source.lengths, found.target.lengths
+        stored = store_pairs(pairs, tokenizer, fingerprint=pairs.fingerprint)
+        source, target = stored.source.lengths, stored.target.lengths
         kept = np.flatnonzero((source <= most) & (target <= most))
         lengths = source + target + 1
         if len(kept) == len(lengths):
-            return cls(found.source, found.target, (), lengths)
-        return cls(Rows(found.source, kept), Rows(found.target, kept), (), lengths[kept])
+            return cls(stored.source, stored.target, (), lengths)
+        return cls(Rows(stored.source, kept), Rows(stored.target, kept), (), lengths[kept])
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """A batch of padded pairs; ``given`` is the decoder's input, ``wanted`` its target.
+    """A batch of padded pairs; ``decoder_input`` is the decoder's input, ``wanted`` its target.
 
     ``real`` marks the positions of ``wanted`` that are not padding.
     """
 
     source: Int[Tensor, "batch read"]
     source_lengths: Int[Tensor, " batch"]
-    given: Int[Tensor, "batch written"]
+    decoder_input: Int[Tensor, "batch written"]
     wanted: Int[Tensor, "batch written"]
     real: Bool[Tensor, "batch written"]
 
@@ -77,7 +77,7 @@ def paired(
 ) -> PairBatch:
     """Batch the token ids of both sides: 0 begins the decoder's input, ``end`` ends its target."""
     source, source_lengths = pad(sources)
-    given, _ = pad([np.concatenate([[0], ids]) for ids in targets])
+    decoder_input, _ = pad([np.concatenate([[0], ids]) for ids in targets])
     wanted, lengths = pad([np.concatenate([ids, [end]]) for ids in targets])
     real = torch.arange(wanted.shape[1]) < lengths[:, None]
-    return PairBatch(source, source_lengths, given, wanted, real)
+    return PairBatch(source, source_lengths, decoder_input, wanted, real)

@@ -40,7 +40,7 @@ class Text:
         """Return the number of the input, ln p and the text, separated by tabs."""
         return f"{number}\t{round(self.log_probability, 4) + 0.0:.4f}\t{self.line()}"
 
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Return the text with its log probability."""
         return f"{self.text}  (ln p = {round(self.log_probability, 2) + 0.0:.2f})"
 
@@ -112,10 +112,10 @@ class Translations(Evaluation):
         """
         if not pairs:
             raise RegardError("there are no pairs to evaluate; give at least one")
-        said, wanted = [text.text for text in written], [pair.target for pair in pairs]
+        predicted, wanted = [text.text for text in written], [pair.target for pair in pairs]
         language = metrics.language_for(language, wanted)
-        exact = metrics.judge("exact", said, wanted)
-        bleu = metrics.judge("bleu", said, wanted, language=language)
+        exact = metrics.judge("exact", predicted, wanted)
+        bleu = metrics.judge("bleu", predicted, wanted, language=language)
         low, high = (bleu if metric == "BLEU" else exact).interval()
         share = 100 if metric == "BLEU" else 1
         return cls(
@@ -127,14 +127,14 @@ class Translations(Evaluation):
             high=high / share,
             exact=exact.value,
             bleu=bleu.value / 100,
-            chrf=metrics.chrf(said, wanted) / 100,
+            chrf=metrics.chrf(predicted, wanted) / 100,
             signature=bleu.signature,
             aligned=tuple(aligned),
             language=language,
         )
 
     @property
-    def said(self) -> list[str]:
+    def predictions(self) -> list[str]:
         """Return the text written for each source."""
         return [text.text for text in self.written]
 
@@ -153,8 +153,11 @@ class Translations(Evaluation):
         """Return BLEU with the statistics of each text; None for another metric."""
         if self.metric != "BLEU":
             return None
-        said, wanted = [text.text for text in self.written], [pair.target for pair in self.pairs]
-        return metrics.judge("bleu", said, wanted, language=self.language)
+        predicted, wanted = (
+            [text.text for text in self.written],
+            [pair.target for pair in self.pairs],
+        )
+        return metrics.judge("bleu", predicted, wanted, language=self.language)
 
     @property
     def per_example(self) -> NDArray[np.float64]:
@@ -167,28 +170,28 @@ class Translations(Evaluation):
     def by_references(self) -> Judgement | None:
         """Return BLEU of distinct sources against all their targets; None if few have several."""
         sources, targets = references(self.pairs)
-        several = sum(len(set(found)) > 1 for found in targets)
+        several = sum(len(set(wanted)) > 1 for wanted in targets)
         if several < REPEATED * len(sources):
             return None
-        said = dict(zip((p.source for p in self.pairs), self.written, strict=True))
-        first = [said[source].text for source in sources]
+        texts = dict(zip((p.source for p in self.pairs), self.written, strict=True))
+        first = [texts[source].text for source in sources]
         return metrics.judge("bleu", first, targets, language=self.language)
 
     @property
     def alignment(self) -> Aligned | None:
         """Return the alignment error over all texts with a known alignment; None without any."""
-        known = [found for found in self.aligned if found is not None]
+        known = [counts for counts in self.aligned if counts is not None]
         return Aligned.joined(known) if known else None
 
     @property
-    def also(self) -> dict[str, float]:
+    def other_metrics(self) -> dict[str, float]:
         """Return further scores by name, as fractions."""
-        found = {"chrF": self.chrf}
+        metrics = {"chrF": self.chrf}
         if self.metric == "BLEU":
-            found["exact match"] = self.exact
+            metrics["exact match"] = self.exact
         if (looked := self.alignment) is not None:
-            found["alignment error"] = looked.error
-        return found
+            metrics["alignment error"] = looked.error
+        return metrics
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -204,16 +207,16 @@ class Translations(Evaluation):
     def json(self) -> dict[str, Any]:
         """Return the summary as JSON-serialisable values."""
         keys = "metric", "value", "low", "high", "n", "exact", "bleu", "chrf", "signature"
-        found = {key: getattr(self, key) for key in keys}
+        values = {key: getattr(self, key) for key in keys}
         if (many := self.by_references) is not None:
-            found["all_references"] = {
+            values["all_references"] = {
                 "bleu": many.value / 100,
                 "n": len(many),
                 "signature": many.signature,
             }
         if (looked := self.alignment) is not None:
-            found["alignment"] = vars(looked)
-        return found
+            values["alignment"] = vars(looked)
+        return values
 
     def line(self) -> str:
         """Return the summary in one line."""
@@ -226,24 +229,24 @@ class Translations(Evaluation):
         )
         looked = self.alignment
         rest += "" if looked is None else f", alignment error {looked.error:.1%}"
-        told = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
-        return f"{told}, {rest}"
+        summary = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
+        return f"{summary}, {rest}"
 
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
         low, high = 100 * self.low, 100 * self.high
         interval = f"(95 % interval {low:.1f} to {high:.1f}; of texts, not seeds)"
-        told = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
-        told.append(("chrF", f"{100 * self.chrf:.1f}"))
-        told = [(name, f"{says}  {interval}" if name == self.metric else says)
-                for name, says in told]  # fmt: skip
-        told.append(("signature", self.signature))
+        metrics = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
+        metrics.append(("chrF", f"{100 * self.chrf:.1f}"))
+        metrics = [(name, f"{shown}  {interval}" if name == self.metric else shown)
+                for name, shown in metrics]  # fmt: skip
+        metrics.append(("signature", self.signature))
         if (many := self.by_references) is not None:
             how = f"{many.value:.1f}  ({len(many):,} distinct sources, {many.signature})"
-            told.append(("all references", how))
+            metrics.append(("all references", how))
         if (looked := self.alignment) is not None:
-            told.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
-        return told
+            metrics.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
+        return metrics
 
     def rows(self) -> bytes:
         """Return JSON lines: source, text, label (the reference), predicted, confidence, ….
@@ -272,14 +275,14 @@ class Translations(Evaluation):
     @classmethod
     def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
-        found = list(parse_rows(rows, name))
+        lines = list(parse_rows(rows, name))
         try:
-            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in found]
+            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in lines]
             written = [
                 Text(str(row["predicted"]), float(row["log_probability"]), bool(row["ended"]))
-                for row in found
+                for row in lines
             ]
-            aligned = [Aligned(*row["aligned"]) if "aligned" in row else None for row in found]
+            aligned = [Aligned(*row["aligned"]) if "aligned" in row else None for row in lines]
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
         if not any(aligned):

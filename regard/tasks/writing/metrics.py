@@ -103,14 +103,14 @@ class Judgement:
             return float(total[0] / total[1])
         numbers = total.tolist()
         if self.measure == "bleu":
-            found = self.scorer.compute_bleu(
+            score = self.scorer.compute_bleu(
                 numbers[2:6],
                 numbers[6:],
                 *numbers[:2],
                 smooth_method="exp",
                 effective_order=alone,
             )
-            return float(found.score)
+            return float(score.score)
         return float(self.scorer._compute_score_from_stats(numbers).score)
 
 
@@ -131,7 +131,9 @@ class Resampled:
     resamples: int
 
 
-def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = "") -> Judgement:
+def judge(
+    measure: str, predicted: Sequence[str], wanted: Wanted, *, language: str = ""
+) -> Judgement:
     """Score written texts by "bleu", "chrf" or "exact" against references.
 
     Each text has one or several references. The `language` of the texts selects BLEU's tokenizer
@@ -145,21 +147,21 @@ def judge(measure: str, said: Sequence[str], wanted: Wanted, *, language: str = 
     """
     look_up(MEASURES, measure, "measure")
     references = [[one] if isinstance(one, str) else list(one) for one in wanted]
-    if not references or len(said) != len(references):
+    if not references or len(predicted) != len(references):
         raise RegardError(
-            f"{len(said)} texts for {len(references)} references; give at least one text, and a "
-            "reference for each"
+            f"{len(predicted)} texts for {len(references)} references; give at least one text, and "
+            "a reference for each"
         )
     if [] in references:
         raise RegardError(f"text {references.index([]) + 1} has no reference; give at least one")
     if measure == "exact":
-        hits = [text in found for text, found in zip(said, references, strict=True)]
+        hits = [text in accepted for text, accepted in zip(predicted, references, strict=True)]
         return Judgement(measure, "", np.array([[int(hit), 1] for hit in hits]))
     scorer = _scorer(measure, language)
     most = max(map(len, references))
-    streams = [[(*found, *[None] * most)[i] for found in references] for i in range(most)]
+    streams = [[(*accepted, *[None] * most)[i] for accepted in references] for i in range(most)]
     # As in sacreBLEU's significance tests (sacrebleu/significance.py).
-    rows = scorer._extract_corpus_statistics(list(said), streams)
+    rows = scorer._extract_corpus_statistics(list(predicted), streams)
     return Judgement(measure, scorer.get_signature().format(), np.array(rows), scorer)
 
 
@@ -208,30 +210,30 @@ def _scorer(measure: str, language: str = "") -> Any:
     return BLEU(tokenize=TOKENIZE.get(language.partition("_")[0], "13a"), force=True)
 
 
-def bleu(said: Sequence[str], wanted: Wanted, *, language: str = "") -> float:
+def bleu(predicted: Sequence[str], wanted: Wanted, *, language: str = "") -> float:
     """Compute sacreBLEU's corpus BLEU, 0 … 100; see `judge`."""
-    return judge("bleu", said, wanted, language=language).value
+    return judge("bleu", predicted, wanted, language=language).value
 
 
-def chrf(said: Sequence[str], wanted: Wanted) -> float:
+def chrf(predicted: Sequence[str], wanted: Wanted) -> float:
     """Compute sacreBLEU's corpus chrF2, 0 … 100; see `judge`."""
-    return judge("chrf", said, wanted).value
+    return judge("chrf", predicted, wanted).value
 
 
-def exact_match(said: Sequence[str], wanted: Wanted) -> float:
+def exact_match(predicted: Sequence[str], wanted: Wanted) -> float:
     """Compute the fraction of texts that equal a reference exactly.
 
     >>> exact_match(["2024-03-05", "2024-03-06"], ["2024-03-05", "2024-06-03"])
     0.5
     """
-    return judge("exact", said, wanted).value
+    return judge("exact", predicted, wanted).value
 
 
 def bleu_interval(
-    said: Sequence[str], wanted: Wanted, *, language: str = ""
+    predicted: Sequence[str], wanted: Wanted, *, language: str = ""
 ) -> tuple[float, float]:
     """Compute the 95 % bootstrap interval of `bleu` over test texts."""
-    return judge("bleu", said, wanted, language=language).interval()
+    return judge("bleu", predicted, wanted, language=language).interval()
 
 
 def signature(measure: str = "bleu", *, language: str = "") -> str:
@@ -350,8 +352,8 @@ def alignment_error(
                 f"text {number} has weights of shape {looked.shape} and a true alignment of shape "
                 f"{truth.shape}; both must be (target, source)"
             )
-        asked = truth.any(1)
-        looked, truth = looked[asked], truth[asked]
+        aligned = truth.any(1)
+        looked, truth = looked[aligned], truth[aligned]
         if not np.isfinite(looked).all():
             raise RegardError(f"text {number} has a weight that is not finite")
         if not len(looked):

@@ -70,12 +70,12 @@ class Search:
     def __post_init__(self) -> None:
         least = {"beam": 1, "best": 1, "longest": 0, "temperature": 0, "penalty": 0, "top_k": 0}
         for name, low in {**least, "seed": 0, "behind": 0}.items():
-            if not low <= (given := getattr(self, name)) < math.inf:
-                raise RegardError(f"{name} must be at least {low} and finite, not {given:g}")
-            if name == "longest" and given > MOST:
-                raise RegardError(f"longest must be at most {MOST:,} tokens, not {given:,}")
-            if name not in ("temperature", "penalty") and not isinstance(given, int):
-                raise RegardError(f"{name} must be a whole number, not {given:g}")
+            if not low <= (value := getattr(self, name)) < math.inf:
+                raise RegardError(f"{name} must be at least {low} and finite, not {value:g}")
+            if name == "longest" and value > MOST:
+                raise RegardError(f"longest must be at most {MOST:,} tokens, not {value:,}")
+            if name not in ("temperature", "penalty") and not isinstance(value, int):
+                raise RegardError(f"{name} must be a whole number, not {value:g}")
         if not 0 < self.top_p <= 1:
             raise RegardError(f"top_p must be above 0 and at most 1, not {self.top_p:g}")
         if not self.temperature and (self.top_k or self.top_p != 1 or self.seed):
@@ -135,9 +135,9 @@ class Writes(Task[B], Generic[B]):
         self, model: nn.Module, texts: Sequence[str], search: Search | None = None
     ) -> list[list[Written]]:
         """Write texts for each input, best first; an input without tokens gets an empty text."""
-        found = self.prompts(texts)
+        prompts = self.prompts(texts)
         plan, limits = search or self.search, self.limits
-        return write(model, found, plan, end=self.end, limits=limits, context=self.context)
+        return write(model, prompts, plan, end=self.end, limits=limits, context=self.context)
 
     def best(self, model: Any, texts: Sequence[str], search: int | Search) -> list[list[Text]]:
         """Return the best texts for each input; ``search`` is their number or another `Search`."""
@@ -157,8 +157,8 @@ class Writes(Task[B], Generic[B]):
             raise RegardError(
                 f"{model.name} cannot sample; leave --temperature, --top-k, --top-p and --seed out"
             )
-        found = model.write([text.strip() for text in texts], plan.best)
-        return [[Text(text, 0.0, True) for text in several] for several in found]
+        written = model.write([text.strip() for text in texts], plan.best)
+        return [[Text(text, 0.0, True) for text in several] for several in written]
 
     def predict(self, model: Any, inputs: Sequence[str]) -> list[Text]:
         """Write a text for each input.
@@ -187,13 +187,13 @@ class Writes(Task[B], Generic[B]):
 
     def at_work(self, model: nn.Module, text: str) -> tuple[list[LayerAttention], int | None]:
         """Return the attention weights of each layer while the model writes by `search`."""
-        asked = self.request(text, LONGEST)
-        if not len(asked.source):
+        request = self.request(text, LONGEST)
+        if not len(request.source):
             return self.attention(model, text), None
         ((best,),) = self.write(model, [text])
-        written = [*best.tokens, *([asked.end] if best.ended else [])]
-        found = reread(model, asked, written)
-        return found.layers, found.read
+        written = [*best.tokens, *([request.end] if best.ended else [])]
+        result = reread(model, request, written)
+        return result.layers, result.read
 
 
 @torch.no_grad()
@@ -219,22 +219,22 @@ def write(
         limits = replace(limits, ratio=0.0, more=most) if slides else limits
     sizes = np.array([len(ids) for ids in sources])
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-    found = [[Written((), 0.0, 0.0, True)] for _ in sources]
+    texts = [[Written((), 0.0, 0.0, True)] for _ in sources]
     writer, device = cast(Writer, model), device_of(model)
     if slides:
         writer = cast(Writer, Sliding(writer, context))
 
     def batch(start: int) -> list[list[Written]]:
         tokens, lengths = pad([sources[i] for i in order[start : start + ROWS]])
-        asked = (tokens.to(device), lengths.to(device))
+        prompts = (tokens.to(device), lengths.to(device))
         if search.temperature:
             numbers = order[start : start + ROWS] + search.behind
-            return _drawn(writer, asked, search, end, limits, numbers.tolist())
+            return _drawn(writer, prompts, search, end, limits, numbers.tolist())
         if search.beam == search.best == 1:
-            return [[x] for x in greedy(writer, *asked, end=end, limits=limits)]
+            return [[x] for x in greedy(writer, *prompts, end=end, limits=limits)]
         return beam(
             writer,
-            *asked,
+            *prompts,
             end=end,
             size=max(search.beam, search.best),
             penalty=search.penalty,
@@ -246,13 +246,13 @@ def write(
     with evaluation_mode(model):
         written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
         for place, several in zip(order, chain.from_iterable(written), strict=True):
-            found[place] = several
-    return found
+            texts[place] = several
+    return texts
 
 
 def _drawn(
     writer: Writer,
-    asked: tuple[torch.Tensor, torch.Tensor],
+    prompts: tuple[torch.Tensor, torch.Tensor],
     search: Search,
     end: int,
     limits: Limits,
@@ -263,7 +263,7 @@ def _drawn(
     draws = [
         sample(
             writer,
-            *asked,
+            *prompts,
             end=end,
             limits=limits,
             temperature=search.temperature,
@@ -286,13 +286,13 @@ def score(
 ) -> list[Written]:
     """Compute the probability of each target, its end included, in the order of the pairs."""
     order = np.argsort([-len(ids) for ids in targets], kind="stable")
-    found: dict[int, Written] = {}
+    scores: dict[int, Written] = {}
     writer, device = cast(Writer, model), device_of(model)
     with evaluation_mode(model):
         for start in range(0, len(order), ROWS):
             chosen = order[start : start + ROWS].tolist()
             tokens, lengths = pad([sources[i] for i in chosen])
-            given = [[int(token) for token in targets[i]] for i in chosen]
-            scored = forced(writer, tokens.to(device), lengths.to(device), given, end=end)
-            found.update(zip(chosen, scored, strict=True))
-    return [found[i] for i in range(len(order))]
+            wanted = [[int(token) for token in targets[i]] for i in chosen]
+            scored = forced(writer, tokens.to(device), lengths.to(device), wanted, end=end)
+            scores.update(zip(chosen, scored, strict=True))
+    return [scores[i] for i in range(len(order))]

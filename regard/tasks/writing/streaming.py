@@ -120,23 +120,23 @@ def answered(pieces: Sequence[Piece]) -> dict[str, Any]:
 
 def write(
     model: Writer,
-    asked: WriteRequest,
+    request: WriteRequest,
     drawing: Drawing,
     computing: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
 ) -> Iterator[Piece]:
     """Yield a text token by token, with each step inside the context ``computing``."""
     with computing():  # around a yield, it would also be active in the caller
-        tokens, sizes = pad([asked.source + asked.shift])
-        writing = asked.writer(model).start(tokens, sizes)
+        tokens, sizes = pad([request.source + request.shift])
+        writing = request.writer(model).start(tokens, sizes)
         places = torch.Generator().manual_seed(drawing.seed)
         last, written = begun(1), list[int]()
-    for _ in range(int(asked.lengths.of(sizes)[0])):
+    for _ in range(int(request.lengths.of(sizes)[0])):
         with computing():
-            logs = without(writing.step(last)[:, 0], asked.end + asked.shift, False)
+            logs = without(writing.step(last)[:, 0], request.end + request.shift, False)
             last = _choose(logs, drawing, places)
             chance = math.exp(float(logs[0, int(last)]))
-        written.append(int(last) - asked.shift)
-        piece = asked.piece(written, chance)
+        written.append(int(last) - request.shift)
+        piece = request.piece(written, chance)
         yield piece
         if piece.end:
             return
@@ -150,7 +150,7 @@ def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tenso
     return words.gather(1, pick(shares, place))
 
 
-def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Reread:
+def reread(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> Reread:
     """Recompute attention weights and token probabilities of a written text in one pass.
 
     A causal model sees the same tokens at each position as when it wrote there, so the weights
@@ -161,85 +161,87 @@ def reread(model: nn.Module, asked: WriteRequest, written: Sequence[int]) -> Rer
     weights than `analysis.layer_attention.at_most` allows.
     """
     written = list(written)
-    _check(asked, written)
-    source = torch.from_numpy(asked.source.astype(np.int64))[None]
-    kept = written[:-1] if written and written[-1] == asked.end else written
-    size = asked.window(len(kept))
-    if asked.behind and size < source.shape[1] + len(kept):
-        return _reread_window(model, asked, written, kept, size)
+    _check(request, written)
+    source = torch.from_numpy(request.source.astype(np.int64))[None]
+    kept = written[:-1] if written and written[-1] == request.end else written
+    size = request.window(len(kept))
+    if request.behind and size < source.shape[1] + len(kept):
+        return _reread_window(model, request, written, kept, size)
     with torch.no_grad(), record(model) as recording:
-        if asked.behind:
+        if request.behind:
             tokens = torch.tensor([[*source[0].tolist(), *kept]])
             states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
-            layers = looked(recording, asked.names(tokens[0].tolist()))
+            layers = looked(recording, request.names(tokens[0].tolist()))
         else:
-            given = torch.tensor([[BEGIN, *written[:-1]]])
-            states = model(source, torch.tensor([source.shape[1]]), given)[:, : len(written)]
-            layers = _both(recording, asked, written)
-        logits = F.pad(cast(Any, model).to_logits(states[0]), (asked.shift, 0))
-        logs = without(logits, asked.end + asked.shift, False)
-    chances = logs.gather(1, torch.tensor(written, dtype=torch.long)[:, None] + asked.shift).exp()
-    pieces = _pieces(asked, written, chances[:, 0].tolist())
-    return Reread(pieces, layers, source.shape[1] if asked.behind else None)
+            decoder_input = torch.tensor([[BEGIN, *written[:-1]]])
+            states = model(source, torch.tensor([source.shape[1]]), decoder_input)[
+                :, : len(written)
+            ]
+            layers = _both(recording, request, written)
+        logits = F.pad(cast(Any, model).to_logits(states[0]), (request.shift, 0))
+        logs = without(logits, request.end + request.shift, False)
+    chances = logs.gather(1, torch.tensor(written, dtype=torch.long)[:, None] + request.shift).exp()
+    pieces = _pieces(request, written, chances[:, 0].tolist())
+    return Reread(pieces, layers, source.shape[1] if request.behind else None)
 
 
 def _reread_window(
-    model: nn.Module, asked: WriteRequest, written: Sequence[int], kept: Sequence[int], size: int
+    model: nn.Module, request: WriteRequest, written: Sequence[int], kept: Sequence[int], size: int
 ) -> Reread:
     """Recompute a text that exceeds the context, with weights of its last ``size`` tokens."""
-    whole = [*asked.source.tolist(), *kept]
-    writer = cast(Writer, Shifted(cast(Writer, model)) if asked.shift else model)
+    whole = [*request.source.tolist(), *kept]
+    writer = cast(Writer, Shifted(cast(Writer, model)) if request.shift else model)
     with torch.no_grad():
-        source, sizes = pad([asked.source + asked.shift])
-        writing = asked.writer(writer).start(source, sizes)
+        source, sizes = pad([request.source + request.shift])
+        writing = request.writer(writer).start(source, sizes)
         tokens, chances = begun(1), list[float]()
         for token in written:
-            logs = without(writing.step(tokens)[0, 0], asked.end + asked.shift, False)
-            tokens = torch.tensor([[token + asked.shift]])
-            chances.append(math.exp(float(logs[token + asked.shift])))
+            logs = without(writing.step(tokens)[0, 0], request.end + request.shift, False)
+            tokens = torch.tensor([[token + request.shift]])
+            chances.append(math.exp(float(logs[token + request.shift])))
         with record(model) as recording:
             model(torch.tensor([whole[-size:]]))
-    pieces = _pieces(asked, written, chances)
-    layers = looked(recording, asked.names(whole[-size:]))
-    return Reread(pieces, layers, len(asked.source) - (len(whole) - size))
+    pieces = _pieces(request, written, chances)
+    layers = looked(recording, request.names(whole[-size:]))
+    return Reread(pieces, layers, len(request.source) - (len(whole) - size))
 
 
-def _pieces(asked: WriteRequest, written: Sequence[int], chances: Sequence[float]) -> list[Piece]:
-    return [asked.piece(written[:count], chance) for count, chance in enumerate(chances, 1)]
+def _pieces(request: WriteRequest, written: Sequence[int], chances: Sequence[float]) -> list[Piece]:
+    return [request.piece(written[:count], chance) for count, chance in enumerate(chances, 1)]
 
 
-def _check(asked: WriteRequest, written: Sequence[int]) -> None:
-    if not len(asked.source):
+def _check(request: WriteRequest, written: Sequence[int]) -> None:
+    if not len(request.source):
         raise RegardError("the text has no tokens; give a text with at least one")
-    if not written and not asked.behind:
+    if not written and not request.behind:
         raise RegardError("written has no tokens; leave it out")
-    least = 0 if asked.shift else BEGIN + 1
+    least = 0 if request.shift else BEGIN + 1
     for place, token in enumerate(written, 1):
-        early = token == asked.end and place < len(written)
-        if early or not least <= token < asked.vocabulary:
+        early = token == request.end and place < len(written)
+        if early or not least <= token < request.vocabulary:
             raise RegardError(
                 f"written: the model cannot write token {token} at position {place}; give the ids "
                 "that /generate returns"
             )
-    most, count = int(asked.lengths.of([len(asked.source)])[0]), len(written)
-    if count - (count > 0 and written[-1] == asked.end) > most:
+    most, count = int(request.lengths.of([len(request.source)])[0]), len(written)
+    if count - (count > 0 and written[-1] == request.end) > most:
         raise RegardError(f"written may have at most {most} tokens for this text, not {count}")
 
 
 def _both(
-    recording: Recording, asked: WriteRequest, written: Sequence[int]
+    recording: Recording, request: WriteRequest, written: Sequence[int]
 ) -> list[LayerAttention]:
     """Return self-attention of encoder and decoder, and the decoder's attention to the source."""
     must_be_few(recording)
-    reads = asked.names(asked.source.tolist())
-    said = [asked.named(token) for token in written]
-    across, found = of_source(recording, 1), dict[str, LayerAttention]()
+    reads = request.names(request.source.tolist())
+    names = [request.named(token) for token in written]
+    across, layers = of_source(recording, 1), dict[str, LayerAttention]()
     for name, seen in recording.layers:
-        if name in found:  # a recurrent model is recorded once for each token
+        if name in layers:  # a recurrent model is recorded once for each token
             continue
         if name in across:
-            found[name] = LayerAttention(name, reads, across[name][0].numpy(), said)
+            layers[name] = LayerAttention(name, reads, across[name][0].numpy(), names)
         else:
-            own = [FIRST, *said[:-1]] if name.startswith("decoder") else reads
-            found[name] = LayerAttention(name, own, heads(table(seen)))
-    return list(found.values())
+            own = [FIRST, *names[:-1]] if name.startswith("decoder") else reads
+            layers[name] = LayerAttention(name, own, heads(table(seen)))
+    return list(layers.values())

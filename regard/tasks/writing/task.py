@@ -67,9 +67,9 @@ class Sequences(Writes[PairBatch]):
         far = max(1, -(-len(train) // TEACHING))
         taught = islice(train, 0, None, far)
         texts = (text for pair in taught for text in (pair.source, pair.target))
-        asked = self.settings
+        settings = self.settings
         return train_tokenizer(
-            asked.tokenizer, texts, vocabulary=asked.vocabulary, minimum=asked.minimum
+            settings.tokenizer, texts, vocabulary=settings.vocabulary, minimum=settings.minimum
         )
 
     @property
@@ -92,11 +92,11 @@ class Sequences(Writes[PairBatch]):
         must_be_split(name)
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
-            found = self._encoded(pairs, cut=name == "train")
+            encoded = self._encoded(pairs, cut=name == "train")
             if name == "train":
-                some = (islice(side, LOOKED_AT) for side in (found.source, found.target))
+                some = (islice(side, LOOKED_AT) for side in (encoded.source, encoded.target))
                 must_be_known(chain.from_iterable(some))
-            self.splits[name] = found
+            self.splits[name] = encoded
         return self.splits[name]
 
     @property
@@ -138,7 +138,7 @@ class Sequences(Writes[PairBatch]):
 
     def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
         # States of real tokens only: padding costs nothing.
-        states = model(batch.source, batch.source_lengths, batch.given, batch.real.sum(1))
+        states = model(batch.source, batch.source_lengths, batch.decoder_input, batch.real.sum(1))
         return word_loss(model, states, batch.wanted[batch.real], smoothing)
 
     @torch.no_grad()
@@ -161,17 +161,17 @@ class Sequences(Writes[PairBatch]):
             encoded = self.split(split)
             chosen = spread(len(encoded), self.settings.judged)
             sources = [encoded.source[i] for i in chosen]
-            said = write(model, sources, Search(), end=self.end, limits=self.limits)
-        texts = [self.decode(best.tokens) for (best,) in said]
+            written = write(model, sources, Search(), end=self.end, limits=self.limits)
+        texts = [self.decode(best.tokens) for (best,) in written]
         wanted = [encoded.pairs[i].target for i in chosen]
         return self._measure(texts, wanted), total / max(words, 1)
 
     def _judge_baseline(self, model: TextBaseline, split: Split) -> tuple[float, float]:
         encoded = self.split(split)
         pairs = [encoded.pairs[i] for i in spread(len(encoded), self.settings.judged)]
-        said = [text.text for text in self.predict(model, [pair.source for pair in pairs])]
+        predicted = [text.text for text in self.predict(model, [pair.source for pair in pairs])]
         wanted = [pair.target for pair in pairs]
-        return self._measure(said, wanted), 1 - exact_match(said, wanted)
+        return self._measure(predicted, wanted), 1 - exact_match(predicted, wanted)
 
     def fit(self, baseline: TextBaseline, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its pairs at the indexes ``chosen``."""
@@ -179,12 +179,12 @@ class Sequences(Writes[PairBatch]):
         picked = range(len(pairs)) if chosen is None else chosen
         baseline.fit((pairs[i].source.strip(), pairs[i].target) for i in picked)
 
-    def _measure(self, said: Sequence[str], wanted: Sequence[str]) -> float:
+    def _measure(self, predicted: Sequence[str], references: Sequence[str]) -> float:
         """Return the metric as a fraction, with BLEU's tokenizer of the target language."""
         if self.settings.metric == "exact":
-            return exact_match(said, wanted)
-        language = language_for(self.settings.target_name, wanted)
-        return bleu(said, wanted, language=language) / 100
+            return exact_match(predicted, references)
+        language = language_for(self.settings.target_name, references)
+        return bleu(predicted, references, language=language) / 100
 
     @property
     def search(self) -> Search:
@@ -215,10 +215,10 @@ class Sequences(Writes[PairBatch]):
         the reference.
         """
         pairs = self.split("test").pairs
-        said = self.predict(model, [pair.source for pair in pairs])
+        predicted = self.predict(model, [pair.source for pair in pairs])
         aligned = align(self, model, pairs) if isinstance(model, nn.Module) else []
         language = self.settings.target_name
-        return Translations.judge(self.metric, pairs, said, language=language, aligned=aligned)
+        return Translations.judge(self.metric, pairs, predicted, language=language, aligned=aligned)
 
     def restore(self, rows: bytes, name: str) -> Translations:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -231,8 +231,8 @@ class Sequences(Writes[PairBatch]):
         language = columns.label or self.settings.target_name
         source = columns.text or self.settings.source_name
         pairs = read_pairs(data, source_name=source, target_name=language)
-        said = self.predict(model, [pair.source for pair in pairs])
-        return Translations.judge(self.metric, pairs, said, language=language)
+        predicted = self.predict(model, [pair.source for pair in pairs])
+        return Translations.judge(self.metric, pairs, predicted, language=language)
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights to the source while the model writes its best text.
@@ -247,7 +247,7 @@ class Sequences(Writes[PairBatch]):
         ((best,),) = self.write(model, [text])
         batch = self.tensors(source, [np.array(best.tokens, np.int64)])
         with torch.no_grad(), evaluation_mode(model):
-            layers = source_weights(model, batch.source, batch.source_lengths, batch.given)
+            layers = source_weights(model, batch.source, batch.source_lengths, batch.decoder_input)
         asking = [*self.names(best.tokens), *(["[END]"] if best.ended else [])]
         reads = self.names(source[0].tolist())
         weights = {name: seen[0].numpy()[:, : len(asking)] for name, seen in layers.items()}
@@ -269,31 +269,31 @@ class Sequences(Writes[PairBatch]):
                 raise RegardError(f"pair {number}: {why}")
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         wanted = list(self.tokenizer.arrays(map(str.strip, targets)))
-        found = score(model, self.encode(sources), wanted, end=self.end)
-        return [Scored(text.log_probability, len(text.tokens) + 1) for text in found]
+        scores = score(model, self.encode(sources), wanted, end=self.end)
+        return [Scored(text.log_probability, len(text.tokens) + 1) for text in scores]
 
     def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Return for each pair why it cannot be scored; "" if it can."""
-        found = []
+        reasons = []
         for source, target in pairs:
             size, most = len(self.whole(target)), self.limits.longest
             long = f"the target has {size:,} tokens; the maximum is {most:,}"
             empty = "the source has no tokens"
-            found.append(empty if not len(self.whole(source)) else long if size > most else "")
-        return found
+            reasons.append(empty if not len(self.whole(source)) else long if size > most else "")
+        return reasons
 
     def _encoded(self, pairs: Sequence[Pair] | StreamedPairs, *, cut: bool) -> Encoded:
         most = self.settings.length
         if isinstance(pairs, StreamedPairs):
-            found = Encoded.stored(pairs, self.tokenizer, most)
-            if not len(found):
+            encoded = Encoded.stored(pairs, self.tokenizer, most)
+            if not len(encoded):
                 raise RegardError(TOO_LONG.format(most))
-            return found
+            return encoded
         letters = self.settings.tokenizer == "characters"
         if isinstance(pairs, Reversals) and letters and pairs.letters.shape[1] <= most:
             known = self.tokenizer.encode([chr(FIRST + i) for i in range(26)])
             rows = np.array(known, np.int32)[:, 0][pairs.letters]
-            return Encoded.held(list(rows), list(rows[:, ::-1]), pairs)
+            return Encoded.in_memory(list(rows), list(rows[:, ::-1]), pairs)
         source = list(self.tokenizer.arrays(pair.source for pair in pairs))
         target = list(self.tokenizer.arrays(pair.target for pair in pairs))
         if cut:
@@ -308,7 +308,9 @@ class Sequences(Writes[PairBatch]):
                 source, target = [source[i] for i in kept], [target[i] for i in kept]
                 pairs = [pairs[i] for i in kept]
         # Texts are evaluated whole; the loss skips what is beyond the limit of written texts.
-        return Encoded.held([ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs)
+        return Encoded.in_memory(
+            [ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs
+        )
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -320,19 +322,19 @@ def spread(count: int, most: int) -> list[int]:
     return [int(place) for place in np.linspace(0, count - 1, min(most, count))]
 
 
-def load(asked: SequencesSettings) -> PairCorpus:
+def load(settings: SequencesSettings) -> PairCorpus:
     """Load the pairs of a named data set or of files, according to the settings."""
     return load_pairs(
-        asked.data,
-        target=asked.target,
-        test=asked.test,
-        source_name=asked.source_name,
-        target_name=asked.target_name,
-        data_dir=asked.data_dir or None,
-        letters=asked.letters,
-        locales=[name.strip() for name in asked.locales.split(",") if name.strip()],
-        validation=asked.validation or None,
-        seed=asked.split_seed,
-        examples=asked.examples,
-        longest=asked.longest,
+        settings.data,
+        target=settings.target,
+        test=settings.test,
+        source_name=settings.source_name,
+        target_name=settings.target_name,
+        data_dir=settings.data_dir or None,
+        letters=settings.letters,
+        locales=[name.strip() for name in settings.locales.split(",") if name.strip()],
+        validation=settings.validation or None,
+        seed=settings.split_seed,
+        examples=settings.examples,
+        longest=settings.longest,
     )
