@@ -66,25 +66,25 @@ class Answers:
         """Return the weights of layers and heads as numbers. Errors: no such layer; too many."""
         own = [x for x in self._cached(name, text, written).layers if not is_rollout(x)]
         chosen = [
-            (number, _one_head(seen, head))
-            for number, seen in enumerate(own, 1)
+            (number, _one_head(each, head))
+            for number, each in enumerate(own, 1)
             if layer in (None, number)
         ]
         if layer is not None and not chosen:
             raise RegardError(f"layer {layer}: this model has attention layers 1 to {len(own)}")
-        size = sum(seen.weights.size for _, seen in chosen)
+        size = sum(each.weights.size for _, each in chosen)
         if size > self.limits.numbers:
             raise over("numbers", self.limits.numbers, size)
-        return [_plain(number, seen) for number, seen in chosen]
+        return [_plain(number, each) for number, each in chosen]
 
     def look(self, name: str, text: str, written: Written = None) -> dict[str, Any]:
         """Return the answer to a text and its attention, packed for the page.
 
         With ``written``, the tokens that `write` returned: the attention while writing them.
         """
-        seen = self._cached(name, text, written)
-        read = {} if seen.read is None else {"read": seen.read}
-        return {"run": name, "text": text, "answer": seen.answer, **read, **pack(seen.layers)}
+        result = self._cached(name, text, written)
+        read = {} if result.read is None else {"read": result.read}
+        return {"run": name, "text": text, "answer": result.answer, **read, **pack(result.layers)}
 
     def matrix(self, name: str, text: str, written: Written, layer: int, head: int) -> bytes:
         """Return the packed weights of one head. Errors: no such layer or head."""
@@ -122,7 +122,7 @@ class Answers:
             self._looks[key] = self._look(name, text, written)
         self._looks.move_to_end(key)
         while len(self._looks) > 1 and (
-            len(self._looks) > self.limits.looks or self._held() > CACHE_BYTES
+            len(self._looks) > self.limits.looks or self._cached_bytes() > CACHE_BYTES
         ):
             self._looks.popitem(last=False)
         return self._looks[key]
@@ -137,8 +137,8 @@ class Answers:
             raise over("weights", self.limits.weights, error.weights) from None
         return Look(answer, with_rollout(layers, model.residual), read)
 
-    def _held(self) -> int:
-        return sum(seen.weights.nbytes for kept in self._looks.values() for seen in kept.layers)
+    def _cached_bytes(self) -> int:
+        return sum(layer.weights.nbytes for kept in self._looks.values() for layer in kept.layers)
 
     def _check_length(self, tokens: int) -> None:
         if tokens > self.limits.tokens:
@@ -153,21 +153,21 @@ def _ask(model: ServedModel, text: str, written: Written) -> Look:
     return Look({**answered(pieces), "pieces": rows}, layers, read)
 
 
-def _one_head(seen: LayerAttention, head: int | None) -> LayerAttention:
+def _one_head(layer: LayerAttention, head: int | None) -> LayerAttention:
     if head is None:
-        return seen
-    if head > len(seen.weights):
-        raise RegardError(f"head {head}: {seen.layer} has heads 1 to {len(seen.weights)}")
-    return seen._replace(weights=seen.weights[head - 1 : head])
+        return layer
+    if head > len(layer.weights):
+        raise RegardError(f"head {head}: {layer.layer} has heads 1 to {len(layer.weights)}")
+    return layer._replace(weights=layer.weights[head - 1 : head])
 
 
-def _plain(number: int, seen: LayerAttention) -> dict[str, Any]:
-    asking = {} if seen.asking is None else {"asking": seen.asking}
-    weights = np.nan_to_num(seen.weights)
+def _plain(number: int, layer: LayerAttention) -> dict[str, Any]:
+    asking = {} if layer.asking is None else {"asking": layer.asking}
+    weights = np.nan_to_num(layer.weights)
     return {
         "layer": number,
-        "name": seen.layer,
-        "tokens": seen.tokens,
+        "name": layer.layer,
+        "tokens": layer.tokens,
         **asking,
         "received": weights.mean((0, 1)).tolist(),
         "weights": weights.tolist(),

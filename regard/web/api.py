@@ -309,7 +309,7 @@ def _add_questions(app: FastAPI, api: Api) -> None:
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RefusedError)
     async def refused(request: Request, error: RefusedError) -> Response:
-        return answered({"error": error.says}, error.status, error.headers)
+        return answered({"error": error.message}, error.status, error.headers)
 
     @app.exception_handler(RegardError)
     async def bad_request(request: Request, error: RegardError) -> Response:
@@ -346,7 +346,7 @@ def _line(value: Any) -> bytes:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, RefusedError):
-        return error.says
+        return error.message
     return (
         str(error)
         if isinstance(error, RegardError)

@@ -1,10 +1,12 @@
-"""A connection to the server: how long it may take to ask, and to take its answer.
+"""Connections to the server, with timeouts for sending a request and for reading the answer.
 
-uvicorn waits without end for the head of a request, and for a client that does not read. Here they
-are cut off; where connections are scarce, the one that has been silent for longest makes room.
+uvicorn has no timeout for the head of a request, and none for a client that does not read. Here
+both are closed after a timeout. If too many connections are open, the one that has been idle
+longest is closed.
 
 An answer may be complete before its request is. A socket that is closed while data arrive is reset,
-and the client loses the answer (RFC 9112, section 9.6): the rest is read and dropped first.
+and the client loses the answer (RFC 9112, section 9.6). The rest is therefore read and discarded
+before the socket is closed.
 """
 
 import asyncio
@@ -25,78 +27,78 @@ from regard.web.guard import HEADERS, head_too_large, too_slow
 from regard.web.limits import Limits
 from regard.web.refusal import RefusedError
 
-PATIENCE = 1.0  # seconds for which a connection may be silent, however many there are
-BEHIND = 1 / 8  # of the deadline: when a request has waited so long unread, the server is behind
-TCP, TCP_INFO, LAST_DATA = 6, 11, 52  # Linux: where a socket tells when its last data came
+PATIENCE = 1.0  # seconds that any connection may be idle, however many are open
+BEHIND = 1 / 8  # the server is behind if a request waits unread for this share of the deadline
+TCP, TCP_INFO, LAST_DATA = 6, 11, 52  # Linux: the time since a socket's last data
 
 
 class Connections:
-    """The open connections, and those of them with nothing at work, the longest silent first."""
+    """The open connections, and the idle ones of them, the longest idle first."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.refused = limits, 0
-        #: The refusal of a question that finds no place in the queue, if it finds none.
+        #: Returns the refusal of a question if the queue is full, else None.
         self.full: Callable[[], RefusedError | None] = lambda: None
         self.open: set[Connection] = set()
-        self.silent: dict[Connection, float] = {}  # and since when
+        self.silent: dict[Connection, float] = {}  # the idle ones, with the time they became idle
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return len(self.open)
 
     def refusal(self, data: bytes, waited: float) -> RefusedError | None:
-        """Return why a request is refused before it is parsed, from its first bytes, if it is.
+        """Return the refusal of a request by its first bytes, or None to parse it.
 
-        A question finds no place, or the request has waited too long among more than have one.
-        Parsing all of them first would leave them all late.
+        A question is refused if the queue is full, any request if the server is `behind`. If all
+        requests were parsed first, all would be late.
         """
         refused = (self.full() if data.startswith(b"POST ") else None) or self.behind(waited)
         self.refused += refused is not None
         return refused
 
     def behind(self, waited: float) -> RefusedError | None:
-        """Return the refusal of a request that has waited so long, if the server is behind."""
+        """Return the refusal of a request that waited so many seconds, if the server is behind."""
         if self.count <= self.limits.queue or waited <= BEHIND * self.limits.deadline:
             return None
-        says = f"{self.count} connections are open, and this request has waited for {waited:.1f} s"
-        return RefusedError(503, says, {"Retry-After": str(math.ceil(waited))})
+        message = f"{self.count} connections are open; this request has waited for {waited:.1f} s"
+        return RefusedError(503, message, {"Retry-After": str(math.ceil(waited))})
 
     def make_room(self) -> None:
-        """Where too many are open, end the one that has been silent for longest."""
+        """If too many connections are open, close the one that has been idle longest."""
         if self.count <= self.limits.connections or not self.silent:
             return
         connection, since = next(iter(self.silent.items()))
         if time.monotonic() - since < PATIENCE:
             return
         del self.silent[connection]
-        if heard(connection.transport):  # it has spoken, and nobody has had time for it yet
+        if has_unread_data(connection.transport):  # not idle: its data wait to be read
             self.silent[connection] = time.monotonic()
         else:
             connection.transport.abort()
 
 
 class Clock:
-    """At most one call to come."""
+    """A timer with at most one pending call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.handle: asyncio.TimerHandle | None = None
 
     def begin(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call it then, unless another call is to come already."""
+        """Schedule a call after these seconds, unless one is pending."""
         if self.handle is None:
             self.handle = self.loop.call_later(seconds, call)
 
     def stop(self) -> None:
-        """Call nothing."""
+        """Cancel the pending call, if any."""
         if self.handle is not None:
             self.handle.cancel()
         self.handle = None
 
 
 class Transport:
-    """asyncio's transport, which `close` closes."""
+    """A wrapper of asyncio's transport that is closed by the function ``close``."""
 
     def __init__(self, own: asyncio.Transport, close: Callable[[asyncio.Transport], None]) -> None:
         self._own, self._close, self._closing = own, close, False
@@ -105,33 +107,33 @@ class Transport:
         return getattr(self._own, name)
 
     def is_closing(self) -> bool:
-        """Whether no more is answered."""
+        """Return whether the transport is closed or closing."""
         return self._closing or self._own.is_closing()
 
     def close(self) -> None:
-        """Answer no more, and close."""
+        """Close the transport; further answers are dropped."""
         if not self.is_closing():
             self._closing = True
             self._close(self._own)
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 with a bound on all that the other side can be slow in."""
+    """An HTTP/1.1 connection with timeouts for a slow client."""
 
-    def __init__(self, *given: Any, places: Connections, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, places: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.places, self.limits = places, places.limits
-        self.app_state = dict(self.app_state)  # of this connection: when its request arrived
+        self.app_state = dict(self.app_state)  # its own copy, for the time when its request arrived
         self.head, self.answer = Clock(self.loop), Clock(self.loop)
 
     @property
     def at_work(self) -> bool:
-        """Whether a request has come that is not answered yet."""
+        """Return whether a request has been received but not answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the head of a request, but not for long."""
-        transport.set_write_buffer_limits(high=0)  # writing is paused while anything is not taken
+        """Start the timeout for the head of a request."""
+        transport.set_write_buffer_limits(high=0)  # pause writing until all is read
         super().connection_made(Transport(transport, self._close))  # type: ignore[arg-type]
         self.places.open.add(self)
         self.places.silent[self] = time.monotonic()
@@ -139,7 +141,7 @@ class Connection(H11Protocol):
         self.places.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
+        """Stop the timers and free the slot."""
         super().connection_lost(exc)
         self.head.stop()
         self.answer.stop()
@@ -148,20 +150,20 @@ class Connection(H11Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether no part of a request is still to come."""
+        """Return whether the current request has been received completely."""
         if self.conn.their_state is h11.IDLE:
             return not self.conn.trailing_data[0]
         return self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
 
     def data_received(self, data: bytes) -> None:
-        """Note when a request arrived, and where there is no place for it refuse it unread.
+        """Record when a request arrived, and refuse it unread if there is no slot for it.
 
-        The body of one whose head has come is waited for by the guard.
+        The timeout of the body is the guard's.
         """
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            waited = unread(self.transport)
+            waited = seconds_unread(self.transport)
             if refused := self.places.refusal(data, waited):
                 self.conn.receive_data(data)
                 self._end(refused)
@@ -171,7 +173,7 @@ class Connection(H11Protocol):
         if self.at_work:
             self.head.stop()
             self.places.silent.pop(self, None)
-        else:  # a part of a head, or the rest of a request that was refused
+        else:  # part of a head, or the rest of a refused request
             self.head.begin(self.limits.header_timeout, self._cut_off)
 
     def on_response_complete(self) -> None:
@@ -181,17 +183,17 @@ class Connection(H11Protocol):
             self.places.silent[self] = time.monotonic()
 
     def pause_writing(self) -> None:
-        """Wait until all that was written is taken, but not for long."""
+        """Start the timeout for the client to read the answer."""
         super().pause_writing()
         self.answer.begin(self.limits.send_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: all of it was taken."""
+        """Continue, since the client has read everything."""
         super().resume_writing()
         self.answer.stop()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, unless an answer has begun, and close."""
+        """Refuse a request that is not HTTP, unless an answer has begun, and close."""
         if self.at_work:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -206,20 +208,20 @@ class Connection(H11Protocol):
         else:
             self.transport.abort()
 
-    def _end(self, refused: RefusedError) -> None:
+    def _end(self, error: RefusedError) -> None:
         """Refuse a request that has not reached the application."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = json.dumps({"error": refused.says}).encode()
-            headers = {**HEADERS, **refused.headers, "connection": "close"}
+            body = json.dumps({"error": error.message}).encode()
+            headers = {**HEADERS, **error.headers, "connection": "close"}
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
             lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-            phrase = http.HTTPStatus(refused.status).phrase
-            head = f"HTTP/1.1 {refused.status} {phrase}\r\n{lines}\r\n"
+            phrase = http.HTTPStatus(error.status).phrase
+            head = f"HTTP/1.1 {error.status} {phrase}\r\n{lines}\r\n"
             self.transport.write(head.encode() + body)
         self.transport.close()
 
     def _close(self, own: asyncio.Transport) -> None:
-        """Close; where the rest of a request may come, once it has, or after a while."""
+        """Close, after the rest of the request has arrived or the time ``linger`` has passed."""
         self.head.stop()
         if self.whole:
             own.close()
@@ -229,29 +231,29 @@ class Connection(H11Protocol):
         self.flow.resume_reading()
         try:
             own.write_eof()
-        except OSError:  # it is gone
+        except OSError:  # the client disconnected
             own.abort()
 
 
-def heard(transport: asyncio.BaseTransport) -> bool:
-    """Whether data, or the end, have come that nobody has read yet."""
+def has_unread_data(transport: asyncio.BaseTransport) -> bool:
+    """Return whether data or the end of the stream have arrived and are not read."""
     with transport.get_extra_info("socket").dup() as own:
         try:
             own.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
-        except OSError:  # it is gone
+        except OSError:  # the client disconnected
             return True
     return True
 
 
-def unread(transport: asyncio.BaseTransport) -> float:
-    """Seconds for which data have lain in the system; 0 where it does not tell (Linux does).
+def seconds_unread(transport: asyncio.BaseTransport) -> float:
+    """Return for how many seconds data have waited in the socket; 0 except on Linux.
 
-    Under load a request waits before anyone sees it, and its deadline has begun.
+    Under load a request waits there before it is read, and its deadline has already begun.
     """
     try:
-        found = transport.get_extra_info("socket").getsockopt(TCP, TCP_INFO, LAST_DATA + 4)
-        return float(struct.unpack_from("I", found, LAST_DATA)[0]) / 1000
+        info = transport.get_extra_info("socket").getsockopt(TCP, TCP_INFO, LAST_DATA + 4)
+        return float(struct.unpack_from("I", info, LAST_DATA)[0]) / 1000
     except (AttributeError, OSError, struct.error):
         return 0.0

@@ -88,10 +88,10 @@ class Guard:
             if scope["method"] == "POST" and time.monotonic() > started + self.limits.deadline:
                 raise too_late(self.limits)
             await self.app(scope, _bounded(receive, self.limits, refusals), send_with_headers)
-        except RefusedError as refused:
+        except RefusedError as error:
             if status == 0:
                 refusals.clear()
-                await refuse(refused, send_with_headers)
+                await refuse(error, send_with_headers)
         finally:
             self.open -= 1
             route = scope.get("route")
@@ -171,7 +171,7 @@ def _bounded(receive: Receive, limits: Limits, refusals: list[RefusedError]) -> 
 def too_slow(limit: str, seconds: float) -> RefusedError:
     """Return the refusal of a request whose head or body arrives too slowly.
 
-    >>> too_slow("header_timeout", 10).says
+    >>> too_slow("header_timeout", 10).message
     'header_timeout: the head of the request did not arrive within 10 s'
     """
     part = {"header_timeout": "head", "body_timeout": "body"}[limit]
@@ -185,13 +185,13 @@ def head_too_large() -> RefusedError:
     return RefusedError(431, f"request line and headers exceed {HEAD:,} bytes")
 
 
-async def refuse(refused: RefusedError, send: Send) -> None:
+async def refuse(error: RefusedError, send: Send) -> None:
     """Send a refusal as one JSON object."""
-    body = json.dumps({"error": refused.says}, ensure_ascii=False).encode(errors="replace")
+    body = json.dumps({"error": error.message}, ensure_ascii=False).encode(errors="replace")
     headers = {"content-type": "application/json", "content-length": str(len(body))}
-    headers |= {key.lower(): value for key, value in refused.headers.items()}
-    if refused.status in (400, 408, 413, 431):
+    headers |= {key.lower(): value for key, value in error.headers.items()}
+    if error.status in (400, 408, 413, 431):
         headers["connection"] = "close"
     start = [(key.encode(), value.encode()) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": refused.status, "headers": start})
+    await send({"type": "http.response.start", "status": error.status, "headers": start})
     await send({"type": "http.response.body", "body": body})

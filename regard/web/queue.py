@@ -27,7 +27,7 @@ class Job:
     ``on_piece`` as it comes, and other jobs run between two pieces.
     """
 
-    given: Any
+    input: Any
     work: Work
     together: Hashable | None = None
     size: int = 1
@@ -171,7 +171,7 @@ class Queue:
 
     def _answer(self, jobs: list[Job]) -> None:
         try:
-            answers = list(jobs[0].work([job.given for job in jobs]))
+            answers = list(jobs[0].work([job.input for job in jobs]))
         except BaseException as error:
             if len(jobs) > 1:  # one of them fails the batch: answer each alone
                 for job in jobs:
@@ -197,7 +197,7 @@ class Queue:
         assert job.on_piece is not None
         try:
             if job.pieces is None:
-                job.pieces = iter(job.work([job.given]))
+                job.pieces = iter(job.work([job.input]))
             piece = next(job.pieces)
         except StopIteration:
             self.served += 1

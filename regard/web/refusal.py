@@ -8,15 +8,15 @@ from regard.web.limits import Limits
 class RefusedError(Exception):
     """An error with the HTTP status and one line that says what to do."""
 
-    def __init__(self, status: int, says: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(says)
-        self.status, self.says, self.headers = status, says, dict(headers or {})
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
 
 
 def over(limit: str, most: float, value: float, status: int = 422) -> RefusedError:
     """Return the refusal of a value over a limit, which it names.
 
-    >>> over("texts", 256, 300).says
+    >>> over("texts", 256, 300).message
     'texts: at most 256 here, not 300; send less, or start the server with texts=300'
     """
     return RefusedError(

@@ -321,7 +321,7 @@ def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
             await connect()
             await asyncio.sleep(0.1)
             monkeypatch.setattr(spoken, "data_received", lambda data: None)
-            monkeypatch.setattr(connections, "heard", lambda own: own is spoken.transport)
+            monkeypatch.setattr(connections, "has_unread_data", lambda own: own is spoken.transport)
             await connect()  # too many, but the longest silent has spoken
             await asyncio.sleep(0.05)
             assert places.count == 3
@@ -342,9 +342,9 @@ def test_data_that_nobody_has_read_are_heard() -> None:
             def get_extra_info(self, name: str) -> socket.socket:
                 return ours
 
-        assert not connections.heard(Transport())  # type: ignore[arg-type]
+        assert not connections.has_unread_data(Transport())  # type: ignore[arg-type]
         theirs.send(b"x")
-        assert connections.heard(Transport())  # type: ignore[arg-type]
+        assert connections.has_unread_data(Transport())  # type: ignore[arg-type]
         assert ours.recv(9) == b"x", "it is still there"
 
 
