@@ -74,18 +74,18 @@ def write_report(
     comparison: Mapping[str, Any],
     folder: Path,
     sections: Sequence[Section] = (),
-    says: Sequence[str] = (),
+    sentences: Sequence[str] = (),
 ) -> Path:
     """Write ``report.html`` into the folder of a comparison and return its path.
 
     `comparison` has the keys of ``regard compare --json`` and optionally question, reference,
     command, data, notes, fingerprint and word_order. Learning curves, answers and attention come
     from the run folders; missing ones are left out. A lab adds `sections` and replaces the
-    summary by the sentences of `says`. The file has at most 5 MB.
+    answer by its `sentences`. The file has at most 5 MB.
 
     Errors: the disk is full.
     """
-    story = Story(comparison, folder, arms_of(comparison, folder), sections, says)
+    story = Story(comparison, folder, arms_of(comparison, folder), sections, sentences)
     drawn: list[list[Html]] = [section(story) for section in SECTIONS]
     heading = question(comparison)
     parts = [part for section in drawn for part in section]
@@ -379,7 +379,7 @@ def _curves(story: Story) -> list[Html]:
         own = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(seeds)]
         charts.append(
             line_chart(name, [*firsts, *own], x_label="epochs", width=320,
-                       height=230, y_label=f"validation, {metric}", like=every)
+                       height=230, y_label=f"validation, {metric}", same_scale=every)
         )  # fmt: skip
     how = (
         "Each coloured line is a seed; grey lines are the first seeds of the other arms. All "

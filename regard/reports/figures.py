@@ -78,17 +78,17 @@ def line_chart(
     y_label: str,
     width: int = 640,
     height: int = 360,
-    like: Sequence[Series] = (),
+    same_scale: Sequence[Series] = (),
     log_x: bool = False,
     log_y: bool = False,
 ) -> Html:
     """Draw lines and points over common axes, with a name at the end of each line.
 
-    The series in `like` only widen the axes, so that several charts share one scale. A logarithmic
-    axis leaves out values that are not positive.
+    The series in `same_scale` only widen the axes, so that several charts share one scale. A
+    logarithmic axis leaves out values that are not positive.
     """
     drawn = [_finite(s, log_x, log_y) for s in series]
-    scaled = drawn + [_finite(s, log_x, log_y) for s in like]
+    scaled = drawn + [_finite(s, log_x, log_y) for s in same_scale]
     named = [s for s in drawn if not s.faint and s.name and len(s.x)]
     right = max((text_width(shorten(s.name, 24), SIZE) for s in named), default=0) + 22
     x = spanning([v for s in scaled for v in s.x], 60, width - right, log=log_x)

@@ -80,7 +80,7 @@ class Section:
     """A section of a lab's report: paragraphs, then figures, then tables."""
 
     title: str
-    says: Sequence[str] = ()
+    paragraphs: Sequence[str] = ()
     figures: Sequence[Figure] = field(default=())
     tables: Sequence[Table] = field(default=())
 
@@ -142,7 +142,7 @@ def _top(record: Mapping[str, Any]) -> list[Html]:
 
 def section_html(section: Section, *, figures: bool = True) -> list[Html]:
     """Return a section as HTML: its paragraphs, figures and tables."""
-    parts = [tag("h2", section.title), *(tag("p", text) for text in section.says)]
+    parts = [tag("h2", section.title), *(tag("p", text) for text in section.paragraphs)]
     row: list[Html] = []
     for figure in section.figures if figures else ():
         drawn = _figure(figure)

@@ -95,15 +95,19 @@ def labels(evaluation: Any) -> list[Html]:
 
 def train_again(run: Run) -> str:
     """Return the command that trains a run with the same settings."""
-    here = place(run.folder.path)
-    words = ["regard", "train", run.config.task, "--config", here, "--out", f"{here}-again"]
+    folder = place(run.folder.path)
+    words = ["regard", "train", run.config.task, "--config", folder, "--out", f"{folder}-again"]
     return shlex.join([*words, *(run.repeat or "").split()])
 
 
 def place(folder: Path) -> str:
     """Return a folder relative to the working directory if it lies inside, else absolute."""
-    absolute, here = folder.resolve(), Path.cwd()
-    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+    absolute, working_directory = folder.resolve(), Path.cwd()
+    return str(
+        absolute.relative_to(working_directory)
+        if absolute.is_relative_to(working_directory)
+        else absolute
+    )
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:

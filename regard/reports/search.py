@@ -134,7 +134,7 @@ def _curves(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[Html]:
     return [
         line_chart(name, [*faint, Series("", line.x, line.y, low=line.low, high=line.high)],
                    x_label="trials", y_label=f"best validation {scale.heading}", width=320,
-                   height=230, like=every)
+                   height=230, same_scale=every)
         for name, line in lines.items()
     ]  # fmt: skip
 

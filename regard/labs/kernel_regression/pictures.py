@@ -115,7 +115,7 @@ def _residuals(lab: "Lab", place: int) -> list[Figure]:
         Figure(
             line_chart(
                 f"Residuals: {name}", [zero, one], x_label=column, y_label="true − said",
-                width=330, height=250, like=list(series.values()),
+                width=330, height=250, same_scale=list(series.values()),
             ),
             f"{name}: a pattern along {column} is what the fit has missed.",
             small=True,
@@ -136,7 +136,8 @@ def _said_and_true(lab: "Lab") -> list[Figure]:
         ]
         chart = line_chart(
             f"Said and true: {name}", [Series("", ends, ends, faint=True), cloud],
-            x_label=f"{lab.points.target}, true", y_label="said", width=330, height=290, like=both,
+            x_label=f"{lab.points.target}, true", y_label="said",
+            width=330, height=290, same_scale=both,
         )  # fmt: skip
         figures.append(Figure(chart, "On the faint line all would be said as it is.", small=True))
     return figures
@@ -183,7 +184,7 @@ def _film(lab: "Lab") -> Figure:
         (says, line_chart(
             "The fit while w is learned",
             [_cloud(lab.points), *_truth(lab.points), Series("fit", list(along), y, look=2)],
-            x_label=lab.points.names[0], y_label=lab.points.target, like=like,
+            x_label=lab.points.names[0], y_label=lab.points.target, same_scale=like,
         ))
         for says, y in frames
     ]  # fmt: skip

@@ -246,7 +246,7 @@ def temperature(found: Found, show: Show) -> Part:
             f"Weights in order, {says}",
             [Series("", ranks, curve[: len(ranks)].tolist(), look=0),
              Series("", ranks, curve[: len(ranks)].tolist(), look=0, dots=True)],
-            x_label="rank of the key", y_label="weight, mean", like=all_of_them, height=320,
+            x_label="rank of the key", y_label="weight, mean", same_scale=all_of_them, height=320,
         )  # fmt: skip
         frames.append((says, drawn))
         rows.append([

@@ -84,7 +84,7 @@ def test_what_ended_the_trainings_is_told(
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         arms.append(Found(f"arm {number}", {}, (folder,)))
     (section,) = budgets(arms)
-    assert says in section.says[0]
+    assert says in section.paragraphs[0]
 
 
 def test_claims_tell_the_numbers() -> None:
