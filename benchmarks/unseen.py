@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if event.kind in ("finished", "failed"):
             done += 1
             sys.stdout.write(f"{done} of {len(jobs)}: {event.arm}, seed {event.seed}: ")
-            sys.stdout.write(f"{event.says}\n")
+            sys.stdout.write(f"{event.message}\n")
             sys.stdout.flush()
 
     outcomes = launch(missing, train_and_score, workers=asked.workers, on_event=tell)

@@ -243,13 +243,13 @@ class Watch:
         name = event.name
         self.done[name] = event.done
         if event.kind == "finished":
-            say(f"{name}: {event.says}", quiet=True)
+            say(f"{name}: {event.message}", quiet=True)
         elif event.kind == "failed":
-            say(f"{name}: error: {event.says}", quiet=True)
+            say(f"{name}: error: {event.message}", quiet=True)
         elif event.kind == "warning" and event.arm not in self.warned:
             self.warned.add(event.arm)
-            say(f"{event.arm}: {event.says}", quiet=True)
-        words = f"{name}: {event.says}" if event.kind == "progress" else ""
+            say(f"{event.arm}: {event.message}", quiet=True)
+        words = f"{name}: {event.message}" if event.kind == "progress" else ""
         self.show(round(sum(self.done.values()), 2), event.total, words, event.left)
 
 
@@ -287,7 +287,7 @@ def show_comparison(comparison: "Comparison") -> None:
     for note in comparison.about.get("notes", []):
         say(f"data: {note}")
     for difference in (*comparison.verdicts, *comparison.rungs):
-        say(difference.says)
+        say(difference.sentence)
     for result in comparison.arms:
         if not result.trained:
             say(f"{result.arm.name}: {result.training()}: {_remedy(result)}")
@@ -337,7 +337,8 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     longest = max(len(result.arm.name) for result in comparison.arms)
     table.add_column("arm", overflow="fold", min_width=min(longest, 24))
-    headings, known, also = [], comparison.costs if costs else [], comparison.also if costs else []
+    headings, known = [], comparison.costs if costs else []
+    others = comparison.other_metrics if costs else []
     if verdicts:
         over = "better than" if comparison.unit.lower else "against"
         headings = [
@@ -345,7 +346,7 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
             f"{over} {comparison.reference}",
         ]
         headings += ["p (Holm)", "verdict"]
-    headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in also]
+    headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in others]
     trained = costs and any(result.ended for result in comparison.arms)
     headings += ["training"] if trained else []
     for heading in headings:
@@ -353,7 +354,7 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     for result in comparison.arms:
         difference, spent = against.get(result.arm.name), result.costs()
         cells = _verdict(comparison.unit, result, difference) if verdicts else []
-        cells += [spent[i] for i in known] + [result.other(name) for name in also]
+        cells += [spent[i] for i in known] + [result.other(name) for name in others]
         cells += [result.training()] if trained else []
         table.add_row(escape(result.arm.name), *cells)
     for name, value in comparison.trivial.items() if verdicts else ():
@@ -371,9 +372,9 @@ def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None")
     against = f"{points[0]} ({points[1]} to {points[2]})"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "< 0.001"
     verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
-    if difference.found and not difference.claimed:
+    if difference.significant and not difference.claimed:
         verdict = "no claim"
-    return [score, against, p, verdict if difference.found else "no evidence"]
+    return [score, against, p, verdict if difference.significant else "no evidence"]
 
 
 WIDE = 1000  # columns; no table has more

@@ -20,7 +20,7 @@ def follow(show: Show) -> Callable[["Event"], None]:
 
     def hear(event: "Event") -> None:
         done[event.arm, event.seed] = event.done
-        words = f"{event.arm}, seed {event.seed} {event.says}"
+        words = f"{event.arm}, seed {event.seed} {event.message}"
         show(sum(done.values()), event.total, words, event.left)
 
     return hear

@@ -71,7 +71,7 @@ def difference(comparison: Mapping[str, Any], a: Arm, b: Arm) -> Evidence | None
             return Evidence(str(verdict["says"]), claimed and float(verdict["p"]) < 0.05)
     result = post_hoc(a, b)
     note = "pair chosen after seeing the results, so p is too small"
-    return Evidence(f"{result.says} ({note})", result.found) if result else None
+    return Evidence(f"{result.sentence} ({note})", result.significant) if result else None
 
 
 def post_hoc(a: Arm, b: Arm) -> Difference | None:
@@ -91,17 +91,19 @@ def post_hoc(a: Arm, b: Arm) -> Difference | None:
         same = len({(run.asked, run.signature) for run in (*one, *other)}) == 1
         same = same and len(one) == len(other) and one[0].examples > 1
         return scoring.difference(one, other, (a.name, b.name)) if same else None
-    ours, theirs = a.right, b.right
-    if a.metric != "accuracy" or ours.size == 0 or ours.shape[-1] != theirs.shape[-1]:
+    right_a, right_b = a.right, b.right
+    if a.metric != "accuracy" or right_a.size == 0 or right_a.shape[-1] != right_b.shape[-1]:
         return None
-    if ours.shape[-1] < 2:
+    if right_a.shape[-1] < 2:
         return None
-    seeds = max(len(ours), len(theirs))
-    ours, theirs = (
+    seeds = max(len(right_a), len(right_b))
+    right_a, right_b = (
         np.repeat(right, seeds, 0) if deterministic and len(right) == 1 else right
-        for right, deterministic in zip((ours, theirs), fixed, strict=True)
+        for right, deterministic in zip((right_a, right_b), fixed, strict=True)
     )
-    return compare_runs(ours, theirs, (a.name, b.name)) if len(ours) == len(theirs) else None
+    return (
+        compare_runs(right_a, right_b, (a.name, b.name)) if len(right_a) == len(right_b) else None
+    )
 
 
 def _across(comparison: Mapping[str, Any], ranked: Sequence[Arm]) -> list[str]:

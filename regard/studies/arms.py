@@ -12,7 +12,7 @@ from regard.tasks import TASKS
 from regard.trusted import trust_named
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
-#: What goes on a value that is a list: of ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
+#: An item after the first in a list value: ``widths=3,4,5`` or ``class_weights=bad:3,good:1``.
 LISTED = re.compile(r"(?:[^:=,]+:)?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?")
 
 
@@ -26,17 +26,17 @@ class Arm:
 
     @property
     def folder(self) -> str:
-        """The arm's name as a folder's, the same on every system; distinct arms stay distinct.
+        """Return the arm's folder name, valid on every system and unique for each arm.
 
-        Other characters than letters, digits, ``+``, ``-`` and ``_`` become ``~`` and their number;
-        of a name too long for a folder the end becomes a hash of it.
+        Characters other than letters, digits, ``+``, ``-`` and ``_`` become ``~`` and their code
+        point. The end of a name that is too long is replaced by a hash of the name.
 
         >>> Arm("transformer:score=additive,heads=2", "transformer").folder
         'transformer~3ascore~3dadditive~2cheads~3d2'
         >>> Arm("+residual", "+residual").folder
         '+residual'
         """
-        folder = re.sub(r"[^A-Za-z0-9+_-]", lambda odd: f"~{ord(odd[0]):x}", self.name)
+        folder = re.sub(r"[^A-Za-z0-9+_-]", lambda match: f"~{ord(match[0]):x}", self.name)
         if len(folder) <= LONGEST:
             return folder
         return f"{folder[: LONGEST - 20]}~~{sha256(folder.encode()).hexdigest()[:16]}"
@@ -49,7 +49,9 @@ class Arm:
 
 
 def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classification"].models) -> Arm:
-    """``model`` or ``model:key=value,key=value``; the text is the arm's name.
+    """Parse ``model`` or ``model:key=value,key=value``; the text is the arm's name.
+
+    Errors: an unknown model; settings that are not written key=value.
 
     >>> parse_arm("transformer:score=additive,heads=2").overrides
     ('score=additive', 'heads=2')
@@ -59,7 +61,7 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
     """
     name = text.strip()
     model, colon, rest = name.partition(":")
-    if model.strip().endswith(".py"):  # FILE.py:NAME, and perhaps settings behind another colon
+    if model.strip().endswith(".py"):  # FILE.py:NAME, with settings after a second colon
         part, colon, rest = rest.partition(":")
         model = f"{model}:{part}"
     model = model.strip()
@@ -76,19 +78,19 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
 
 def _pairs(text: str) -> list[str]:
     """Split settings at commas, but not within a value such as ``widths=3,4,5``."""
-    found: list[str] = []
+    pairs: list[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
-        if found and LISTED.fullmatch(part):
-            found[-1] += f",{part}"
+        if pairs and LISTED.fullmatch(part):
+            pairs[-1] += f",{part}"
         else:
-            found.append(part)
-    return found
+            pairs.append(part)
+    return pairs
 
 
 def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
-    """Return an arm as the command line takes it, with this many steps for its minutes, if any.
+    """Return an arm as written on the command line, with its minutes replaced by steps.
 
-    And with the batch that the minutes chose, if they did.
+    ``steps=0`` keeps the minutes. ``batch_tokens`` is the batch size chosen under the minutes.
 
     >>> spelled(parse_arm("transformer:heads=2,minutes=1"), 120)
     'transformer:heads=2,steps=120'
@@ -96,19 +98,20 @@ def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     'gpt:steps=120,batch_tokens=256'
     """
     kept = [p for p in arm.overrides if not steps or key_of(p) != "minutes"]
-    given = {"steps": steps, "batch_tokens": batch_tokens if steps else 0}
-    settings = ",".join([*kept, *(f"{key}={value}" for key, value in given.items() if value)])
+    budget = {"steps": steps, "batch_tokens": batch_tokens if steps else 0}
+    settings = ",".join([*kept, *(f"{key}={value}" for key, value in budget.items() if value)])
     return f"{arm.model}:{settings}" if settings else arm.model
 
 
 def parse_arms(
     texts: Sequence[str], models: Mapping[str, ModelEntry] = TASKS["classification"].models
 ) -> list[Arm]:
-    """The arms of a comparison, from names joined by commas or semicolons, in the order given.
+    """Parse the arms of a comparison from texts with commas or semicolons, keeping their order.
 
-    A comma ends an arm unless what follows it is ``key=value``: that still belongs to the arm
-    before it, as does a number or ``LABEL:NUMBER`` that goes on a list. A semicolon always ends an
-    arm.
+    A semicolon ends an arm. A comma ends it too, unless ``key=value`` follows, or a number or
+    ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma.
+
+    Errors: those of `parse_arm` and `check_arms`.
 
     >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn:widths=2,3"])]
     ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']

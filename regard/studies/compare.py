@@ -1,4 +1,4 @@
-"""Arms × seeds under one budget, on all cores; then which arm is better, and how sure that is."""
+"""Train arms × seeds under one budget on all cores, and test which arm is better."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ from regard.studies.statistics import Difference, as_family
 from regard.studies.trial import TRIAL_SEED
 from regard.studies.tune import TUNE, Tuned, check_search, tune
 
-FAILED = "failed"  # how a run ended that has no result
-SEED = "{seed}"  # in an arm's settings (init=…/seed-{seed}): the number of the run's seed
+FAILED = "failed"  # the end of a run without a result
+SEED = "{seed}"  # replaced by the run's seed in an arm's settings: init=…/seed-{seed}
 
 
 def compare(
@@ -48,20 +48,21 @@ def compare(
 ) -> Comparison:
     """Train every arm with every seed under one budget, and compare them on the test split.
 
-    The unit is the seed: `regard.studies.statistics`. All arms are compared with one `reference`,
-    declared before (by default the first arm); with `ladder` each network is also compared with
-    the one before it, or the pairs given are, a family of its own. An arm that is the same for
-    every seed (a baseline) runs once.
+    The unit of the statistics is the seed: `regard.studies.statistics`. Every arm is compared with
+    the `reference`, which is declared in advance (default: the first arm). ``ladder=True`` also
+    compares each network with the one before it; a list of pairs compares those. These
+    comparisons form a family of their own. An arm that is the same for every seed (a baseline)
+    runs once.
 
-    `overrides` are ``key=value`` for all arms; a setting of models goes to those that have it.
-    With `search` every arm's settings are first searched on the validation split, by the same
-    number of trials under the same budget; its seeds then have the best.
+    `overrides` are ``key=value`` for all arms; a model setting applies to the arms that have it.
+    `search` first searches the settings of every arm on the validation split, with the same number
+    of trials under the same budget; the seeds are then trained with the best settings.
 
-    The same call goes on where an earlier one stopped, and does not repeat what is complete. An
-    arm that fails is in `failures` and leaves the others be. Writes ``comparison.json`` into
-    `out`, the runs into ``out/ARM/seed-N``.
+    The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
+    fails is listed in `Comparison.failures`; the others continue. The result is written to
+    ``out/comparison.json``, the runs to ``out/ARM/seed-N``.
 
-    Errors: names and settings that do not exist; a folder with other runs; no arm that succeeds.
+    Errors: unknown names and settings; a folder with other runs; no arm succeeds.
     """
     study = Study.plan(
         task, arms, seeds=seeds, budget=budget, reference=reference, out=out, overrides=overrides,
@@ -70,13 +71,13 @@ def compare(
     rungs = study.rungs(ladder)
     total = len(study.jobs()) + sum(study.trials.values())
 
-    def tell(event: Event) -> None:
+    def notify(event: Event) -> None:
         if on_event:
             on_event(replace(event, total=total))
 
     tuned = Tuned(study.arms)
     if search:
-        tuned = tune(study, search, workers=workers, on_event=tell)
+        tuned = tune(study, search, workers=workers, on_event=notify)
         study = replace(study, arms=tuned.arms)
         study.check_folders()
     jobs = study.jobs()
@@ -85,8 +86,8 @@ def compare(
     facts = study.read_data({job.arm for job in kept}) if missing else {}
     for job in kept:
         check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
-        tell(Event("kept", job.arm, job.seed, 1.0, "already complete"))
-    outcomes = launch(missing, train_and_score, workers=workers, on_event=tell)
+        notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
+    outcomes = launch(missing, train_and_score, workers=workers, on_event=notify)
     comparison = study.result([*tuned.failed, *outcomes], rungs, tuned.record)
     comparison.save()
     return comparison
@@ -94,7 +95,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Study:
-    """A comparison as it is declared: what is run, and what is compared with what."""
+    """The declaration of a comparison: arms, seeds, budget, reference and folder."""
 
     task: str
     arms: tuple[Arm, ...]
@@ -118,25 +119,25 @@ class Study:
         overrides: Sequence[str] = (),
         search: Search | None = None,
     ) -> "Study":
-        """Check everything that can be checked before anything is trained."""
-        found = _arms(arms, models_of(task))
+        """Build a study and check all that can be checked before training. Errors: as `compare`."""
+        parsed = _arms(arms, models_of(task))
         if seeds < 1:
             raise RegardError(f"seeds={seeds}: a comparison needs at least one")
-        names = [arm.name for arm in found]
+        names = [arm.name for arm in parsed]
         if reference is not None and reference not in names:
             raise RegardError(
                 f"unknown reference {reference!r}; choose one of the arms: {', '.join(names)}"
             )
-        given = [
+        from_budget = [
             f"{key}={value}" for key, value in (parse_budget(budget) if budget else {}).items()
         ]
         study = cls(
             task,
-            tuple(found),
+            tuple(parsed),
             seeds,
             reference or names[0],
             Path(out),
-            (*overrides, *given),
+            (*overrides, *from_budget),
             budget,
             search,
         )
@@ -144,7 +145,7 @@ class Study:
         return study
 
     def check(self) -> None:
-        """Every arm's settings are good, and no folder holds another run, or another search."""
+        """Check the settings of all arms. Errors: invalid settings; a folder with another run."""
         from regard.runs import Config
 
         known = {key for arm in self.arms for key in self._keys(arm)}
@@ -160,7 +161,9 @@ class Study:
             with _named(arm):
                 for run in (self._run(arm, seed) for seed in self._seeds(arm)):
                     configs[arm.name] = Config.make(run.task, run.model, run.overrides)
-        from regard.runs.build import build_once  # loads torch, which no misspelt name waits for
+        from regard.runs.build import (
+            build_once,
+        )  # imports torch, so it comes after the checks of names
 
         for arm in self.arms:
             with _named(arm):
@@ -172,7 +175,7 @@ class Study:
             self.check_folders()
 
     def check_folders(self) -> None:
-        """No folder holds another run."""
+        """Raise an error if a folder holds another run."""
         from regard.runs import Config
 
         for arm in self.arms:
@@ -180,29 +183,30 @@ class Study:
                 check_folder(Path(run.folder), Config.make(run.task, run.model, run.overrides))
 
     def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
-        """Read the data once here, so that they are fetched once and their errors are said once.
+        """Return `Task.facts` for the first arm and for each of these arms, by name.
 
-        What a run remembers of them, for the first arm and for each of these.
+        The data are read here, before the workers start, so that they are fetched once and an
+        error is reported once.
         """
         from regard.runs import Config
         from regard.tasks import TASKS
 
-        known: dict[str, dict[str, Any]] = {}
-        found = {}
+        facts_of: dict[str, dict[str, Any]] = {}
+        facts = {}
         for arm in self.arms:
             if arm.name not in arms and arm is not self.arms[0]:
                 continue
             run = self._run(arm, 0)
             data = Config.make(run.task, run.model, run.overrides).data
             key = data_key(data)
-            if key not in known:
-                # A task of its own: the files as they are now, not as they may have been read once.
-                known[key] = TASKS[self.task].prepare(data, None).facts()
-            found[arm.name] = known[key]
-        return found
+            if key not in facts_of:
+                # A new task, so that the files are read as they are now.
+                facts_of[key] = TASKS[self.task].prepare(data, None).facts()
+            facts[arm.name] = facts_of[key]
+        return facts
 
     def jobs(self) -> list[Job]:
-        """A job for every arm and seed; those with layers are guessed to take longest."""
+        """Return a job for every arm and seed, with a guess of its cost."""
         return [
             Job(arm.name, seed, self._run(arm, seed), self.cost(arm))
             for seed in range(self.seeds)
@@ -212,7 +216,7 @@ class Study:
 
     @property
     def trials(self) -> dict[str, int]:
-        """How many trials of each arm a search has."""
+        """Return the number of search trials of each arm; 0 without a search."""
         if not self.search:
             return {arm.name: 0 for arm in self.arms}
         spaces = self.search.spaces(self.task, self.arms, self.overrides)
@@ -229,7 +233,10 @@ class Study:
         )
 
     def rungs(self, ladder: bool | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The pairs of a ladder: each rung and what it stands on, by default the one before."""
+        """Return the pairs of a ladder: each network with the one before it, or the given pairs.
+
+        Errors: a name that is not one of the arms.
+        """
         if isinstance(ladder, bool):
             rungs = [arm.name for arm in self.arms if not arm.deterministic] if ladder else []
             return list(zip(rungs[1:], rungs, strict=False))
@@ -239,18 +246,18 @@ class Study:
         return list(ladder)
 
     def command(self) -> list[str]:
-        """The command line that makes this comparison."""
+        """Return the command line of this comparison."""
         words = ["regard", "compare", self.task, "--arms", ";".join(arm.name for arm in self.arms)]
         words += ["--seeds", str(self.seeds), "--reference", self.reference]
         words += ["--budget", self.budget] if self.budget else []
         words += self.search.words() if self.search else []
-        given = len(parse_budget(self.budget)) if self.budget else 0
-        return [*words, *self.overrides[: len(self.overrides) - given], "--out", str(self.out)]
+        count = len(parse_budget(self.budget)) if self.budget else 0
+        return [*words, *self.overrides[: len(self.overrides) - count], "--out", str(self.out)]
 
     def _repeat(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
         """Return ``repeat``, the command with budgets in steps, if some were in minutes.
 
-        An arm's seeds take the mean of their steps: minutes gave each a little more or less.
+        All seeds of an arm get the mean of their steps, which differ slightly under minutes.
         """
         names, timed = {}, False
         for arm in self.arms:
@@ -273,14 +280,14 @@ class Study:
         rungs: Sequence[tuple[str, str]] = (),
         tuning: Mapping[str, Any] | None = None,
     ) -> Comparison:
-        """Read what the runs are worth, and compare."""
-        judged = {arm.name: self._judged(arm) for arm in self.arms}
+        """Read the scores of the runs and compare them. Errors: no arm has a result."""
+        scores = {arm.name: self._judged(arm) for arm in self.arms}
         failures = tuple(
             Failure(outcome.job.arm, outcome.job.seed, outcome.error, outcome.job.what)
             for outcome in outcomes
             if outcome.error
         )
-        done = {name: runs for name, runs in judged.items() if runs}
+        done = {name: runs for name, runs in scores.items() if runs}
         if not done:
             raise RegardError(failures[0].says if failures else "no arm has a result")
         first = next(run for runs in done.values() for run in runs.values())
@@ -317,9 +324,9 @@ class Study:
         done: Mapping[str, Mapping[int, RunScore]],
         untrained: Collection[str],
     ) -> list[Difference]:
-        """The comparisons of pairs that both have results, of the seeds that both have."""
+        """Compare the pairs in which both arms have results, on the seeds that both have."""
         fixed = {arm.name for arm in self.arms if arm.deterministic}
-        found = []
+        differences = []
         for a, b in pairs:
             if a not in done or b not in done:
                 continue
@@ -328,25 +335,25 @@ class Study:
             if not runs:
                 seeds = list(range(self.seeds))
             if seeds:
-                ours, theirs = (_paired(done[name], seeds, name in fixed) for name in (a, b))
+                scores_a, scores_b = (_paired(done[name], seeds, name in fixed) for name in (a, b))
                 marked = tuple(name for name in (a, b) if name in untrained)
-                difference = scoring.difference(ours, theirs, (a, b))
-                found.append(replace(difference, untrained=marked))
-        return as_family(found)
+                difference = scoring.difference(scores_a, scores_b, (a, b))
+                differences.append(replace(difference, untrained=marked))
+        return as_family(differences)
 
     def _judged(self, arm: Arm) -> dict[int, RunScore]:
-        found = {s: read_score(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
-        return {seed: judged for seed, judged in found.items() if judged is not None}
+        scores = {s: read_score(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
+        return {seed: score for seed, score in scores.items() if score is not None}
 
     def _data(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
-        """What the first complete run says of the data."""
+        """Return name, notes and fingerprint of the data, from the first complete run."""
         from regard.runs.folder import Folder
 
         arm = next(arm for arm in self.arms if arm.name in done)
         place = Path(self._run(arm, min(done[arm.name])).folder)
         try:
             data = Folder(place).environment()["data"]
-        except (KeyError, RegardError):  # runs of another program have none
+        except (KeyError, RegardError):  # predictions of other programs have none
             return {}
         return {"data": data["name"], "notes": data["notes"], "fingerprint": data["fingerprint"]}
 
@@ -362,7 +369,7 @@ class Study:
         return range(1 if arm.deterministic else self.seeds)
 
     def _keys(self, arm: Arm) -> set[str]:
-        """The settings that an arm understands; its seed is the comparison's to give."""
+        """Return the names of an arm's settings, without the seed, which the comparison sets."""
         from regard.tasks import TASKS
         from regard.training.settings import TrainingSettings
 
@@ -370,7 +377,7 @@ class Study:
         return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
 
     def cost(self, arm: Arm) -> float:
-        """A guess for the order alone: baselines count words, layers take long, and steps."""
+        """Guess the cost of a run, to start long runs first: it grows with the layers."""
         if arm.deterministic:
             return 0.0
         usual = dict(models_of(self.task)[arm.model].configure())
@@ -379,25 +386,25 @@ class Study:
 
 
 def models_of(task: str) -> Mapping[str, ModelEntry]:
-    """The models that a task takes. Errors: no such task, with the nearest spellings."""
+    """Return the models of a task. Errors: an unknown task."""
     from regard.tasks import TASKS
 
     return look_up(TASKS, task, "task").models
 
 
 def _arms(arms: str | Sequence[str | Arm], models: Mapping[str, ModelEntry]) -> list[Arm]:
-    given = [arms] if isinstance(arms, str) else list(arms)
-    texts = [arm for arm in given if isinstance(arm, str)]
-    if len(texts) == len(given):
+    items = [arms] if isinstance(arms, str) else list(arms)
+    texts = [arm for arm in items if isinstance(arm, str)]
+    if len(texts) == len(items):
         return parse_arms(texts, models)
-    found = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in given]
-    check_arms(found, models)
-    return found
+    parsed = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in items]
+    check_arms(parsed, models)
+    return parsed
 
 
 @contextmanager
 def _named(arm: Arm) -> Iterator[None]:
-    """Say of a mistake whose it is."""
+    """Add the arm's name to an error."""
     try:
         yield
     except RegardError as error:
@@ -405,7 +412,7 @@ def _named(arm: Arm) -> Iterator[None]:
 
 
 def _paired(runs: Mapping[int, RunScore], seeds: Sequence[int], fixed: bool) -> list[RunScore]:
-    """A run for each seed; of an arm that is the same for every seed, its one, repeated."""
+    """Return a run for each seed; the only run of a deterministic arm (``fixed``) is repeated."""
     return [next(iter(runs.values())) if fixed else runs[seed] for seed in seeds]
 
 
@@ -424,7 +431,7 @@ def _result(arm: Arm, runs: Mapping[int, RunScore], failures: int = 0) -> ArmRes
         peak_mb=max(peaks, default=None),
         parameters=costs[0].parameters,
         flops=costs[0].flops,
-        also={
+        other_metrics={
             name: sum(run.also[name] for run in costs) / len(costs)
             for name in costs[0].also
             if all(name in run.also for run in costs)

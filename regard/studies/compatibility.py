@@ -42,16 +42,16 @@ def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:
     from regard.runs.folder import Folder
 
     was = Folder(folder).environment()
-    found = changed(Config.read(folder).named, was.get("parts", {}))
+    differences = changed(Config.read(folder).named, was.get("parts", {}))
     if begun := was.get("weights"):
         from regard.interop.encoder import Encoder
 
-        found += ["the weights"] if Encoder(begun["source"]).sha256 != begun["sha256"] else []
+        differences += ["the weights"] if Encoder(begun["source"]).sha256 != begun["sha256"] else []
     known = was.get("data", {}).get("fingerprint")
-    found += ["the data"] if facts and known != facts.get("fingerprint") else []
-    if found:
+    differences += ["the data"] if facts and known != facts.get("fingerprint") else []
+    if differences:
         raise RegardError(
-            f"{found[0]} changed since {folder} was trained; give another --out, so that all "
+            f"{differences[0]} changed since {folder} was trained; give another --out, so that all "
             "arms are trained on the same"
         )
 
@@ -86,9 +86,9 @@ def check_paired(done: Mapping[str, Mapping[int, RunScore]]) -> None:
             f"{counted[one]} and {counted[other]} have different metrics: {one or 'none'} "
             f"and {other or 'none'}; give another --out, to train and evaluate all again"
         )
-    asked = {run.asked: name for name, runs in done.items() for run in runs.values()}
-    if len(asked) > 1:
-        one, other, *_ = asked.values()
+    tested = {run.asked: name for name, runs in done.items() for run in runs.values()}
+    if len(tested) > 1:
+        one, other, *_ = tested.values()
         raise RegardError(
             f"{one} and {other} predicted different test examples; arms may differ in the model "
             "and its training, not in the data"

@@ -1,7 +1,6 @@
-"""Compare the predictions of other programs: files take the place of runs.
+"""Compare the predictions of other programs, given as files instead of runs.
 
-The statistics, the table and the report are those of trained runs; what a file does not tell (time,
-memory, parameters) is left out.
+Statistics, table and report are those of trained runs, without time, memory and parameters.
 """
 
 import json
@@ -38,38 +37,40 @@ FOLDER = re.compile(r"seed[._-]?(?P<seed>\d{1,9})", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PredictionFile:
-    """One file: the predictions of an arm with one seed, which is None where nothing tells it."""
+    """A file with the predictions of an arm for one seed; the seed is None if it is not named."""
 
     arm: str
     seed: int | None
     path: Path
 
 
-def named(given: str | Path) -> PredictionFile:
-    """Whose predictions a file holds.
+def named(file: str | Path) -> PredictionFile:
+    """Return the arm and the seed of a file of predictions.
 
-    ``NAME=FILE`` names the arm; otherwise a file called predictions is named by its folder, and
-    another by itself without its ending. A seed is the N of ``ARM.N``, ``ARM-seed-N`` (or _ or .),
-    or of a folder ``seed-N``.
+    ``NAME=FILE`` names the arm. Otherwise the arm is the file's name without its ending, or the
+    folder's name if the file is called predictions. The seed is the N of ``ARM.N``, ``ARM-seed-N``
+    (also with _ or .) or of a folder ``seed-N``.
+
+    Errors: an empty name or file.
 
     >>> named("bert.3.jsonl")
     PredictionFile(arm='bert', seed=3, path=PosixPath('bert.3.jsonl'))
     >>> named("runs/x/cnn/seed-0/predictions.jsonl").arm, named("mine=out/v2.csv").arm
     ('cnn', 'mine')
     """
-    text = str(given)
-    name, equals, file = text.partition("=")
+    text = str(file)
+    name, equals, path_text = text.partition("=")
     own = bool(equals) and not ({"/", "\\"} & set(name)) and not path_of(text).exists()
-    if own and not (name.strip() and file):
+    if own and not (name.strip() and path_text):
         raise RegardError(f"{text!r}: give a file of predictions as FILE or NAME=FILE")
-    path = path_of(file if own else text)
+    path = path_of(path_text if own else text)
     stem = path.name.removesuffix(".gz").removesuffix(".GZ")
     stem = stem.rpartition(".")[0] or stem
     parts = [part for part in path.absolute().parent.parts if part not in ("/", "\\")]
-    found = NAMED.fullmatch(stem)
-    seed = int(found["seed"]) if found else None
-    arm = found["arm"] if found else stem
-    if found is None and parts and (folder := FOLDER.fullmatch(parts[-1])):
+    match = NAMED.fullmatch(stem)
+    seed = int(match["seed"]) if match else None
+    arm = match["arm"] if match else stem
+    if match is None and parts and (folder := FOLDER.fullmatch(parts[-1])):
         seed = int(folder["seed"])
         parts = parts[:-1]
     if arm == "predictions" and parts:
@@ -77,33 +78,33 @@ def named(given: str | Path) -> PredictionFile:
     return PredictionFile(name.strip() if own else arm, seed, path)
 
 
-def by_arm(given: Sequence[str | Path]) -> dict[str, dict[int, Path]]:
-    """The files of each arm by seed. Files that tell no seed are numbered in their order.
+def by_arm(files: Sequence[str | Path]) -> dict[str, dict[int, Path]]:
+    """Return the files of each arm by seed; files without a seed are numbered in their order.
 
-    Errors: fewer than two arms; a seed twice; of one arm files with and without a seed.
+    Errors: fewer than two arms; a seed twice; an arm with files with and without a seed.
     """
-    files = [named(one) for one in given]
-    found: dict[str, dict[int, Path]] = {}
-    for file in files:
-        mine = found.setdefault(file.arm, {})
-        seed = len(mine) if file.seed is None else file.seed
-        if len({one.seed is None for one in files if one.arm == file.arm}) > 1:
+    parsed = [named(one) for one in files]
+    paths: dict[str, dict[int, Path]] = {}
+    for file in parsed:
+        seeds = paths.setdefault(file.arm, {})
+        seed = len(seeds) if file.seed is None else file.seed
+        if len({one.seed is None for one in parsed if one.arm == file.arm}) > 1:
             raise RegardError(
                 f"{file.arm}: some file names have a seed and some do not; name them "
                 f"{file.arm}.0.jsonl, {file.arm}.1.jsonl, …"
             )
-        if seed in mine:
+        if seed in seeds:
             raise RegardError(
-                f"{mine[seed]} and {file.path} are both seed {seed} of {file.arm}; name their arms "
-                "apart by NAME=FILE"
+                f"{seeds[seed]} and {file.path} are both seed {seed} of {file.arm}; name their "
+                "arms apart by NAME=FILE"
             )
-        mine[seed] = file.path
-    if len(found) < 2:
+        seeds[seed] = file.path
+    if len(paths) < 2:
         raise RegardError(
-            f"a comparison needs at least two arms, not {', '.join(found) or 'none'}; name them by "
+            f"a comparison needs at least two arms, not {', '.join(paths) or 'none'}; name them by "
             "NAME=FILE, a file for each seed"
         )
-    return found
+    return paths
 
 
 def compare_predictions(
@@ -115,19 +116,19 @@ def compare_predictions(
 ) -> Comparison:
     """Compare files of predictions of the same test examples, one for each arm and seed.
 
-    Rows are those of `regard.data.predictions.read_predictions`; `named` says how files are told
-    apart. `metric` is accuracy, macro-f1, balanced-accuracy, log-loss (which needs probabilities)
-    or bleu (of texts). All arms are compared with the `reference` (the first arm), by the seeds
-    that both have; an arm without seeds is given once for each. Writes ``comparison.json`` and the
-    predictions, as ``ARM/seed-N``, into `out`.
+    `regard.data.predictions.read_predictions` reads the rows; `named` tells arm and seed from a
+    file's name. `metric` is accuracy, macro-f1, balanced-accuracy, log-loss (which needs
+    probabilities) or bleu (for texts). All arms are compared with the `reference` (default: the
+    first arm), on the seeds that both have; an arm without seeds is given once for each.
+    ``comparison.json`` and the predictions, as ``ARM/seed-N``, are written to `out`.
 
     Errors: those of the readers; arms without a common seed; other runs in `out`.
 
     >>> from tempfile import TemporaryDirectory
     >>> rows = ['{"label": "a", "predicted": "a"}', '{"label": "b", "predicted": "%s"}']
     >>> with TemporaryDirectory() as folder:
-    ...     for arm, said in (("good", "b"), ("bad", "a")):
-    ...         text = "\\n".join(rows * 20) % ((said,) * 20)
+    ...     for arm, label in (("good", "b"), ("bad", "a")):
+    ...         text = "\\n".join(rows * 20) % ((label,) * 20)
     ...         _ = (Path(folder) / f"{arm}.0.jsonl").write_text(text)
     ...     files = sorted(Path(folder).glob("*.jsonl"), reverse=True)
     ...     found = compare_predictions(files, out=f"{folder}/out")
@@ -158,10 +159,10 @@ def compare_predictions(
         out=Path(out),
         overrides=(),
         files=_judge(paths, metric, Path(out)),
-        told=(*command, "--out", str(out)),
+        words=(*command, "--out", str(out)),
     )
     comparison = study.result([])
-    # The folders are numbered as the files are, so that the number of seeds tells nothing of them.
+    # The folders are numbered as the files, so that `seeds` would not say which exist.
     about = {key: value for key, value in comparison.about.items() if key != "seeds"}
     question = f"Whose predictions are better: {', '.join(names)}?"
     comparison = replace(comparison, about={**about, "question": question})
@@ -171,14 +172,17 @@ def compare_predictions(
 
 @dataclass(frozen=True)
 class PredictionStudy(Study):
-    """A study whose runs are files that are there."""
+    """A study of existing predictions instead of runs.
+
+    `files` has the scores of each arm by seed, `words` the command line.
+    """
 
     files: Mapping[str, Mapping[int, RunScore]] = field(default_factory=dict)
-    told: Sequence[str] = ()
+    words: Sequence[str] = ()
 
     def command(self) -> list[str]:
-        """The command line that makes this comparison."""
-        return list(self.told)
+        """Return the command line of this comparison."""
+        return list(self.words)
 
     def _judged(self, arm: Arm) -> dict[int, RunScore]:
         return dict(self.files[arm.name])
@@ -191,17 +195,17 @@ class PredictionStudy(Study):
 
 @dataclass(frozen=True)
 class _Read:
-    """A file's rows in the order of the first file's, and its place among the results."""
+    """A file's rows in the order of the first file's, and its folder in the result."""
 
     rows: Sequence[PredictedRow]
-    nats: NDArray[np.float64] | None  # −ln p of each true label, where all rows have probabilities
+    nats: NDArray[np.float64] | None  # −ln p of each true label; None without probabilities
     folder: Path
 
 
 def _judge(
     paths: Mapping[str, Mapping[int, Path]], metric: str, out: Path
 ) -> dict[str, dict[int, RunScore]]:
-    """Read, align and judge all files, and keep them in `out` as a comparison keeps its runs."""
+    """Read, align and score all files, and copy them to `out` in the layout of runs."""
     _check_out(paths, out)
     first: list[PredictedRow] = []
     origin, read = "", dict[tuple[str, int], _Read]()
@@ -216,56 +220,56 @@ def _judge(
         raise RegardError(f"{origin} has only one prediction; a comparison needs at least two")
     labels = in_order({x for file in read.values() for row in file.rows
                        for x in (row.label, row.predicted)})  # fmt: skip
-    judged = {key: _judged(file, first, labels, metric) for key, file in read.items()}
+    unnamed = {key: _judged(file, first, labels, metric) for key, file in read.items()}
     for arm in paths:
         _remove_earlier(out / Arm(arm, "").folder)
-    found: dict[str, dict[int, RunScore]] = {arm: {} for arm in paths}
+    scores: dict[str, dict[int, RunScore]] = {arm: {} for arm in paths}
     for (arm, seed), file in read.items():
         atomic_io.write_folder(file.folder, {"predictions.jsonl": _kept(file.rows)})
-        found[arm][seed] = replace(judged[arm, seed], run=identity(file.folder))
-        atomic_io.write_json(score_path(file.folder), asdict(found[arm][seed]))
-    return found
+        scores[arm][seed] = replace(unnamed[arm, seed], run=identity(file.folder))
+        atomic_io.write_json(score_path(file.folder), asdict(scores[arm][seed]))
+    return scores
 
 
 def _judged(
     file: _Read, first: Sequence[PredictedRow], labels: Sequence[str], metric: str
 ) -> RunScore:
-    wanted, said = [row.label for row in file.rows], [row.predicted for row in file.rows]
-    asked = sha256("\n".join(repr((*row.keys, row.label)) for row in first).encode()).hexdigest()
-    right = np.array([a == b for a, b in zip(wanted, said, strict=True)])
-    found = RunScore(
+    wanted, answers = [row.label for row in file.rows], [row.predicted for row in file.rows]
+    digest = sha256("\n".join(repr((*row.keys, row.label)) for row in first).encode()).hexdigest()
+    right = np.array([a == b for a, b in zip(wanted, answers, strict=True)])
+    score = RunScore(
         trained="",
         metric=CHOICES[metric],
         examples=len(wanted),
         right=np.packbits(right).tobytes().hex(),
-        asked=asked,
+        asked=digest,
         run="",
         clusters=clusters_of([row.group for row in first]),
     )
     if metric == "bleu":
         language = sequence_metrics.language_for("", wanted)
-        corpus = sequence_metrics.judge("bleu", said, wanted, language=language)
+        corpus = sequence_metrics.judge("bleu", answers, wanted, language=language)
         return replace(
-            found,
+            score,
             measure="bleu",
             signature=corpus.signature,
             statistics=corpus.statistics.astype("<i4").tobytes().hex(),
             scores=scores_of(corpus.pseudo_values() / 100, right),
             also={"exact match": float(right.mean())},
         )
-    if not set(said) & set(wanted):
+    if not set(answers) & set(wanted):
         raise RegardError(
-            f"{file.rows[0].where}: no prediction is one of the labels: {said[0]!r:.40} is not "
+            f"{file.rows[0].where}: no prediction is one of the labels: {answers[0]!r:.40} is not "
             f"among {', '.join(sorted(set(wanted))[:8])}; for texts give --metric bleu"
         )
     numbers = {label: number for number, label in enumerate(labels)}
-    truth, predicted = (np.array([numbers[x] for x in side]) for side in (wanted, said))
+    truth, predicted = (np.array([numbers[x] for x in side]) for side in (wanted, answers))
     scores = metrics.label_scores(predicted, truth, len(labels))
     if file.nats is not None:
         scores["log loss"] = float(file.nats.mean())
     return replace(
-        found,
-        also={name: value for name, value in scores.items() if name != found.metric},
+        score,
+        also={name: value for name, value in scores.items() if name != score.metric},
         trivial=metrics.trivial(metric, np.bincount(truth, minlength=len(labels)).tolist(), truth),
         scores=scores_of(
             metrics.per_example(metric, predicted, truth, len(labels), file.nats), right
@@ -284,7 +288,7 @@ def _nats(rows: Sequence[PredictedRow], metric: str, path: Path) -> NDArray[np.f
 
 
 def _kept(rows: Sequence[PredictedRow]) -> bytes:
-    """What the report reads of a file, as a run keeps it."""
+    """Return the rows in the format of a run's ``predictions.jsonl``, which reports read."""
     lines = (
         json.dumps(
             {
@@ -303,7 +307,7 @@ def _kept(rows: Sequence[PredictedRow]) -> bytes:
 
 
 def _check_out(paths: Mapping[str, Mapping[int, Path]], out: Path) -> None:
-    """Errors: `out` holds a comparison of runs, or the files themselves."""
+    """Raise an error if `out` holds a comparison of runs, or the files themselves."""
     was = out / FILE
     try:
         task = read_json(was).get("task")
@@ -317,7 +321,7 @@ def _check_out(paths: Mapping[str, Mapping[int, Path]], out: Path) -> None:
 
 
 def _remove_earlier(home: Path) -> None:
-    """Remove the predictions that an earlier call kept of an arm."""
+    """Remove an arm's predictions that an earlier call wrote."""
     for place in home.glob("seed-*"):
         if (place / "config.toml").exists():
             raise RegardError(f"{place} holds a run; give another --out")

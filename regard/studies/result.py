@@ -26,11 +26,11 @@ class ArmResult:
     """An arm's mean over its seeds with a 95 % interval, and its cost.
 
     `seconds` is the mean training time over the seeds, `peak_mb` the largest peak memory, `flops`
-    the cost of one forward pass over a test text of median length. `also` has further metrics by
-    name, as means over the seeds. `ended` counts how the trainings ended, in the words of
-    `regard.training.convergence`, and "failed" for runs without a result. `steps` has the training
-    steps of each seed, in the order of the seeds. A baseline has neither `flops` nor `steps`. An
-    unknown cost is None.
+    the cost of one forward pass over a test text of median length. `other_metrics` are
+    further metrics by name, as means over the seeds. `ended` counts how the trainings ended, in the
+    words of `regard.training.convergence`, and "failed" for runs without a result. `steps` has the
+    training steps of each seed, in the order of the seeds. A baseline has neither `flops` nor
+    `steps`. An unknown cost is None.
     """
 
     arm: Arm
@@ -42,7 +42,7 @@ class ArmResult:
     peak_mb: float | None
     parameters: int | None
     flops: int | None
-    also: Mapping[str, float] = field(default_factory=dict)
+    other_metrics: Mapping[str, float] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
 
@@ -71,7 +71,7 @@ class ArmResult:
         >>> ArmResult(Arm("a", "gru"), 1, 0, 0, 0, 0, 0, 0, None, {"chrF": 0.5}).other("chrF")
         '50.0'
         """
-        return unit_of(name).write(self.also[name]) if name in self.also else ""
+        return unit_of(name).write(self.other_metrics[name]) if name in self.other_metrics else ""
 
     def costs(self) -> list[str]:
         """Return the costs as text in the order of `COSTS`; "" if unknown.
@@ -155,7 +155,7 @@ class Comparison:
         """Return the content of ``comparison.json``: `json` with more keys."""
         extras = [
             {"model": r.arm.model, "settings": list(r.arm.overrides)}
-            | {"folder": r.arm.folder, "flops": r.flops, "also": dict(r.also)}
+            | {"folder": r.arm.folder, "flops": r.flops, "also": dict(r.other_metrics)}
             | {"ended": dict(r.ended)}
             | {"steps": list(r.steps)}
             for r in self.arms
@@ -181,9 +181,9 @@ class Comparison:
         return path
 
     @property
-    def also(self) -> list[str]:
+    def other_metrics(self) -> list[str]:
         """Return the names of the further metrics of the arms."""
-        return list(dict.fromkeys(name for result in self.arms for name in result.also))
+        return list(dict.fromkeys(name for result in self.arms for name in result.other_metrics))
 
     @property
     def unit(self) -> Unit:
@@ -201,7 +201,7 @@ class Comparison:
         return "\n".join(
             [
                 *self.rows(),
-                *(verdict.says for verdict in (*self.verdicts, *self.rungs)),
+                *(verdict.sentence for verdict in (*self.verdicts, *self.rungs)),
                 *map(str, self.failures),
             ]
         )
@@ -209,10 +209,10 @@ class Comparison:
     def rows(self) -> list[str]:
         """Return the lines of the table: a heading, the arms and the trivial scores."""
         width = max(map(len, [*(result.arm.name for result in self.arms), *self.trivial]))
-        also, unit = self.also, self.unit
+        others, unit = self.other_metrics, self.unit
         head = f"{self.metric}{unit.sign} (95 %)"
         column = max(20, len(head))
-        heads = [f"{name}{unit_of(name).sign}" for name in also]
+        heads = [f"{name}{unit_of(name).sign}" for name in others]
         more = "".join(f"  {heading}" for heading in heads)
         known = [i for i in self.costs if COSTS[i] != "MFLOP"]
         lines = [f"{'arm':<{width}}  {head:<{column}}{more}"]
@@ -220,7 +220,7 @@ class Comparison:
         lines[0] += "  training" if any(r.ended for r in self.arms) else ""
         for r in self.arms:
             interval = f"{unit.write(r.mean)} ({unit.write(r.low)} to {unit.write(r.high)})"
-            cells = zip(heads, also, strict=True)
+            cells = zip(heads, others, strict=True)
             more = "".join(f"{r.other(name):>{len(heading) + 2}}" for heading, name in cells)
             cost = "".join(f"{r.costs()[i]:>{COLUMN}}" for i in known)
             lines.append(
@@ -307,5 +307,5 @@ def verdict_row(verdict: Difference) -> dict[str, Any]:
         "p": verdict.p,
         "untrained": list(verdict.untrained),
         "smallest": verdict.smallest,
-        "says": verdict.says,
+        "says": verdict.sentence,
     }

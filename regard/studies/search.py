@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Sampler = Literal["random", "tpe"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
-FIRST = 6  # trials of TPE that see no others: the default settings and random ones
-BATCH = 3  # trials of TPE that see the same ones before them, and can run side by side
-#: Settings of a training that are the same for every trial.
-KEPT = {*BUDGETS, "seed", "init", "device", "precision", "threads", "save_every", "save_seconds"}
+FIRST = 6  # trials before TPE uses results: the default settings and random ones
+BATCH = 3  # TPE trials that use the same earlier results, so that they can run in parallel
+#: Training settings that are equal in all trials.
+FIXED = {*BUDGETS, "seed", "init", "device", "precision", "threads", "save_every", "save_seconds"}
 
-#: What is drawn for a network that begins with pretrained weights.
+#: The default ranges of a network that starts from pretrained weights.
 FINE_TUNED: Mapping[str, Range] = {"learning_rate": LogUniform(1e-5, 1e-4)}
 
 Space = Mapping[str, Range]
@@ -31,18 +31,18 @@ Space = Mapping[str, Range]
 
 @dataclass(frozen=True)
 class Search:
-    """A search over the settings of every arm, the same number of trials for each.
+    """A search over the settings of every arm, with the same number of trials for each.
 
-    Trial 0 has the settings that the arm would have without a search; the others are drawn by
-    Optuna. `sampler` "random" draws independently; "tpe" (Bergstra et al. 2011) learns from
-    earlier trials: the first `FIRST` from none, then each batch of `BATCH` from all before the
-    batch. What trial k draws is thus a function of (seed, arm, k) and, for "tpe", of the scores of
-    fixed earlier trials: neither the number of processes nor an interruption changes it.
+    Trial 0 has the arm's settings without a search; Optuna samples the others. `sampler` "random"
+    samples independently. "tpe" (Bergstra et al. 2011) learns from earlier trials: the first
+    `FIRST` use none, then each batch of `BATCH` uses all trials before the batch. Trial k is
+    therefore a function of (seed, arm, k) and, for "tpe", of the scores of fixed earlier trials. It
+    depends neither on the number of processes nor on interruptions.
 
-    `space` are ranges as ``key=low..high``, ``key=low..high:log`` or ``key=a,b,c``; each takes the
-    place of the range that stands beside the model's settings, or adds one.
+    `space` lists ranges as ``key=low..high``, ``key=low..high:log`` or ``key=a,b,c``. A range
+    replaces the default range of a setting, or adds one.
 
-    Errors: fewer than two trials, another sampler, a negative seed.
+    Errors: fewer than two trials, an unknown sampler, a negative seed.
     """
 
     trials: int
@@ -61,7 +61,7 @@ class Search:
             raise RegardError(f"the seed of a search is 0 or more, not {self.seed}")
 
     def batches(self) -> Iterator[range]:
-        """Yield the numbers of the trials that may run side by side.
+        """Yield the numbers of the trials that may run in parallel.
 
         >>> list(Search(4).batches()), list(Search(8, "tpe").batches())
         ([range(0, 4)], [range(0, 6), range(6, 8)])
@@ -81,29 +81,29 @@ class Search:
     def spaces(
         self, task: str, arms: Sequence[Arm], overrides: Sequence[str]
     ) -> dict[str, dict[str, Range]]:
-        """Return what is searched of each arm; nothing of an arm whose settings are all given.
+        """Return the ranges of each arm's searched settings; empty if all its settings are fixed.
 
-        A setting that is given is not searched: for all arms by `overrides`, or for one arm.
-        Errors: a range that is badly written, for a setting that no arm has, that is given, or
-        that must be the same for every trial; nothing to search at all.
+        A setting with a value is not searched, whether `overrides` set it for all arms or an arm
+        for itself. Errors: a malformed range; a range of a setting that no arm has, that
+        `overrides` set, or that must be equal in all trials; nothing to search.
         """
-        given = dict(_pair(text) for text in self.space)
-        if len(given) < len(self.space):
+        ranges = dict(_pair(text) for text in self.space)
+        if len(ranges) < len(self.space):
             raise RegardError("two ranges are given for the same setting; leave one out")
         shared = {key_of(pair) for pair in overrides}
-        for key in given:
+        for key in ranges:
             if key in shared:
                 raise RegardError(f"{key} is given and searched: leave out {key}= or its range")
             _must_be_searchable(key, task)
         spaces = {}
         for arm in arms:
             fixed = {*shared, *(key_of(pair) for pair in arm.overrides)}
-            own = _space(task, arm, given)
+            own = _space(task, arm, ranges)
             spaces[arm.name] = {key: own[key] for key in sorted(own) if key not in fixed}
         known = {key for arm in arms for kind in _searched(task, arm) for key in kind.model_fields}
-        for key in given:
+        for key in ranges:
             if key not in known:
-                raise RegardError(unknown_key(key, sorted(known - KEPT)))
+                raise RegardError(unknown_key(key, sorted(known - FIXED)))
         if not any(spaces.values()):
             raise RegardError(
                 "there is nothing to search: every setting with a range is given; leave one out "
@@ -118,20 +118,21 @@ class Search:
         space: Space,
         seen: Sequence[tuple[Mapping[str, str], float | None]],
     ) -> dict[str, str]:
-        """Return the settings of a trial as ``key: value``; none of trial 0, the default.
+        """Return the sampled settings of a trial as ``key: value``; empty for trial 0, the default.
 
-        `seen` are the trials before its batch: what they drew, and their score; None: it failed.
+        `seen` are the settings and scores of the trials before its batch; a score of None means
+        that the trial failed.
         """
         if number == 0:
             return {}
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        distributions = {key: _distribution(where) for key, where in space.items()}
+        distributions = {key: _distribution(values) for key, values in space.items()}
         study = optuna.create_study(direction="maximize", sampler=self._sampler(arm, number))
         for settings, score in seen if self.sampler == "tpe" else ():
-            if all(key in settings and where.has(settings[key]) for key, where in space.items()):
-                params = {key: where.read(settings[key]) for key, where in space.items()}
+            if all(key in settings and values.has(settings[key]) for key, values in space.items()):
+                params = {key: values.read(settings[key]) for key, values in space.items()}
                 value = float("-inf") if score is None else score
                 study.add_trial(
                     optuna.trial.create_trial(
@@ -139,10 +140,10 @@ class Search:
                     )
                 )
         drawn = study.ask(distributions).params
-        return {key: where.written(drawn[key]) for key, where in space.items()}
+        return {key: values.written(drawn[key]) for key, values in space.items()}
 
     def _sampler(self, arm: str, number: int) -> "BaseSampler":
-        """Optuna's sampler for one trial of one arm."""
+        """Return Optuna's sampler for one trial of an arm."""
         from optuna.samplers import RandomSampler, TPESampler
 
         digest = sha256(f"{self.seed}/{number}/{arm}".encode()).digest()
@@ -152,16 +153,16 @@ class Search:
         return TPESampler(seed=seed, n_startup_trials=FIRST - 1)
 
 
-def _space(task: str, arm: Arm, given: Mapping[str, str]) -> dict[str, Range]:
-    """The usual ranges of an arm, with those that are given in their place or beside them.
+def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:
+    """Return the default ranges of an arm, replaced and extended by ``ranges``.
 
-    Pretrained weights are fine-tuned at rates of their own; frozen, they leave nothing to draw.
+    For pretrained weights, the defaults are `FINE_TUNED`; for frozen ones there are none.
     """
     kinds = _searched(task, arm)
-    usual = {**_usual(kinds)}
+    usual = {**_default_ranges(kinds)}
     if any(key_of(pair) == "weights" for pair in arm.overrides):
         usual = {**FINE_TUNED} if len(kinds) > 1 else {}
-    for key, text in given.items():
+    for key, text in ranges.items():
         owners = [kind for kind in kinds if key in kind.model_fields]
         if owners:
             whole = owners[0].model_fields[key].annotation is int
@@ -169,13 +170,13 @@ def _space(task: str, arm: Arm, given: Mapping[str, str]) -> dict[str, Range]:
     return usual
 
 
-def _usual(kinds: Sequence[type[Settings]]) -> dict[str, Range]:
-    """The ranges that stand beside the settings; a model's own before the training's."""
-    return {key: found for kind in reversed(kinds) for key, found in kind.search.items()}
+def _default_ranges(kinds: Sequence[type[Settings]]) -> dict[str, Range]:
+    """Return the default ranges of settings classes; the first class has precedence."""
+    return {key: values for kind in reversed(kinds) for key, values in kind.search.items()}
 
 
 def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
-    """Whose settings a search may draw: a baseline has no training and cuts no texts."""
+    """Return the settings classes that a search may sample: for a baseline only its own."""
     from regard.tasks import TASKS
 
     entry = TASKS[task].models[arm.model]
@@ -185,13 +186,13 @@ def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
 
 
 def _must_be_searchable(key: str, task: str) -> None:
-    """Errors: a setting that must be the same for every trial, or for every arm."""
+    """Raise an error if a setting must be equal in all trials and arms."""
     from regard.tasks import TASKS
 
-    asked = TASKS[task]
-    data = set(asked.settings.model_fields) - (set() if asked.by_token else CUTTING)
-    models = {k for entry in asked.models.values() for k in entry.settings.model_fields}
-    if key in KEPT or key in data - models:
+    task_entry = TASKS[task]
+    data = set(task_entry.settings.model_fields) - (set() if task_entry.by_token else CUTTING)
+    models = {k for entry in task_entry.models.values() for k in entry.settings.model_fields}
+    if key in FIXED or key in data - models:
         raise RegardError(f"{key} is not searched: it is the same for every trial and every arm")
 
 

@@ -1,37 +1,37 @@
-"""Which arm is better, and how sure that is: the seed is the unit of a claim about methods.
+"""Test which arm is better. The unit of a claim about methods is the seed.
 
-A table of scores, seeds × examples (1 = right, 0 = wrong, or any number), is read as a two-way
+A table of scores, seeds × examples (1 = right, 0 = wrong, or any number), is modelled as a two-way
 random-effects model without repetition (Searle, Casella & McCulloch 1992, chapter 4):
 
     x[s, i] = μ + α[s] + β[i] + γ[s, i]        Var(mean) = σα²/S + σβ²/N + σγ²/(S N)
 
-α is the luck of a seed, β what the drawn test examples do to every seed alike, γ their
-interaction. A comparison is this model for the differences of two arms, paired by seed and by
-example. Three numbers of the table estimate
+α is the effect of a seed, β the effect of a test example on all seeds, γ their interaction. A
+comparison applies this model to the differences of two arms, paired by seed and by example. Three
+statistics of the table are estimates:
 
     V_seeds    = Var_s(mean over i) / S   ->  σα²/S + σγ²/(S N)       the paired t over seeds
     V_examples = Var_i(mean over s) / N   ->  σβ²/N + σγ²/(S N)
-    V_both     = mean square of what is left / (S N)  ->  σγ²/(S N)
+    V_both     = mean square of the residuals / (S N)  ->  σγ²/(S N)
 
-so the variance of the mean is ``V = V_seeds + max(0, V_examples − V_both)``: the example variance
-is added to the seeds' once, the interaction not twice. (Added twice, false differences fall from
-5 % to 2 % at 10 seeds and 2,000 examples, and true ones are missed.)
+The variance of the mean is therefore ``V = V_seeds + max(0, V_examples − V_both)``, which counts
+the interaction once. (Counted twice, false differences fall from 5 % to 2 % at 10 seeds and 2,000
+examples, and true differences are missed.)
 
-**Groups.** Where examples belong together (reviews of one film, sentences of one author), the
-groups are what was drawn, not the examples. With the sums u[s, g] of x − mean over the n_g
-examples of group g, V_examples and V_both are of these sums, each square divided by 1 − n_g/N
-(Bell & McCaffrey 2002, "CR2"); with groups of one example they are the formulas above. Their
-degrees of freedom are those of the effective number of groups, N²/Σ n_g² − 1 (Kish 1965): the
-number of groups less one where all are of one size. With 60 groups of very unequal sizes (worth
-21 equal ones) and strongly alike examples this finds 6.1 % false differences; the number of groups
-less one finds 7.3 %.
+**Groups.** If examples belong to groups (reviews of one film, sentences of one author), the groups
+were sampled, not the examples. V_examples and V_both are then computed from the sums u[s, g] of
+x − mean over the n_g examples of group g, each square divided by 1 − n_g/N (Bell & McCaffrey 2002,
+"CR2"). For groups of one example these are the formulas above. The degrees of freedom are
+N²/Σ n_g² − 1, from the effective number of groups (Kish 1965); for groups of equal size this is the
+number of groups less one. With 60 groups of very unequal sizes (an effective number of 21) and
+highly correlated examples, 6.1 % false differences are found; with the number of groups less one,
+7.3 %.
 
-**p and the interval** need the distribution of the mean over its estimated standard error, which
-is not Student's: `regard.studies.null_distribution`. One seed leaves Student's t over the
-examples (or groups), and a verdict about two models instead of two methods. Two seeds give p
-values that hold, but wide intervals and little power.
+**p and the interval** need the distribution of the mean divided by its estimated standard error,
+which is not Student's: `regard.studies.null_distribution`. With one seed it is Student's t over the
+examples (or groups), and the verdict is about two models instead of two methods. With two seeds p
+values are valid, but intervals are wide and the power is low.
 
-`benchmarks.false_differences` measures families of comparisons through this code.
+`benchmarks.false_differences` measures the error rates of families of comparisons with this code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ from regard.errors import RegardError
 from regard.studies import null_distribution
 
 CONFIDENCE = 0.95
-SHARES = {"points", "BLEU"}  # units that people write times 100
+SHARES = {"points", "BLEU"}  # units whose values are written times 100
 
 Scores = Shaped[np.ndarray, "seeds examples"]
 Groups = Integer[np.ndarray, " examples"]
@@ -53,9 +53,10 @@ Groups = Integer[np.ndarray, " examples"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and examples, and the two parts of its variance.
+    """A mean over seeds and examples with the two parts of its variance.
 
-    Each part has its degrees of freedom; one seed has none, and no variance of seeds.
+    Each part has its degrees of freedom. With one seed, the seeds' part and its degrees of freedom
+    are 0.
     """
 
     mean: float
@@ -66,21 +67,21 @@ class Estimate:
 
     @property
     def variance(self) -> float:
-        """The variance of the mean."""
+        """Return the variance of the mean."""
         return self.from_seeds + self.from_examples
 
     @cached_property
     def half(self) -> float:
-        """Half the width of the 95 % interval."""
+        """Return half the width of the 95 % interval."""
         return float(null_distribution.reach(1 - CONFIDENCE, *self._parts))
 
     @cached_property
     def p(self) -> float:
-        """The two-sided probability of such a mean if the true one were zero."""
+        """Return the two-sided p value of the hypothesis that the true mean is zero."""
         return float(null_distribution.p_values(self.mean, *self._parts))
 
     def smallest(self, family: int = 1) -> float:
-        """The smallest true difference that is found 4 times in 5 among so many comparisons.
+        """Return the smallest true difference that a family of comparisons detects with power 80 %.
 
         The level is Holm's strictest, 5 % / `family`: `regard.studies.null_distribution.smallest`.
         """
@@ -92,11 +93,11 @@ class Estimate:
 
 
 def estimate(scores: Scores, groups: Groups | None = None) -> Estimate:
-    """Estimate the mean of a table and its variance: the formulas at the top of this file.
+    """Estimate the mean of a table and its variance by the formulas at the top of this file.
 
-    `groups` numbers the group of each example; without it each example is its own.
+    `groups` has the number of each example's group; by default each example is its own group.
 
-    Errors: no seed; fewer than two examples or groups; another number of groups than examples.
+    Errors: no seed; fewer than two examples or groups; not one group number for each example.
 
     >>> found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     >>> found.mean, round(found.variance, 4), found.seeds_freedom, found.examples_freedom
@@ -135,7 +136,7 @@ def components(
     if seeds == 1:
         return mean, np.zeros_like(mean), from_examples
     from_seeds = (by_seed**2).sum(-1) / (seeds - 1) / seeds
-    # The squares of what is left, u[s, g] − mean over s − n_g (mean of s), multiplied out.
+    # The squared residuals, u[s, g] − mean over s − n_g (mean of s), multiplied out.
     left = (np.square(sums).sum(-2) - seeds * by_group**2) @ scale
     left -= 2 * (by_seed * (sums @ (scale * sizes))).sum(-1)
     left += (by_seed**2).sum(-1) * (scale @ sizes**2)
@@ -146,7 +147,7 @@ def components(
 def group_sizes(groups: Groups | None, examples: int) -> Integer[np.ndarray, " groups"]:
     """Count the examples of each group, in the order of their numbers.
 
-    Errors: another number of examples; fewer than two groups.
+    Errors: not one number for each example; fewer than two groups.
 
     >>> group_sizes(np.array([7, 3, 7]), 3).tolist()
     [1, 2]
@@ -167,7 +168,7 @@ def group_sizes(groups: Groups | None, examples: int) -> Integer[np.ndarray, " g
 
 
 def effective(sizes: Integer[np.ndarray, " groups"]) -> float:
-    """Compute how many groups of equal size groups of these sizes are worth. Kish 1965.
+    """Compute the effective number of groups, N²/Σ n_g². Kish 1965.
 
     >>> effective(np.array([20, 20, 20])), round(effective(np.array([40, 10, 10])), 6)
     (3.0, 2.0)
@@ -178,23 +179,23 @@ def effective(sizes: Integer[np.ndarray, " groups"]) -> float:
 def arm_interval(scores: Scores, groups: Groups | None = None) -> tuple[float, float, float]:
     """Compute mean, low and high of one arm, from both parts of its variance.
 
-    For right and wrong (a bool table) the interval is Wilson's (1927) with the number of
-    independent answers that the variance is worth, ``mean (1 − mean) / variance`` (Korn &
-    Graubard 1998), so that it stays inside 0 … 1 and an arm without a mistake is not held to be
-    perfect. Other scores: mean ± half width.
+    For a bool table (right and wrong) the interval is Wilson's (1927) with the effective number of
+    independent answers, ``mean (1 − mean) / variance`` (Korn & Graubard 1998). It stays inside
+    0 … 1 and has a positive width for an arm without mistakes. For other scores it is mean ± half
+    width.
 
     >>> arm_interval(np.ones((3, 100), bool))
     (1.0, 0.96..., 1.0)
     """
-    found = estimate(scores, groups)
-    mean = found.mean
+    result = estimate(scores, groups)
+    mean = result.mean
     if scores.dtype != np.bool_:
-        return mean, mean - found.half, mean + found.half
-    spread, worth = mean * (1 - mean), found.examples_freedom + 1
-    plain = replace(found, from_seeds=0.0, from_examples=1.0)  # of an arm that is always right
+        return mean, mean - result.half, mean + result.half
+    spread, worth = mean * (1 - mean), result.examples_freedom + 1
+    plain = replace(result, from_seeds=0.0, from_examples=1.0)  # for an arm that is always right
     factor = plain.half**2
-    if found.variance > 0:
-        worth, factor = min(spread / found.variance, scores.size), found.half**2 / found.variance
+    if result.variance > 0:
+        worth, factor = min(spread / result.variance, scores.size), result.half**2 / result.variance
     pull = factor / worth
     centre = (mean + pull / 2) / (1 + pull)
     half = (spread * pull + pull**2 / 4) ** 0.5 / (1 + pull)
@@ -203,12 +204,12 @@ def arm_interval(scores: Scores, groups: Groups | None = None) -> tuple[float, f
 
 @dataclass(frozen=True)
 class Difference:
-    """Arm `a` minus arm `b`: mean, 95 % interval, p, and the verdict in words.
+    """The difference of arm `a` and arm `b`: mean, 95 % interval, p and a verdict.
 
-    `p` is for this difference alone until `as_family` puts Holm's adjusted value there and says
-    over how many differences (`family`). The interval is never adjusted. `untrained` names the
-    arms that were not trained to their end: that such an arm is worse says nothing of its method.
-    `estimate` is what mean, interval and p were computed from.
+    `p` is unadjusted until `as_family` replaces it by Holm's adjusted value and sets `family`, the
+    number of differences. The interval is never adjusted. `untrained` names the arms whose
+    training did not converge; that such an arm is worse is no evidence about its method.
+    `estimate` is the estimate from which mean, interval and p were computed.
     """
 
     a: str
@@ -226,38 +227,38 @@ class Difference:
 
     @property
     def claimed(self) -> bool:
-        """Whether there is evidence, and the arm that is worse was trained to its end."""
-        return self.found and (self.b if self.mean >= 0 else self.a) not in self.untrained
+        """Return whether the difference is significant and the worse arm's training converged."""
+        return self.significant and (self.b if self.mean >= 0 else self.a) not in self.untrained
 
     @cached_property
     def smallest(self) -> float | None:
-        """The smallest true difference that is found 4 times in 5, at the family's strictest level.
+        """Return the smallest true difference detected with power 80 %, at the family's level.
 
-        As precise as the estimated variances: with few seeds it may be off by half.
+        It is as precise as the estimated variances: with few seeds it may be wrong by half.
         """
         return None if self.estimate is None else self.estimate.smallest(self.family)
 
     @property
-    def found(self) -> bool:
-        """Whether there is evidence of a difference, at 5 % over the whole family."""
+    def significant(self) -> bool:
+        """Return whether p is below 5 %, with the family's adjustment."""
         return self.p < 1 - CONFIDENCE
 
     @property
-    def says(self) -> str:
-        """The verdict as a sentence; with one seed it speaks of two models, not two methods.
+    def sentence(self) -> str:
+        """Return the verdict as a sentence; with one seed it is about two models, not two methods.
 
-        Without evidence it says how large a difference would have been found.
+        A difference that is not significant is followed by the smallest detectable difference.
         """
-        forward = self.mean >= 0 or not self.found
+        forward = self.mean >= 0 or not self.significant
         ends = (self.low, self.high) if forward else (-self.high, -self.low)
         size, low, high = self._written(self.mean if forward else -self.mean, *ends)
         holm = f", Holm over {self.family}" if self.family > 1 else ""
         unit = f" {self.unit}" if self.unit else ""
         alone = self.low > 0 or self.high < 0
-        note = "; the interval stands alone" if alone and not self.found else ""
-        amount = f"{size}{unit} ({low} to {high}, {p_says(self.p)}{holm}{note})"
+        note = "; the interval stands alone" if alone and not self.significant else ""
+        amount = f"{size}{unit} ({low} to {high}, {format_p(self.p)}{holm}{note})"
         caveat = "; one seed: two models, not two methods" if self.seeds == 1 else ""
-        if self.found:
+        if self.significant:
             winner, loser = (self.a, self.b) if forward else (self.b, self.a)
             if loser in self.untrained:
                 return (
@@ -288,10 +289,10 @@ class Difference:
         return [f"{100 * value + 0.0:.{digits}f}".replace("-", "−") for value in values]
 
 
-def p_says(p: float) -> str:
-    """p as people write it.
+def format_p(p: float) -> str:
+    """Format a p value.
 
-    >>> p_says(0.00004), p_says(0.0042), p_says(0.42), p_says(1.0)
+    >>> format_p(0.00004), format_p(0.0042), format_p(0.42), format_p(1.0)
     ('p < 0.001', 'p = 0.004', 'p = 0.42', 'p = 1')
     """
     if np.isnan(p):
@@ -312,14 +313,16 @@ def compare_runs(
 ) -> Difference:
     """Compute the difference a − b of two arms with the same seeds on the same test examples.
 
-    Row s of both is seed s, column i the same example, of the group ``groups[i]``. An arm without
-    seeds (the same predictions each time) is its one row repeated. Equal tables differ by 0 with
-    p = 1. The variances of right and wrong are never below those of `at_least`. Other scores have
-    the `unit` that they are given.
+    Row s of both tables is seed s, column i the same example, in group ``groups[i]``. An arm that
+    is the same for every seed is given as its one row, repeated. Equal tables have the difference
+    0 and p = 1. For bool tables (right and wrong) the variances are bounded by `at_least` and the
+    unit is points; `unit` is the unit of other scores.
+
+    Errors: tables of different shapes; those of `estimate`.
 
     >>> right = np.array([[1, 1, 1, 1, 1, 1, 1, 0]] * 3, bool)
     >>> wrong = np.array([[1, 0, 1, 0, 0, 0, 0, 0]] * 3, bool)
-    >>> compare_runs(right, wrong, ("cnn", "mean")).says
+    >>> compare_runs(right, wrong, ("cnn", "mean")).sentence
     'cnn beats mean by 62.5 points (19.2 to 100.0, p = 0.011)'
     """
     if a.shape != b.shape or a.ndim != 2:
@@ -328,23 +331,23 @@ def compare_runs(
             f"{names[1]} has {_sides(b)}"
         )
     gains = np.subtract(a, b, dtype=np.float64)
-    found = estimate(gains, groups)
+    result = estimate(gains, groups)
     seeds, examples = a.shape
     binary = a.dtype == b.dtype == np.bool_
     if binary:
-        parts = at_least(gains, np.array(found.from_seeds), np.array(found.from_examples))
-        found = replace(found, from_seeds=float(parts[0]), from_examples=float(parts[1]))
+        parts = at_least(gains, np.array(result.from_seeds), np.array(result.from_examples))
+        result = replace(result, from_seeds=float(parts[0]), from_examples=float(parts[1]))
     end = 1.0 if binary else np.inf
     return Difference(
         *names,
-        mean=found.mean,
-        low=max(found.mean - found.half, -end),
-        high=min(found.mean + found.half, end),
-        p=found.p,
+        mean=result.mean,
+        low=max(result.mean - result.half, -end),
+        high=min(result.mean + result.half, end),
+        p=result.p,
         seeds=seeds,
         examples=examples,
         unit="points" if binary else unit,
-        estimate=found,
+        estimate=result,
     )
 
 
@@ -353,12 +356,13 @@ def at_least(
     from_seeds: Float[np.ndarray, "*studies"],
     from_examples: Float[np.ndarray, "*studies"],
 ) -> tuple[Float[np.ndarray, "*studies"], Float[np.ndarray, "*studies"]]:
-    """Bound the variances of differences of right and wrong from below, as they come in steps.
+    """Bound the variances of differences of right and wrong from below.
 
-    The mean of a seed is a multiple of 1/N, so seeds that answer differently can have equal means
-    by chance (2 seeds of 1,000 examples in 3 % of the studies): V_seeds is at least 1 / (4 S N²),
-    half a step. The standard error is at least 1 / (N + 2), what one more example either way would
-    make of two arms that agree everywhere (Agresti & Min 2005), so that no interval has width 0.
+    The mean of a seed is a multiple of 1/N, so seeds with different answers can have equal means by
+    chance (2 seeds of 1,000 examples in 3 % of the studies). V_seeds is therefore at least
+    1 / (4 S N²), half a step. The standard error is at least 1 / (N + 2), that of two arms that
+    agree everywhere after one example is added for each (Agresti & Min 2005), so that no interval
+    has width 0.
     """
     seeds, examples = gains.shape[-2:]
     differ = (gains != gains[..., :1, :]).any((-2, -1))
@@ -371,11 +375,11 @@ def _sides(scores: Shaped[np.ndarray, "..."]) -> str:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Adjust p values by Holm (1979): the chance of one false difference in the family is kept.
+    """Adjust p values by Holm (1979), to bound the chance of any false difference in the family.
 
-    Sorted, the k-th smallest is multiplied by how many are not smaller; never falling, at most 1.
-    A p that is no number stays so and counts as the largest: it was declared a comparison, so it
-    must not make the others easier.
+    The k-th smallest of n is multiplied by n − k + 1; results do not decrease and are at most 1.
+    NaN stays NaN and counts as the largest p: a declared comparison counts even if it cannot be
+    computed.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -402,7 +406,7 @@ def judge(
 
 
 def as_family(differences: Sequence[Difference]) -> list[Difference]:
-    """Comparisons declared together: every p becomes Holm's adjusted one over all of them."""
+    """Replace every p by Holm's adjusted value over all the differences."""
     adjusted = holm([difference.p for difference in differences])
     return [
         replace(difference, p=p, family=len(differences))

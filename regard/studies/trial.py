@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.runs import Run
     from regard.training.loop import Progress
 
-TRIAL_SEED = 1_000_000  # no final run has this seed, so none repeats a lucky trial
+TRIAL_SEED = 1_000_000  # differs from the seeds of final runs, which therefore repeat no trial
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Trial:
     metric: str = ""
 
     def rank(self, number: int) -> tuple[float, float, int]:
-        """Return what decides which trial is best: score, then loss, then which came first."""
+        """Return a sort key, larger is better: score, then lower loss, then lower number."""
         if self.validation is None:
             return (float("-inf"), 0.0, -number)
         return (self.validation, -(self.loss or 0.0), -number)
@@ -72,7 +72,7 @@ def keep_trial(folder: Path, trial: Trial) -> None:
 def train_and_validate(job: RunTask, report: Report) -> str:
     """Train or resume the trial's run, store its score, and return it as text.
 
-    Errors: those of a run, except that settings with which training fails are a result.
+    Errors: those of a run, but settings that cannot be trained are stored as a failed trial.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Search the settings of every arm on validation, the same number of trials for each.
+"""Search the settings of every arm on validation, with the same number of trials for each.
 
-The trials run in the launcher's processes and share no state: each leaves a file. The best
-settings of an arm become its own, and the comparison trains its seeds with them.
+The trials run in the launcher's processes and share no state; each writes a file. The comparison
+then trains an arm's seeds with its best settings.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from regard.studies.compare import Study
 
 TUNE = "tune"  # folder of an arm's trials
-FILE = "search.json"  # beside them: what is searched
+FILE = "search.json"  # the declaration of the search, in that folder
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of a search: the arms with their best settings, those without any, and why.
+    """The result of a search: the arms with their best settings, and the failed searches.
 
-    `record` is all of it as plain values, by arm.
+    `record` has everything as JSON-serialisable values, by arm.
     """
 
     arms: tuple[Arm, ...]
@@ -42,17 +42,17 @@ class Tuned:
 
 
 def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
-    """Return what is searched of each arm, after everything that can be checked before.
+    """Return the ranges of each arm's searched settings, and check the search before it starts.
 
-    Errors: those of `Search.spaces`; a range that reaches values which the setting cannot have;
-    no text held out to search on; final runs that stand on another search, or on none.
+    Errors: those of `Search.spaces`; a range with invalid values of its setting; no validation
+    texts; final runs with the settings of another search, or of none.
     """
     from regard.runs import Config
 
     spaces = search.spaces(study.task, study.arms, study.overrides)
     for arm in study.arms:
-        for key, where in spaces[arm.name].items():
-            for end in where.ends():
+        for key, values in spaces[arm.name].items():
+            for end in values.ends():
                 run = study.trial(arm, 0, {key: end})
                 try:
                     config = Config.make(run.task, run.model, run.overrides)
@@ -62,7 +62,7 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
                     raise RegardError(
                         "validation=0 holds no texts out, which a search needs; give validation="
                     )
-        _same_search(study, arm, search, spaces[arm.name])
+        _check_same_search(study, arm, search, spaces[arm.name])
     return spaces
 
 
@@ -73,29 +73,29 @@ def tune(
     workers: int | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Tuned:
-    """Run the trials that are missing, and give every arm its best settings.
+    """Run the missing trials, and give every arm its best settings.
 
-    An arm of whose trials one could not be run (a worker died, the disk is full) has no result:
-    the same call runs what is missing. Trials whose settings cannot be trained with have failed,
-    and count. Errors: see `check_search`; trials of other settings, data or code.
+    An arm with a trial that could not run (a worker died, the disk is full) has no result; the same
+    call runs the missing trials. A trial whose settings cannot be trained is a failed trial and
+    counts. Errors: those of `check_search`; stored trials of other settings, data or code.
     """
     searches = {
         arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
     }
     unfinished = any(read_score(Path(job.task.folder)) is None for job in study.jobs())
     facts = study.read_data(set(searches)) if unfinished else {}
-    tell = on_event or (lambda event: None)
+    notify = on_event or (lambda event: None)
 
-    def tell_trial(event: Event) -> None:  # how long the seeds take after it is not known
-        tell(replace(event, what="trial", left=None))
+    def notify_trial(event: Event) -> None:  # the time of the seeds afterwards is unknown
+        notify(replace(event, what="trial", left=None))
 
     for each in searches.values():
         each.begin()
     for batch in search.batches():
         jobs = []
         for each in searches.values():
-            jobs += each.jobs(batch, facts.get(each.arm.name, {}), tell_trial)
-        for outcome in launch(jobs, train_and_validate, workers=workers, on_event=tell_trial):
+            jobs += each.jobs(batch, facts.get(each.arm.name, {}), notify_trial)
+        for outcome in launch(jobs, train_and_validate, workers=workers, on_event=notify_trial):
             if outcome.error:
                 searches[outcome.job.arm].failed.append(outcome)
         for each in searches.values():
@@ -103,7 +103,7 @@ def tune(
     tuned = [searches[arm.name].tuned() if arm.name in searches else arm for arm in study.arms]
     return Tuned(
         arms=tuple(arm for arm in tuned if arm is not None),
-        failed=tuple(found for each in searches.values() for found in each.failed),
+        failed=tuple(failure for each in searches.values() for failure in each.failed),
         record={
             "trials": search.trials,
             "sampler": search.sampler,
@@ -115,7 +115,7 @@ def tune(
 
 
 class _ArmSearch:
-    """The search of one arm: which trials there are, and what came of them."""
+    """The search of one arm: its trials and their results."""
 
     def __init__(
         self, study: "Study", search: Search, arm: Arm, space: Mapping[str, Range]
@@ -127,16 +127,16 @@ class _ArmSearch:
         self.failed: list[Outcome] = []
 
     def begin(self) -> None:
-        """Write down what is searched, so that the folder is not taken for another search."""
+        """Write the declaration of the search, by which a later call recognises its folder."""
         path = _file(self.study, self.arm)
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
-        write_json(path, _declared(self.search, self.space))
+        write_json(path, _declaration(self.search, self.space))
 
     def jobs(
-        self, batch: range, facts: Mapping[str, Any], tell: Callable[[Event], None]
+        self, batch: range, facts: Mapping[str, Any], notify: Callable[[Event], None]
     ) -> list[Job]:
-        """Return the trials of a batch that are still to be run; those that are kept are told."""
+        """Return the jobs of a batch that have no result yet; notify of the stored ones."""
         if self.failed:
             return []
         seen = [
@@ -147,18 +147,20 @@ class _ArmSearch:
         for number in batch:
             self.drawn.append(self.search.suggest(self.arm.name, number, self.space, seen))
             run = self.study.trial(self.arm, number, self.drawn[number])
-            kept = read_trial(Path(run.folder)) or _refused(run)
-            if kept is None:
+            stored = read_trial(Path(run.folder)) or _contradictory(run)
+            if stored is None:
                 cost = self.study.cost(self.arm)
                 missing.append(Job(self.arm.name, number, run, cost, "trial"))
             else:
-                _must_be_this(run, kept, facts)
-                remove_folder(Path(run.folder))  # of a process killed after its result was kept
-                tell(Event("kept", self.arm.name, number, 1.0, "already complete"))
+                _check_same(run, stored, facts)
+                remove_folder(
+                    Path(run.folder)
+                )  # left if a process was killed after it stored the result
+                notify(Event("kept", self.arm.name, number, 1.0, "already complete"))
         return missing
 
     def collect(self, batch: range) -> None:
-        """Read what came of a batch; a trial without a result that nobody reported has failed."""
+        """Read the results of a batch. Errors: a trial without a result and without a failure."""
         if self.failed:
             return
         for number in batch:
@@ -172,17 +174,19 @@ class _ArmSearch:
             and batch.stop == self.search.trials
         ):
             job = Job(self.arm.name, 0, None, what="trial")
-            says = f"all {len(self.trials)} trials failed, this one because {self.trials[0].says}"
-            self.failed.append(Outcome(job, None, says))
+            message = (
+                f"all {len(self.trials)} trials failed, this one because {self.trials[0].says}"
+            )
+            self.failed.append(Outcome(job, None, message))
 
     @property
     def metric(self) -> str:
-        """What validation measures; nothing where no trial was run."""
+        """Return the name of the validation score; "" if no trial was run."""
         return next((trial.metric for trial in self.trials if trial.metric), "")
 
     @property
     def best(self) -> int:
-        """The number of the best trial."""
+        """Return the number of the best trial."""
         return max(range(len(self.trials)), key=lambda number: self.trials[number].rank(number))
 
     def tuned(self) -> Arm | None:
@@ -193,7 +197,7 @@ class _ArmSearch:
         return replace(self.arm, overrides=(*self.arm.overrides, *chosen))
 
     def record(self) -> dict[str, Any]:
-        """Return the search as plain values; scores are shares, of a loss exp(−loss)."""
+        """Return the search as JSON-serialisable values; the score of a loss is exp(−loss)."""
         rows = [
             {
                 "settings": drawn,
@@ -206,14 +210,14 @@ class _ArmSearch:
             }
             for drawn, trial in zip(self.drawn, self.trials, strict=False)
         ]
-        found: dict[str, Any] = {
-            "space": {key: str(where) for key, where in self.space.items()},
+        record: dict[str, Any] = {
+            "space": {key: str(values) for key, values in self.space.items()},
             "default": self.default,
             "trials": rows,
             "seconds": sum(trial.seconds for trial in self.trials),
         }
         if self.failed:
-            return found
+            return record
         scores = [trial.validation for trial in self.trials]
         lowest = min(score for score in scores if score is not None)
         known = [lowest if score is None else score for score in scores]
@@ -221,7 +225,7 @@ class _ArmSearch:
         curve = expected_best(known[0], known[1:]) if random else best_so_far(known)
         gain = None if scores[0] is None else known[self.best] - known[0]
         return {
-            **found,
+            **record,
             "best": self.best,
             "settings": {**self.default, **self.drawn[self.best]},
             "gain": gain,
@@ -235,7 +239,7 @@ def _searched(study: "Study", search: Search) -> list[tuple[Arm, dict[str, Range
 
 
 def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
-    """The values that an arm has without a search, of the settings that are searched."""
+    """Return the values of the searched settings in a run without a search."""
     from regard.runs import Config
 
     config = Config.make(run.task, run.model, run.overrides)
@@ -245,8 +249,8 @@ def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
     }
 
 
-def _refused(run: RunTask) -> Trial | None:
-    """Keep a trial whose settings do not fit together as failed, and return it."""
+def _contradictory(run: RunTask) -> Trial | None:
+    """Store and return a failed trial if its settings contradict each other; else None."""
     from regard.runs import Config
     from regard.runs.build import build_once
 
@@ -259,20 +263,20 @@ def _refused(run: RunTask) -> Trial | None:
     return trial
 
 
-def _must_be_this(run: RunTask, kept: Trial, facts: Mapping[str, Any]) -> None:
-    """Errors: a trial that was kept is of other settings, data or code."""
+def _check_same(run: RunTask, stored: Trial, facts: Mapping[str, Any]) -> None:
+    """Raise an error if a stored trial has other settings, data or code."""
     from regard.runs import Config
 
-    there = set(kept.given) - set(run.overrides)
-    if there or len(kept.given) != len(run.overrides):
-        here = ", ".join(sorted(set(run.overrides) - set(kept.given))) or "fewer settings"
+    there = set(stored.given) - set(run.overrides)
+    if there or len(stored.given) != len(run.overrides):
+        here = ", ".join(sorted(set(run.overrides) - set(stored.given))) or "fewer settings"
         raise RegardError(
             f"{run.folder} holds another trial: {', '.join(sorted(there)) or 'fewer settings'} "
             f"there and {here} here; give another --out"
         )
-    known = kept.about.get("fingerprint")
+    known = stored.about.get("fingerprint")
     changed = ["the data"] if facts and known and known != facts.get("fingerprint") else []
-    if parts := kept.about.get("parts"):
+    if parts := stored.about.get("parts"):
         now = digests(Config.make(run.task, run.model, run.overrides).named)
         changed += [part for part, digest in parts.items() if now.get(part) != digest]
     if changed:
@@ -282,34 +286,36 @@ def _must_be_this(run: RunTask, kept: Trial, facts: Mapping[str, Any]) -> None:
         )
 
 
-def _same_search(study: "Study", arm: Arm, search: Search, space: Mapping[str, Range]) -> None:
-    """Errors: the arm's folder holds another search, or final runs that stand on another.
+def _check_same_search(
+    study: "Study", arm: Arm, search: Search, space: Mapping[str, Range]
+) -> None:
+    """Raise an error if the arm's folder holds another search, or final runs of another.
 
-    More trials may follow as long as no final run has begun: who sees the test does not go on.
+    Trials can be added until the first final run begins, since that run reads the test split.
     """
-    path, now = _file(study, arm), _declared(search, space)
+    path, declared = _file(study, arm), _declaration(search, space)
     begun = any(path.parent.parent.glob("seed-*/config.toml"))
-    there: Any = None
+    stored: Any = None
     with suppress(RegardError):
-        there = read_json(path)
-    if there is None and begun and space:
+        stored = read_json(path)
+    if stored is None and begun and space:
         raise RegardError(
             f"{path.parent.parent} was trained without a search; give another --out to search"
         )
-    if there is None or there == now:
+    if stored is None or stored == declared:
         return
-    more = {**there, "trials": search.trials} == now and there["trials"] < search.trials
+    more = {**stored, "trials": search.trials} == declared and stored["trials"] < search.trials
     if begun or not more:
-        odd = next(key for key in now if there.get(key) != now[key])
+        changed_key = next(key for key in declared if stored.get(key) != declared[key])
         raise RegardError(
-            f"{path.parent} holds another search: {odd} is {there.get(odd)} there and {now[odd]} "
-            "here; give another --out"
+            f"{path.parent} holds another search: {changed_key} is {stored.get(changed_key)} "
+            f"there and {declared[changed_key]} here; give another --out"
         )
 
 
-def _declared(search: Search, space: Mapping[str, Range]) -> dict[str, Any]:
-    """What is searched and how, as plain values."""
-    ranges = {key: str(where) for key, where in space.items()}
+def _declaration(search: Search, space: Mapping[str, Range]) -> dict[str, Any]:
+    """Return the declaration of a search as JSON-serialisable values."""
+    ranges = {key: str(values) for key, values in space.items()}
     return {
         "trials": search.trials,
         "sampler": search.sampler,

@@ -121,7 +121,10 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_pa
     assert set(found.arms[1].ended) <= {"too short to tell", "one label only"}
     (verdict,) = found.verdicts
     assert verdict.untrained == ("mean",)
-    assert "no claim about the method" in verdict.says or "not trained to the end" in verdict.says
+    assert (
+        "no claim about the method" in verdict.sentence
+        or "not trained to the end" in verdict.sentence
+    )
     assert found.table().splitlines()[2].endswith(found.arms[1].training())
 
 
@@ -176,7 +179,7 @@ def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
     assert record["fingerprint"]
     words = "regard compare classification --arms mean;tfidf --seeds 1 --reference mean".split()
     assert record["command"] == [*words, *TINY, "--out", str(tmp_path)]
-    assert "two models, not two methods" in found.verdicts[0].says
+    assert "two models, not two methods" in found.verdicts[0].sentence
     assert found.table().splitlines()[1].startswith("mean ")
 
 
@@ -295,7 +298,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
         expected = evaluation.evaluate().scores
         assert row.mean == pytest.approx(expected[title], rel=1e-6)
         assert row.low <= row.mean <= row.high
-        assert row.also == pytest.approx({k: v for k, v in expected.items() if k != title})
+        assert row.other_metrics == pytest.approx({k: v for k, v in expected.items() if k != title})
         assert judged is not None
         assert judged.groups is not None
         authors = [example.group for example in evaluation.evaluate().examples]
@@ -310,8 +313,8 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     if metric == "log-loss":
         assert found.trivial["chance"] == pytest.approx(np.log(3))
         assert vague.unit == "nats"
-        assert "nats" in vague.says
-        assert "tfidf beats" in vague.says or not vague.found
+        assert "nats" in vague.sentence
+        assert "tfidf beats" in vague.sentence or not vague.significant
     else:
         share = test.count("a") / len(test)
         assert found.trivial["majority class"] == pytest.approx(2 * share / (1 + share) / 3)

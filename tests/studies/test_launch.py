@@ -100,7 +100,7 @@ def test_a_mistake_ends_its_arm_and_a_defect_only_its_job() -> None:
     assert by_job["bug", 1].value == "fine"
     assert "lambda" in by_job["odd", 0].error
     assert by_job["good", 1].value == "fine"
-    assert [e.says for e in events if e.kind == "failed" and e.arm == "bad"] == [
+    assert [e.message for e in events if e.kind == "failed" and e.arm == "bad"] == [
         "heads=3 does not divide width=8"
     ]
 

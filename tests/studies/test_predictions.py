@@ -57,11 +57,11 @@ def test_files_are_compared_as_runs_are(tmp_path: Path, metric: str) -> None:
         value = np.mean([run.value for run in runs[row.arm.name]])
         assert row.mean == pytest.approx(value, rel=1e-6)
         assert row.seconds is row.peak_mb is row.parameters is None
-        assert set(row.also) == {*METRICS.values()} - {METRICS[metric]}
+        assert set(row.other_metrics) == {*METRICS.values()} - {METRICS[metric]}
     (verdict,) = found.verdicts
     assert (verdict.a, verdict.b, verdict.seeds, verdict.examples) == ("good", "bad", 3, 80)
     assert verdict.mean > 0
-    assert "good beats bad" in verdict.says or not verdict.found
+    assert "good beats bad" in verdict.sentence or not verdict.significant
     first = runs["bad"][0].trivial or None
     assert first is None
     assert set(found.trivial) == {"majority class", "chance"}
@@ -102,7 +102,7 @@ def test_texts_are_compared_by_bleu(tmp_path: Path) -> None:
     found = compare_predictions(files, metric="bleu", out=tmp_path / "out")
     assert (found.metric, found.trivial) == ("BLEU", {})
     assert found.arms[1].mean == pytest.approx(judge("bleu", said["b"], wanted).value / 100)
-    assert found.verdicts[0].says.startswith("a beats b by ") or found.verdicts[0].mean < 0
+    assert found.verdicts[0].sentence.startswith("a beats b by ") or found.verdicts[0].mean < 0
     assert "Worst texts" in write_report(found.record(), tmp_path / "out").read_text()
 
 

@@ -93,7 +93,7 @@ def test_with_seeds_their_differences_decide() -> None:
         scoring.table(GOOD), scoring.table(BAD), ("good", "bad"), unit="BLEU"
     )
     assert found.seeds == 3
-    assert found.says.startswith(f"good beats bad by {100 * found.mean:.1f} BLEU (")
+    assert found.sentence.startswith(f"good beats bad by {100 * found.mean:.1f} BLEU (")
     mean, low, high = scoring.interval(GOOD)
     assert mean == pytest.approx(np.mean([one.value for one in GOOD]))
     assert low < mean < high
@@ -108,7 +108,7 @@ def test_with_one_seed_the_texts_decide() -> None:
     assert found.mean == pytest.approx(drawn.difference / 100)
     ends = (drawn.low / 100, drawn.high / 100)
     assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * (ends[1] - ends[0]))
-    assert found.says.endswith("one seed: two models, not two methods")
+    assert found.sentence.endswith("one seed: two models, not two methods")
     low, high = ours.interval()
     mean, lower, upper = scoring.interval(GOOD[:1])
     assert mean == pytest.approx(GOOD[0].value)
@@ -157,7 +157,7 @@ def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
     assert found.mean > 0.1
     unit = "nats" if metric == "log-loss" else "points"
     size = f"{found.mean:.3g}" if metric == "log-loss" else f"{100 * found.mean:.1f}"
-    assert found.says.startswith(f"good beats bad by {size} {unit} (")
+    assert found.sentence.startswith(f"good beats bad by {size} {unit} (")
     mean, low, high = scoring.interval(good)
     assert low < mean < high
     assert mean == pytest.approx(np.mean([run.value for run in good]))
@@ -166,7 +166,7 @@ def test_every_metric_of_labels_enters_the_same_statistics(metric: str) -> None:
 def test_the_same_system_twice_is_no_difference() -> None:
     for runs in (GOOD, GOOD[:1]):
         found = scoring.difference(runs, runs, ("a", "b"))
-        assert (found.mean, found.p, found.found) == (0.0, 1.0, False)
+        assert (found.mean, found.p, found.significant) == (0.0, 1.0, False)
 
 
 def test_other_texts_are_no_pair() -> None:

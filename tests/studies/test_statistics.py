@@ -32,17 +32,17 @@ def test_no_claim_is_made_of_an_arm_that_was_not_trained_to_its_end() -> None:
     wrong = right & (np.random.default_rng(6).random((3, 400)) < 0.7)
     found = compare_runs(right, wrong, ("cnn", "rnn"))
     assert found.claimed
-    assert found.says.startswith("cnn beats rnn by ")
+    assert found.sentence.startswith("cnn beats rnn by ")
     loser = replace(found, untrained=("rnn",))
-    assert loser.found
+    assert loser.significant
     assert not loser.claimed
-    assert loser.says.startswith(
+    assert loser.sentence.startswith(
         "rnn was not trained to the end: no claim about the method; cnn is ahead by "
     )
     assert replace(found, untrained=("cnn",)).claimed  # more training would not make it worse
     alike = replace(found, mean=0.001, p=0.8, untrained=("rnn",))
-    assert alike.says.startswith("no evidence of a difference between cnn and rnn: ")
-    assert alike.says.endswith("; not trained to the end: rnn")
+    assert alike.sentence.startswith("no evidence of a difference between cnn and rnn: ")
+    assert alike.sentence.endswith("; not trained to the end: rnn")
 
 
 def test_the_components_by_hand() -> None:
@@ -166,8 +166,8 @@ def test_one_seed_is_the_paired_t_over_examples() -> None:
     found = compare_runs(a, b, ("cnn", "mean"))
     assert found.p == pytest.approx(expected.pvalue)
     assert found.low == pytest.approx(expected.confidence_interval(0.95).low)
-    assert found.says.startswith("cnn beats mean by ")
-    assert found.says.endswith("; one seed: two models, not two methods")
+    assert found.sentence.startswith("cnn beats mean by ")
+    assert found.sentence.endswith("; one seed: two models, not two methods")
 
 
 def test_two_arms_without_seeds_are_the_paired_t_over_examples() -> None:
@@ -177,7 +177,7 @@ def test_two_arms_without_seeds_are_the_paired_t_over_examples() -> None:
     found = compare_runs(np.tile(a, (5, 1)), np.tile(b, (5, 1)), ("nb-svm", "tfidf"))
     assert found.p == pytest.approx(expected.pvalue)
     assert found.high == pytest.approx(expected.confidence_interval(0.95).high)
-    assert "two models" not in found.says
+    assert "two models" not in found.sentence
 
 
 def test_an_arm_without_seeds_beside_one_with_them() -> None:
@@ -195,7 +195,7 @@ def test_equal_arms_differ_by_nothing() -> None:
     found = compare_runs(same, same, ("a", "b"))
     assert (found.mean, found.p) == (0, 1)
     assert found.high == -found.low == pytest.approx(stats.t.ppf(0.975, 5) / 8)
-    assert found.says == (
+    assert found.sentence == (
         "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1); "
         "a difference of 43.6 points would have been found 4 times in 5"
     )
@@ -261,7 +261,7 @@ def test_a_family_is_judged_together() -> None:
     assert [d.p for d in family] == pytest.approx(holm([d.p for d in alone]))
     assert [(d.low, d.high) for d in family] == [(d.low, d.high) for d in alone]
     assert [d.family for d in family] == [3, 3, 3]
-    says = [d.says for d in family]
+    says = [d.sentence for d in family]
     assert says[0].startswith("good beats tfidf by ")
     assert says[1].startswith("no evidence of a difference between alike and tfidf: ")
     assert says[2].startswith("tfidf beats bad by ")
@@ -297,12 +297,14 @@ def test_a_family_is_judged_together() -> None:
 )
 def test_verdicts_in_words(difference: tuple[float, float, float, float, int], says: str) -> None:
     mean, low, high, p, family = difference
-    assert Difference("a", "b", mean, low, high, p, 5, 1000, family).says == says
+    assert Difference("a", "b", mean, low, high, p, 5, 1000, family).sentence == says
 
 
 def test_scores_that_are_no_accuracy_have_no_points() -> None:
     a = np.array([[0.31, 0.35, 0.33], [0.30, 0.36, 0.34], [0.31, 0.35, 0.35]])
-    assert compare_runs(a, a - 0.2, ("x", "y")).says == "x beats y by 0.2 (0.2 to 0.2, p < 0.001)"
+    assert (
+        compare_runs(a, a - 0.2, ("x", "y")).sentence == "x beats y by 0.2 (0.2 to 0.2, p < 0.001)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,7 @@ def test_p_and_interval_agree() -> None:
         seeds, examples = int(rng.integers(1, 6)), int(rng.integers(3, 60))
         a, b = rng.random((2, seeds, examples)) < rng.random(2)[:, None, None]
         found = compare_runs(a, b)
-        assert found.found == (found.low > 0 or found.high < 0)
+        assert found.significant == (found.low > 0 or found.high < 0)
         assert 0 <= found.p <= 1
 
 
@@ -334,7 +336,7 @@ def test_too_few_seeds_say_so() -> None:
     a = np.arange(50) < np.array([[46], [26]])  # seeds of 92 and of 52 %
     found = compare_runs(a, np.tile(np.arange(50) < 36, (2, 1)))
     assert found.smallest > 1
-    assert found.says.endswith("; even 100 points would not have been found 4 times in 5")
+    assert found.sentence.endswith("; even 100 points would not have been found 4 times in 5")
 
 
 def test_seeds_of_equal_means_that_answer_differently_are_not_one_seed() -> None:
@@ -355,7 +357,7 @@ def test_seeds_of_equal_means_that_answer_differently_are_not_one_seed() -> None
 def test_a_difference_without_its_estimate_names_no_smallest() -> None:
     found = Difference("a", "b", 0.01, -0.01, 0.03, 0.3, 3, 100)
     assert found.smallest is None
-    assert found.says.endswith("p = 0.30)")
+    assert found.sentence.endswith("p = 0.30)")
 
 
 def test_a_p_that_is_no_number_does_not_depend_on_the_order() -> None:
@@ -369,5 +371,5 @@ def test_a_p_that_is_no_number_does_not_depend_on_the_order() -> None:
         }
     scores = np.full((3, 4), nan)
     found = compare_runs(scores, scores)
-    assert not found.found
-    assert "p unknown" in found.says
+    assert not found.significant
+    assert "p unknown" in found.sentence

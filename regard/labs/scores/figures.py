@@ -12,7 +12,7 @@ from regard.reports.figures import Point, Row, Series, interval_chart, line_char
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.maps import heat_map
 from regard.reports.markup import Html
-from regard.studies.statistics import arm_interval, p_says
+from regard.studies.statistics import arm_interval, format_p
 
 #: Arms whose learning is drawn, as many of them as were run.
 DRAWN = (
@@ -65,7 +65,7 @@ def _standing(study: Study, score: str, name: str) -> str:
     if known is None:
         return percent(mean(arm))
     points = f"{'+' if known.mean >= 0 else ''}{percent(known.mean)}"
-    return f"{percent(mean(arm))} ({points}{'*' if known.found else ''})"
+    return f"{percent(mean(arm))} ({points}{'*' if known.significant else ''})"
 
 
 def _section(study: Study) -> Section:
@@ -177,7 +177,7 @@ def _table(study: Study) -> Table:
         known = study.verdict(arm.arm)
         against: list[Cell] = ["–", "–"]
         if known is not None:
-            p = p_says(known.p).removeprefix("p ").removeprefix("= ")
+            p = format_p(known.p).removeprefix("p ").removeprefix("= ")
             against = [within(known.mean, known.low, known.high), p]
         part = [percent(float(np.mean(arm.parts)))] if single else []
         rows.append([arm.arm.short, within(*arm_interval(arm.right)), *part, *against,

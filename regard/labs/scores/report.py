@@ -55,7 +55,7 @@ class Study:
 
 def side(known: Difference) -> str:
     """Return what there is evidence for."""
-    return "open" if not known.found else "better" if known.mean > 0 else "worse"
+    return "open" if not known.significant else "better" if known.mean > 0 else "worse"
 
 
 def mean(arm: Trained) -> float:
