@@ -6,51 +6,53 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Running:
-    """A job that is being done.
+    """A running job.
 
-    `spent` seconds since it began here; `done` of it done, of which `before` at its first word: by
-    an earlier process, or nearly nothing.
+    `elapsed` is the time since its start here, in seconds, `done` the share that is finished, and
+    `before` the share that was finished at its first report, for example by an earlier process.
     """
 
     arm: str
     cost: float
-    spent: float
+    elapsed: float
     done: float
     before: float = 0.0
 
     @property
-    def whole(self) -> float | None:
-        """Seconds that all of it takes, as fast as it goes here; None before its second word.
+    def total(self) -> float | None:
+        """Return the seconds of the whole job at its present speed; None before its second report.
 
-        >>> Running("gru", 1.0, spent=30.0, done=0.75, before=0.5).whole
+        >>> Running("gru", 1.0, elapsed=30.0, done=0.75, before=0.5).total
         120.0
         """
-        here = self.done - self.before
-        return self.spent / here if here > 0 else None
+        share = self.done - self.before
+        return self.elapsed / share if share > 0 else None
 
 
 def seconds_left(
     running: Sequence[Running],
     waiting: Sequence[tuple[str, float]],
-    took: Mapping[str, float],
+    durations: Mapping[str, float],
     workers: int,
 ) -> float | None:
-    """Seconds until running and waiting jobs (arm, guessed cost) are done; None if nothing tells.
+    """Return the seconds until running and waiting jobs (arm, guessed cost) are done, if known.
 
-    A job takes what its arm's last one `took`; of an arm that has not ended one, what its running
-    job is on the way to; of one that has not begun, its cost, where a unit of cost takes what it
-    takes the others. Shared out evenly, but not faster than the longest job alone.
+    A job takes as long as the last finished job of its arm, in `durations`; if there is none, as
+    long as the arm's running job will take; if that is unknown too, its cost times the mean
+    seconds per unit of cost of the other arms. The sum is divided by `workers`, but the result is
+    at least the time of the longest job. Return None if no duration is known.
 
-    >>> seconds_left([Running("gru", 1.0, spent=30.0, done=0.25)], [("gru", 1.0)], {"cnn": 20.0}, 2)
+    >>> running = [Running("gru", 1.0, elapsed=30.0, done=0.25)]
+    >>> seconds_left(running, [("gru", 1.0)], {"cnn": 20.0}, 2)
     120.0
     """
-    whole = {job.arm: job.whole for job in running if job.whole is not None} | dict(took)
+    total = {job.arm: job.total for job in running if job.total is not None} | dict(durations)
     costs = {job.arm: job.cost for job in running} | dict(waiting)
-    known = [arm for arm, cost in costs.items() if cost and arm in whole]
-    if not known and any(cost and arm not in whole for arm, cost in costs.items()):
+    known = [arm for arm, cost in costs.items() if cost and arm in total]
+    if not known and any(cost and arm not in total for arm, cost in costs.items()):
         return None
-    unit = sum(whole[arm] for arm in known) / (sum(costs[arm] for arm in known) or 1.0)
-    whole = {arm: cost * unit for arm, cost in costs.items()} | whole
-    left = [max(whole[job.arm] * (1 - job.before) - job.spent, 0.0) for job in running]
-    left += [whole[arm] for arm, _ in waiting]
+    unit = sum(total[arm] for arm in known) / (sum(costs[arm] for arm in known) or 1.0)
+    total = {arm: cost * unit for arm, cost in costs.items()} | total
+    left = [max(total[job.arm] * (1 - job.before) - job.elapsed, 0.0) for job in running]
+    left += [total[arm] for arm, _ in waiting]
     return max([*left, sum(left) / workers])

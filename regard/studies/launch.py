@@ -236,8 +236,8 @@ class _Worker:
     def running(self) -> Running:
         """Return the progress of the current job."""
         assert self.job is not None
-        spent = time.monotonic() - self.begun
-        return Running(self.job.arm, self.job.cost, spent, self.shares[-1], self.shares[0])
+        elapsed = time.monotonic() - self.begun
+        return Running(self.job.arm, self.job.cost, elapsed, self.shares[-1], self.shares[0])
 
     def events(self) -> Iterator[Event]:
         """Yield the events received since the last call."""

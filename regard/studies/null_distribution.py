@@ -1,29 +1,30 @@
 """The reference distribution of a mean whose variance is the sum of two estimates.
 
-The mean m of a table of seeds × examples has the variance A + B: A of the seeds, estimated with
-few degrees of freedom a (one less than the seeds), B of the examples, estimated with many, b. If
-both were estimated equally well, m/√(A+B) would follow Student's t. It does not: with 3 seeds a
-small A is often small by chance, and then the ratio is large by chance.
+The mean m of a table of seeds × examples has the variance A + B. A is the variance of the seeds,
+estimated with few degrees of freedom, a (the number of seeds less one). B is the variance of the
+examples, estimated with many, b. If both were estimated equally well, m/√(A+B) would follow
+Student's t. It does not: with 3 seeds the estimate of A is often too small by chance, and then the
+ratio is too large.
 
-**The careful p** draws the true variances from what the estimates say of them, A a/χ²_a and
-B b/χ²_b, and averages the normal tail over the draws (Behrens 1929; Fisher 1935; as a generalised
-p value Tsui & Weerahandi 1989). As χ²_a = U χ² and χ²_b = (1 − U) χ² with U ~ Beta(a/2, b/2) and
-χ² of a + b degrees of freedom, one average of Student tails is left, here by quadrature:
+**The careful p** samples the true variances given their estimates, A a/χ²_a and B b/χ²_b, and
+averages the normal tail over the samples (Behrens 1929; Fisher 1935; as a generalised p value Tsui
+& Weerahandi 1989). With χ²_a = U χ² and χ²_b = (1 − U) χ², U ~ Beta(a/2, b/2) and χ² with a + b
+degrees of freedom, it is an average of Student tails, computed by quadrature:
 
     careful = E_U[2 T_{a+b}(−|m| / s(U))],    s²(U) = (A a/U + B b/(1 − U)) / (a + b)
 
-It is Student's t with a degrees of freedom if B = 0 and with b if A = 0. It never finds too much,
-but where A and B are alike it finds too little: 2.4 % instead of 5 % at 3 seeds.
+It is Student's t with a degrees of freedom if B = 0 and with b if A = 0. Its error rate never
+exceeds the level, but is too low if A and B are of similar size: 2.4 % instead of 5 % at 3 seeds.
 
-**The simple p** takes all variance for estimated as well as B: 2 T_b(−|m| / √(A+B)). It finds too
-much, the more the smaller p is.
+**The simple p** treats the whole variance as estimated with b degrees of freedom:
+2 T_b(−|m| / √(A+B)). Its error rate is too high, and more so for small p.
 
-**The p in use** weights them, the simple one the less the smaller the careful p is:
+**The p in use** is a weighted mean; the smaller the careful p, the less weight has the simple p:
 
     p = w careful + (1 − w) simple,    w = A / (A + 4 (a − 1) careful B)
 
-How often this finds what is not there, as a multiple of the level (normal scores, b = ∞, the share
-of A between 2 and 97 % of the variance; ``tests/studies/test_null_distribution.py`` integrates it):
+Its rate of false differences, as a multiple of the level (normal scores, b = ∞, A between 2 and
+97 % of the variance; ``tests/studies/test_null_distribution.py`` integrates it):
 
     =====  ==============  ==============  ==============  ==============
     seeds  at 0.05         at 0.005        at 0.001        at 0.0005
@@ -34,11 +35,12 @@ of A between 2 and 97 % of the variance; ``tests/studies/test_null_distribution.
     10     1.00 to 1.09    0.86 to 1.00    0.69 to 0.99    0.63 to 0.98
     =====  ==============  ==============  ==============  ==============
 
-With 2 seeds w = 1: p is the careful one. Other choices fail: t with a (A+B)²/A² degrees of freedom
-(Welch 1938; Satterthwaite 1946) has 1.57, 5.4, 16 and 26 as its largest multiples at 3 seeds, with
-a (A+B)/A 1.14, 2.8, 7.0 and 11, the second-order matching prior of Ghosh & Kim (2001) 1.28, 2.5,
-4.5 and 6.0; t with a degrees of freedom finds 0.05 % at the level 5 % where the seeds' share is
-half. An error at small p matters: Holm's first step over 11 comparisons is at p = 0.0045.
+With 2 seeds w = 1, so p is the careful p. Other choices fail. At 3 seeds, the largest multiples at
+these levels are 1.57, 5.4, 16 and 26 for t with a (A+B)²/A² degrees of freedom (Welch 1938;
+Satterthwaite 1946), 1.14, 2.8, 7.0 and 11 for t with a (A+B)/A, and 1.28, 2.5, 4.5 and 6.0 for the
+second-order matching prior of Ghosh & Kim (2001). t with a degrees of freedom has an error rate of
+0.05 % at the level 5 % if A is half of the variance. Errors at small p matter: Holm's first step
+over 11 comparisons is at p = 0.0045.
 """
 
 from functools import lru_cache
@@ -47,7 +49,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betaincinv, gammaincinv, stdtr
 
-NODES = 64  # of the quadrature over U
+NODES = 64  # nodes of the quadrature over U
 POWER = 0.8
 
 Array = Float[np.ndarray, "*studies"]
@@ -62,8 +64,8 @@ def p_values(
 ) -> Array:
     """Compute the two-sided p of means m with variances A + B: the formulas above.
 
-    `seeds_freedom` is 0 with one seed, which has no A. A mean without variance has p = 0, or 1 if
-    it is 0; a mean that is no number has none.
+    `seeds_freedom` is 0 for one seed, which has no A. If the variance is 0, p is 0, or 1 for a mean
+    of 0. If the mean is NaN, p is NaN.
 
     >>> round(float(p_values(0.03, 1e-4, 0.0, 2, 1999)), 3)  # t = 3 with 2 degrees of freedom
     0.095
@@ -95,7 +97,7 @@ def reach(
     seeds_freedom: float,
     examples_freedom: float,
 ) -> Array:
-    """Compute how far from 0 a mean must be for p = `level`: half the width of an interval.
+    """Compute the distance of a mean from 0 at which p = `level`: half the width of an interval.
 
     >>> round(float(reach(0.05, 1e-4, 0.0, 2, 1999)), 4)  # 4.30 standard errors
     0.043
@@ -119,16 +121,16 @@ def smallest(
     seeds_freedom: float,
     examples_freedom: float,
 ) -> float:
-    """Compute the smallest true difference δ that is found with 80 % probability.
+    """Compute the smallest true difference δ that is detected with 80 % probability.
 
-    This is the minimum detectable effect (Bloom 1995). The variances are taken for the true ones.
-    A repetition then estimates the seeds' as A Q/a with Q ~ χ²_a, finds a difference if its mean
-    is farther from 0 than ``reach(level)`` for that estimate, and δ solves
+    This is the minimum detectable effect (Bloom 1995). The estimated variances are treated as the
+    true ones. A repetition then estimates the seeds' variance as A Q/a with Q ~ χ²_a, and detects a
+    difference if its mean is farther from 0 than ``reach(level)`` for that estimate. δ solves
 
         E_Q[T_b((δ − reach(level, A Q/a, B)) / √(A+B))] = 0.8
 
-    With one seed this is Bloom's (t_{1−level/2} + t_{0.8}) · standard error. His formula takes the
-    standard error for known, which with 3 seeds is found less often than it says.
+    With one seed this is Bloom's (t_{1−level/2} + t_{0.8}) · standard error. His formula treats the
+    standard error as known; at 3 seeds its power is below 80 %.
     """
     error = float(np.sqrt(from_seeds + from_examples))
     if not error > 0:
@@ -159,7 +161,7 @@ def _stretched(count: int, stretch: int) -> tuple[Float[np.ndarray, " n"], Float
 def _shares(
     seeds_freedom: float, examples_freedom: float
 ) -> tuple[Float[np.ndarray, "2 n"], Float[np.ndarray, " n"]]:
-    """U and 1 − U of U ~ Beta(a/2, b/2) at the nodes, and the weights of the nodes."""
+    """Return U and 1 − U of U ~ Beta(a/2, b/2) at the nodes, and the weights of the nodes."""
     quantiles, weights = _stretched(NODES, 4)
     first = betaincinv(seeds_freedom / 2, examples_freedom / 2, quantiles)
     return np.maximum(np.stack([first, 1 - first]), 1e-300), weights

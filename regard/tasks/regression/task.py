@@ -372,7 +372,7 @@ class Regression(TextTask):
         predicted = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
         return F.mse_loss(predicted[:, 0], batch.labels)
 
-    def say(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
+    def predict_numbers(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
         """Return the predicted number of each text, in the units of the data."""
         if isinstance(model, nn.Module):
             outputs = self.outputs(model, what)[:, 0].astype(np.float64)
@@ -388,7 +388,7 @@ class Regression(TextTask):
         For MAE and RMSE, the metric is the relative gain over predicting the training mean:
         1 − error / error of the mean.
         """
-        predicted, true = self.say(model, split), parsed(self.split(split).examples)
+        predicted, true = self.predict_numbers(model, split), parsed(self.split(split).examples)
         mean, deviation = self.scale
         loss = float((((predicted - true) / deviation) ** 2).mean())
         value = metric_of(self.metric, predicted, true)
@@ -408,11 +408,11 @@ class Regression(TextTask):
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Number]:
         """Predict the numbers of texts."""
-        return [Number(float(value)) for value in self.say(model, list(inputs))]
+        return [Number(float(value)) for value in self.predict_numbers(model, list(inputs))]
 
     def answer(self, model: Any) -> RegressionEvaluation:
         """Return the evaluation of the model on the test split."""
-        return self._judged(self.test.examples, self.say(model, "test"))
+        return self._judged(self.test.examples, self.predict_numbers(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -426,7 +426,7 @@ class Regression(TextTask):
         no_labels(columns)
         text, label = columns.text or self.settings.text, columns.label or self.settings.label
         examples = read_examples(data, text=text or None, label=label or None)
-        return self._judged(examples, self.say(model, examples))
+        return self._judged(examples, self.predict_numbers(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Number) -> Any:
         """Return each word's contribution to the number, in standard deviations of the training."""

@@ -159,7 +159,7 @@ class Tagging(TextTask):
 
     def cut_all(self, sentences: Sequence[str | Example]) -> Sentences:
         """Return sentences as token ids, without tags."""
-        pairs = [self.cut(said_words(text)) for text in sentences]
+        pairs = [self.cut(words_in(text)) for text in sentences]
         ids, words = [x for x, _ in pairs], tuple(x for _, x in pairs)
         return Sentences(ids, np.array([]), [], self._trees(sentences, words), words)
 
@@ -208,12 +208,12 @@ class Tagging(TextTask):
         examples = self.split(what).examples if isinstance(what, str) else what
         if not isinstance(model, nn.Module):
             answers_of_baseline: list[NDArray[np.float64]] = model.log_probabilities(
-                [*map(said_words, examples)]
+                [*map(words_in, examples)]
             )
             return answers_of_baseline
         sentences = self.split(what) if isinstance(what, str) else self.cut_all(examples)
         assert isinstance(sentences, Sentences)
-        sizes = [len(said_words(text)) for text in examples]
+        sizes = [len(words_in(text)) for text in examples]
         lengths = sentences.lengths
         device = device_of(model)
         answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(examples)
@@ -265,7 +265,7 @@ class Tagging(TextTask):
         """Predict the tags of sentences."""
         sentences = list(inputs)
         tags = self.tag(model, sentences)
-        return [Tags(tuple(said_words(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
+        return [Tags(tuple(words_in(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
 
     def answer(self, model: Any) -> TagEvaluation:
         """Return the evaluation of the model on the test split."""
@@ -329,7 +329,7 @@ class Tagging(TextTask):
         return TagEvaluation.judge(self.metric, examples, predicted, self.commonest)
 
 
-def said_words(text: str | Example) -> list[str]:
+def words_in(text: str | Example) -> list[str]:
     """Return the words of a sentence; a plain text is split by `words_of`."""
     return text.words if isinstance(text, Example) else words_of(text)
 
