@@ -281,7 +281,7 @@ class Study:
         tuning: Mapping[str, Any] | None = None,
     ) -> Comparison:
         """Read the scores of the runs and compare them. Errors: no arm has a result."""
-        scores = {arm.name: self._judged(arm) for arm in self.arms}
+        scores = {arm.name: self._scores(arm) for arm in self.arms}
         failures = tuple(
             Failure(outcome.job.arm, outcome.job.seed, outcome.error, outcome.job.what)
             for outcome in outcomes
@@ -341,7 +341,7 @@ class Study:
                 differences.append(replace(difference, untrained=marked))
         return as_family(differences)
 
-    def _judged(self, arm: Arm) -> dict[int, RunScore]:
+    def _scores(self, arm: Arm) -> dict[int, RunScore]:
         scores = {s: read_score(Path(self._run(arm, s).folder)) for s in self._seeds(arm)}
         return {seed: score for seed, score in scores.items() if score is not None}
 

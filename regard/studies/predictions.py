@@ -158,7 +158,7 @@ def compare_predictions(
         reference=reference or names[0],
         out=Path(out),
         overrides=(),
-        files=_judge(paths, metric, Path(out)),
+        files=_score_all(paths, metric, Path(out)),
         words=(*command, "--out", str(out)),
     )
     comparison = study.result([])
@@ -184,7 +184,7 @@ class PredictionStudy(Study):
         """Return the command line of this comparison."""
         return list(self.words)
 
-    def _judged(self, arm: Arm) -> dict[int, RunScore]:
+    def _scores(self, arm: Arm) -> dict[int, RunScore]:
         return dict(self.files[arm.name])
 
     def _data(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class _Read:
     folder: Path
 
 
-def _judge(
+def _score_all(
     paths: Mapping[str, Mapping[int, Path]], metric: str, out: Path
 ) -> dict[str, dict[int, RunScore]]:
     """Read, align and score all files, and copy them to `out` in the layout of runs."""
@@ -220,7 +220,7 @@ def _judge(
         raise RegardError(f"{origin} has only one prediction; a comparison needs at least two")
     labels = in_order({x for file in read.values() for row in file.rows
                        for x in (row.label, row.predicted)})  # fmt: skip
-    unnamed = {key: _judged(file, first, labels, metric) for key, file in read.items()}
+    unnamed = {key: _score(file, first, labels, metric) for key, file in read.items()}
     for arm in paths:
         _remove_earlier(out / Arm(arm, "").folder)
     scores: dict[str, dict[int, RunScore]] = {arm: {} for arm in paths}
@@ -231,7 +231,7 @@ def _judge(
     return scores
 
 
-def _judged(
+def _score(
     file: _Read, first: Sequence[PredictedRow], labels: Sequence[str], metric: str
 ) -> RunScore:
     wanted, answers = [row.label for row in file.rows], [row.predicted for row in file.rows]

@@ -159,7 +159,7 @@ class Classification(TextTask):
 
     def answer(self, model: Any) -> LabelEvaluation:
         """Return the evaluation of the model on the test split."""
-        return self._judged(self.test.examples, self.probabilities(model, "test"))
+        return self._evaluation(self.test.examples, self.probabilities(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> LabelEvaluation:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -177,7 +177,7 @@ class Classification(TextTask):
         examples = read_examples(data, text=text or None, label=label or None)
         names = parse_labels(labels or self.settings.labels)
         examples = rename(examples, names, must_occur=bool(labels))
-        return self._judged(examples, self.probabilities(model, examples))
+        return self._evaluation(examples, self.probabilities(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Prediction) -> Any:
         """Return each word's contribution to the score of the label that a baseline predicts."""
@@ -189,7 +189,7 @@ class Classification(TextTask):
         """Return the labels."""
         return {"labels": list(self.labels)}
 
-    def _judged(
+    def _evaluation(
         self, examples: Sequence[Example], probabilities: NDArray[np.floating]
     ) -> LabelEvaluation:
         return LabelEvaluation.judge(self.labels, examples, probabilities, **self._judging)

@@ -412,7 +412,7 @@ class Regression(TextTask):
 
     def answer(self, model: Any) -> RegressionEvaluation:
         """Return the evaluation of the model on the test split."""
-        return self._judged(self.test.examples, self.predict_numbers(model, "test"))
+        return self._evaluation(self.test.examples, self.predict_numbers(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -426,7 +426,7 @@ class Regression(TextTask):
         no_labels(columns)
         text, label = columns.text or self.settings.text, columns.label or self.settings.label
         examples = read_examples(data, text=text or None, label=label or None)
-        return self._judged(examples, self.predict_numbers(model, examples))
+        return self._evaluation(examples, self.predict_numbers(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Number) -> Any:
         """Return each word's contribution to the number, in standard deviations of the training."""
@@ -434,5 +434,5 @@ class Regression(TextTask):
             return super().weigh(model, text, answer)
         return model.shares(text, 0, "the number, in standard deviations of the training")
 
-    def _judged(self, examples: Sequence[Example], predicted: Numbers) -> RegressionEvaluation:
+    def _evaluation(self, examples: Sequence[Example], predicted: Numbers) -> RegressionEvaluation:
         return RegressionEvaluation.judge(self.metric, examples, predicted, self.scale[0])

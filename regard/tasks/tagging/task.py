@@ -252,7 +252,7 @@ class Tagging(TextTask):
         known = truth != UNTAGGED
         loss = -all_words[known, truth[known]].mean() if known.any() else 0.0
         tags = [[self.labels[i] for i in each.argmax(1)] for each in log_probs]
-        return self._judged(examples, tags).value, float(loss)
+        return self._evaluation(examples, tags).value, float(loss)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its sentences at the indexes ``chosen``."""
@@ -269,7 +269,7 @@ class Tagging(TextTask):
 
     def answer(self, model: Any) -> TagEvaluation:
         """Return the evaluation of the model on the test split."""
-        return self._judged(self.test.examples, self.tag(model, "test"))
+        return self._evaluation(self.test.examples, self.tag(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> TagEvaluation:
         """Rebuild an evaluation from its rows. Errors: malformed rows."""
@@ -283,7 +283,7 @@ class Tagging(TextTask):
         no_labels(columns)
         word, tag = columns.text or self.settings.text, columns.label or self.settings.label
         examples = read_tagged(data, word=word, tag=tag).examples
-        return self._judged(examples, self.tag(model, examples))
+        return self._evaluation(examples, self.tag(model, examples))
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
         """Return the sentences of a file of tagged words; None for any other file."""
@@ -323,7 +323,7 @@ class Tagging(TextTask):
             sentences.ids, self.numbered(examples), examples, sentences.trees, sentences.words
         )
 
-    def _judged(
+    def _evaluation(
         self, examples: Sequence[Example], predicted: Sequence[Sequence[str]]
     ) -> TagEvaluation:
         return TagEvaluation.judge(self.metric, examples, predicted, self.commonest)
