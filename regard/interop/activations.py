@@ -1,4 +1,4 @@
-"""Hugging Face's names of the activations in `regard.layers.feedforward`."""
+"""Names of activations: Hugging Face's and those of `regard.layers.feedforward`."""
 
 from regard.errors import RegardError
 from regard.layers.feedforward import GATED
@@ -11,20 +11,20 @@ OURS = {
 }
 
 
-def ours(name: str, where: str) -> str:
-    """Return regard's name of an activation. Errors: one that regard does not have."""
+def ours(name: str, program: str) -> str:
+    """Return regard's name of an activation. Errors: regard does not have it."""
     if name not in OURS:
         raise RegardError(
-            f"{where}: unsupported activation {name!r}; supported are {', '.join(OURS)}"
+            f"{program}: unsupported activation {name!r}; supported are {', '.join(OURS)}"
         )
     return OURS[name]
 
 
-def theirs(name: str, where: str) -> str:
-    """Return Hugging Face's name of an activation. Errors: gated ones, which they lack."""
+def theirs(name: str, program: str) -> str:
+    """Return Hugging Face's name of an activation. Errors: a gated one, which it does not have."""
     if name.startswith(GATED):
         raise RegardError(
-            f"{where} does not support activation={name}; train with activation="
+            f"{program} does not support activation={name}; train with activation="
             f"{' or '.join(THEIRS)}"
         )
     return THEIRS[name]

@@ -1,8 +1,8 @@
-"""``attn_implementation="regard"``: any model of transformers, its attention computed by regard.
+"""``attn_implementation="regard"``: compute the attention of a transformers model by regard.
 
-register()                                       # once a process
+register()                                       # once per process
 model = AutoModel.from_pretrained(name, attn_implementation="regard")
-register("regard-entmax", normalize="entmax15")  # under a name of its own
+register("regard-entmax", normalize="entmax15")  # under another name
 adopt(model, score="additive")                   # a score with parameters, and recording
 """
 
@@ -29,26 +29,26 @@ from regard.interop.eager import (
 )
 
 NAME = "regard"
-#: Where a model's attention module keeps regard's layer.
+#: The attribute of an attention module that holds regard's layer.
 PLACE = "regard"
-#: By this name `adopt` looks whether regard changes a model.
+#: The name under which `adopt` checks that regard does not change a model.
 CHECK = "regard-beside-eager"
-#: What is passed along and changes no number in eager either, and why.
+#: Keywords that can be ignored, since eager attention gives the same numbers with them, and why.
 HARMLESS = {
-    "is_causal": "the mask says what is hidden, as in eager",
-    "sliding_window": "is in the mask",
-    "position_ids": "are in the queries and keys, and in the mask",
-    "output_attentions": "asks for the weights, which are given",
+    "is_causal": "the mask holds it, as in eager",
+    "sliding_window": "the mask holds it",
+    "position_ids": "the queries, the keys and the mask hold them",
+    "output_attentions": "the weights are returned",
     "output_hidden_states": "is for the model",
     "output_router_logits": "is for the model",
     "return_dict": "is for the model",
     "logits_to_keep": "is for the model",
-    "deterministic": "is about flash attention's gradients",
-    "grid_thw": "is in the positions",
-    "use_cache": "the cache is in the keys and values",
-    "num_items_in_batch": "is for the loss",
+    "deterministic": "for the gradients of flash attention",
+    "grid_thw": "the positions hold it",
+    "use_cache": "the keys and values hold the cache",
+    "num_items_in_batch": "for the loss",
 }
-#: Why a model is refused for what it passes; of other keywords the name is said.
+#: Unsupported features by their keyword; for other keywords the error names the keyword.
 UNKNOWN = {
     "softcap": "caps its scores (softcap)",
     "block_indices": "picks blocks of keys for each query (block_indices)",
@@ -56,8 +56,8 @@ UNKNOWN = {
 }
 
 
-class Given(Wrapper):
-    """score(q, k) + b, with b (…, queries, keys) given for one call, by place: T5's bias, say.
+class AddedBias(Wrapper):
+    """score(q, k) + b, with a bias b (…, queries, keys) set for one call, for example T5's.
 
     Without b it is the inner score, and an inner product if that is one.
     """
@@ -67,8 +67,8 @@ class Given(Wrapper):
         self.bias: Tensor | None = None
         self.parts = 1  # tensors that the inner score prepares of queries
 
-    def give(self, bias: Tensor | None) -> None:
-        """What the next call adds."""
+    def set_bias(self, bias: Tensor | None) -> None:
+        """Set the bias of the next call."""
         self.bias = bias
         self.adds = bias is not None
 
@@ -94,41 +94,41 @@ class Given(Wrapper):
         return queries if len(columns) == queries.shape[-1] else queries.index_select(-1, columns)
 
 
-class Borrowed(Attention):
-    """regard's layer in a module of transformers; ``scaled``: by the model's own scale.
+class BorrowedAttention(Attention):
+    """regard's attention layer in a module of transformers; ``scaled``: by the model's own scale.
 
-    ``named``: the score and normaliser that it was made by; of a layer that `adopt` made none.
+    ``registered``: the score and normaliser of `register`; None for a layer of `adopt`.
     """
 
-    named: tuple[str, str] | None = None
-    #: Whether the module's eager attention was seen to give the same.
+    registered: tuple[str, str] | None = None
+    #: True once the layer was compared with the module's eager attention.
     compared = False
 
     def __init__(self, score: Score, normalize: str, heads: int, *, scaled: bool) -> None:
-        super().__init__(Given(score), normalize, heads=heads)
+        super().__init__(AddedBias(score), normalize, heads=heads)
         self.scaled = scaled
 
 
 def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "softmax") -> None:
-    """Let models take ``attn_implementation=name``, by this score and normaliser.
+    """Register ``attn_implementation=name`` in transformers, with this score and normaliser.
 
-    "scaled-dot" is q·k with the scale that the model itself has; another score gets its queries and
-    keys as they are, after the model's own rotation where it has one. Masks and caches are the
-    model's; ``output_attentions=True`` gives the weights, before dropout.
+    "scaled-dot" is q·k with the model's own scale; another score takes the queries and keys
+    unscaled, after the model's rotation if it has one. Masks and caches are the model's;
+    ``output_attentions=True`` returns the weights before dropout.
 
-    The first call of each attention of a model is compared with the model's own eager attention,
-    on a few queries: a model that regard would change is refused there.
+    The first call of each attention layer compares a few queries with the model's own eager
+    attention, and raises an error if regard would change the result.
 
-    Errors: no transformers; a score or normaliser that does not exist, or that has parameters,
-    which would be made too late to be trained: `adopt` makes them beforehand.
+    Errors: transformers is not installed; an unknown score or normaliser, or one with parameters,
+    which `adopt` must create before the optimizer is built.
     """
     interface, masks = interfaces()
     place = place_of(name)
-    layer = make_layer(score, normalize, 8, 1)
-    if any(True for _ in layer.parameters()):
+    probe = make_layer(score, normalize, 8, 1)
+    if any(True for _ in probe.parameters()):
         raise RegardError(
-            f"score={score} with normalize={normalize} has parameters, one set a layer: "
-            f"adopt(model, score={score!r}, normalize={normalize!r}) makes them, to be trained"
+            f"score={score} with normalize={normalize} has parameters in each layer; create them "
+            f"before training by adopt(model, score={score!r}, normalize={normalize!r})"
         )
 
     def forward(
@@ -140,25 +140,25 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
         dropout: float = 0.0,
         indices: Tensor | None = None,
         position_bias: Tensor | None = None,
-        **given: Any,
+        **keywords: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        here = getattr(module, place, None)
-        if here is None or here.named not in (None, (score, normalize)):
-            here = make_layer(score, normalize, query.shape[-1], query.shape[1])
-            here.named = score, normalize
-            module.add_module(place, here.to(query.device).train(module.training))
-        known = {key: given.pop(key, None) for key in ("scaling", "s_aux")}
-        refuse(given)
+        layer = getattr(module, place, None)
+        if layer is None or layer.registered not in (None, (score, normalize)):
+            layer = make_layer(score, normalize, query.shape[-1], query.shape[1])
+            layer.registered = score, normalize
+            module.add_module(place, layer.to(query.device).train(module.training))
+        known = {key: keywords.pop(key, None) for key in ("scaling", "s_aux")}
+        refuse(keywords)
         if indices is not None:
-            attention_mask = chosen(attention_mask, indices, key.shape[-2])
-        if not here.compared:
+            attention_mask = select_keys(attention_mask, indices, key.shape[-2])
+        if not layer.compared:
             plain = make_layer("scaled-dot", "softmax", query.shape[-1], query.shape[1])
             ours = partial(attended, plain.to(query.device))
             refuse_difference(module, ours, query, key, value, attention_mask, position_bias, known)
-            here.compared = True
+            layer.compared = True
         return attended(
-            here, query, key, value, attention_mask, dropout=dropout, position_bias=position_bias,
-            weights=wants_weights(given), **known,
+            layer, query, key, value, attention_mask, dropout=dropout, position_bias=position_bias,
+            weights=wants_weights(keywords), **known,
         )  # fmt: skip
 
     interface.register(name, forward)
@@ -173,43 +173,44 @@ def adopt(
     length: int | None = None,
     example: dict[str, Tensor] | None = None,
 ) -> list[str]:
-    """Give every attention of a model of transformers a layer of regard; the modules' names.
+    """Add a regard layer to every attention module of a transformers model; return their names.
 
-    As ``attn_implementation="regard"``, with parameters where the score or normaliser has some
-    (they are the model's own then, trained and saved with it), and with layers that
-    `regard.analysis.record.record` sees. ``length``, the longest text, is for synthesizers.
+    This is ``attn_implementation="regard"`` with two additions: parameters of the score or
+    normaliser belong to the model and are trained and saved with it, and
+    `regard.analysis.record.record` records the layers. ``length``, the longest text, is needed by
+    synthesizers.
 
-    The model is asked ``example``, the arguments of its forward, by eager and by regard's softmax;
-    by default six words, or a picture.
+    The model runs once on ``example``, the arguments of its forward, with eager attention and once
+    with regard's softmax; the default is six tokens or one image.
 
-    Errors: as of `register`; a model that goes another way than transformers' attention interface,
-    or that regard would change; one that takes neither words nor a picture, without ``example``.
+    Errors: those of `register`; a model that does not use transformers' attention interface, or
+    that regard would change; a model of other inputs than tokens or images without ``example``.
     """
     register()
     register(CHECK)
-    found = {name: x for name, x in model.named_modules() if is_attention(x)}
-    if not found:
+    modules = {name: x for name, x in model.named_modules() if is_attention(x)}
+    if not modules:
         raise RegardError(
-            f"{type(model).__name__} has no attention that regard can replace: none of its modules "
-            "has a scale and heads like those of transformers"
+            f"{type(model).__name__} has no attention that regard can replace: no module has a "
+            "scale and heads under the names that transformers uses"
         )
     refuse_changed(model, CHECK, place_of(CHECK), example or tiny_example(model))
-    for module in found.values():
+    for module in modules.values():
         width, heads = shape_of(module)
         layer = make_layer(score, normalize, width, heads, length)
-        like = next(module.parameters())
-        module.add_module(PLACE, layer.to(like.device, like.dtype).train(module.training))
+        parameter = next(module.parameters())
+        module.add_module(PLACE, layer.to(parameter.device, parameter.dtype).train(module.training))
     model.set_attn_implementation(NAME)  # type: ignore[operator]
-    return list(found)
+    return list(modules)
 
 
 def place_of(name: str) -> str:
-    """Where a module keeps the layer of this name; `NAME` alone takes what `adopt` put there."""
+    """Return the attribute for the layer of this name; `NAME` shares its attribute with `adopt`."""
     return PLACE if name == NAME else f"{PLACE}:{name}".replace(".", "_")
 
 
 def interfaces() -> tuple[Any, Any]:
-    """transformers' tables of attention functions and of masks."""
+    """Return transformers' tables of attention functions and of mask functions."""
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
     except ImportError as error:
@@ -221,15 +222,15 @@ def interfaces() -> tuple[Any, Any]:
 
 def make_layer(
     score: str, normalize: str, width: int, heads: int, length: int | None = None
-) -> Borrowed:
-    """regard's layer for one attention module: heads of this width."""
+) -> BorrowedAttention:
+    """Return regard's layer for one attention module with heads of this width."""
     inner = "dot" if score == "scaled-dot" else score
-    made = make_score(inner, "none", width, width, heads=heads, length=length)
-    return Borrowed(made, normalize, heads, scaled=score == "scaled-dot")
+    scorer = make_score(inner, "none", width, width, heads=heads, length=length)
+    return BorrowedAttention(scorer, normalize, heads, scaled=score == "scaled-dot")
 
 
 def attended(
-    layer: Borrowed,
+    layer: BorrowedAttention,
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -241,64 +242,65 @@ def attended(
     s_aux: Tensor | None = None,
     weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """One call: outputs (batch, n, heads, width), and the weights if they are asked for.
+    """Return the outputs (batch, n, heads, width) and, if ``weights``, the attention weights.
 
-    No mask hides nothing; ``s_aux`` (heads) are the scores of looking at nothing.
+    Without a mask all keys are visible; ``s_aux`` (heads) are the scores of the attention sinks.
     """
     n, bias = queries.shape[-2], position_bias
     if layer.scaled:
         queries = queries * (queries.shape[-1] ** -0.5 if scaling is None else scaling)
-    seen: Mask | None = None
+    visible: Mask | None = None
     if isinstance(mask, EagerMask) and mask.causal and not mask.changed:
         if n > 1:
-            keys, values = keys[..., :n, :], values[..., :n, :]  # a static cache has room beyond
+            # A static cache is longer than the text.
+            keys, values = keys[..., :n, :], values[..., :n, :]
             bias = None if bias is None else bias[..., :n]
-            seen = causal()
+            visible = causal()
     elif mask is not None:
         allowed, bias = mask_of(mask, bias)
         if layer.scaled and s_aux is None:
-            allowed, queries, bias = even(allowed, queries, bias)
+            allowed, queries, bias = even_out(allowed, queries, bias)
         shared = allowed.shape[1] == 1
-        seen = dense(allowed.squeeze(1) if shared else allowed, over_heads=not shared)
-    given = layer.score
-    assert isinstance(given, Given)
-    given.give(bias if bias is not None and (bias.requires_grad or bool(bias.any())) else None)
-    layer.dropout, own = dropout, layer.normalize
+        visible = dense(allowed.squeeze(1) if shared else allowed, over_heads=not shared)
+    biased = layer.score
+    assert isinstance(biased, AddedBias)
+    biased.set_bias(bias if bias is not None and (bias.requires_grad or bool(bias.any())) else None)
+    layer.dropout, normalizer = dropout, layer.normalize
     try:
         if s_aux is not None:
-            layer.normalize = sunk(layer, s_aux)
-        found: Attended = layer(queries, keys, values, seen)
-        table = found.weights if weights else None
+            layer.normalize = with_sinks(layer, s_aux)
+        result: Attended = layer(queries, keys, values, visible)
+        table = result.weights if weights else None
     finally:
-        layer.normalize = own
-        given.give(None)
-    return found.output.transpose(1, 2).contiguous(), table
+        layer.normalize = normalizer
+        biased.set_bias(None)
+    return result.output.transpose(1, 2).contiguous(), table
 
 
-def sunk(layer: Borrowed, sinks: Tensor) -> Normalizer:
-    """The softmax that may look at nothing, by the model's own scores of that (heads)."""
+def with_sinks(layer: BorrowedAttention, sinks: Tensor) -> Normalizer:
+    """Return softmax with the model's own attention sinks, one score for each head."""
     if layer.normalize.name != "softmax":
         raise RegardError(
             f"this model has attention sinks, which normalize={layer.normalize.name} does not "
             "support; use normalize=softmax, or a model without sinks"
         )
-    made = twin(Sink(len(sinks)), [sinks.reshape(-1, 1, 1)])
-    assert isinstance(made, Sink)
-    return made
+    normalizer = twin(Sink(len(sinks)), [sinks.reshape(-1, 1, 1)])
+    assert isinstance(normalizer, Sink)
+    return normalizer
 
 
-def chosen(mask: Tensor | None, indices: Tensor, keys: int) -> Tensor:
-    """The mask, and all keys but those that a query chose: indices (batch, queries, so many)."""
+def select_keys(mask: Tensor | None, indices: Tensor, keys: int) -> Tensor:
+    """Return the mask that also hides all keys but the selected: indices (batch, queries, k)."""
     hidden = indices.new_ones(*indices.shape[:2], keys, dtype=torch.bool)
     hidden = hidden.scatter(-1, indices.long(), False).unsqueeze(1)
     return ~hidden if mask is None else mask.masked_fill(hidden, torch.finfo(mask.dtype).min)
 
 
 def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """What may be seen, (batch, heads or 1, n or 1, m), and what else is added to the scores.
+    """Return the visible pairs (batch, heads or 1, n or 1, m) and the bias added to the scores.
 
-    A mask of numbers hides where it is as low as numbers go, or −inf; what it holds elsewhere is
-    added, as they add it.
+    A float mask hides the pairs at its dtype's lowest number or −inf; its other numbers are added
+    to the scores, as eager attention adds them.
     """
     if isinstance(mask, EagerMask):
         mask = mask.numbers() if mask.changed else mask.table()
@@ -311,59 +313,68 @@ def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
     return allowed, bias
 
 
-def even(
+def even_out(
     allowed: Tensor, queries: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Let a query that may see nothing look at all keys alike, as eager does.
+    """Let a query without visible keys attend to all keys equally, as eager does.
 
-    Added to the lowest number, a score is lost. Some families read such a query: CLIP's kind pools
-    the first word where it finds no end, padded or not.
+    In eager, adding the lowest number absorbs every score. Some models read such a query: CLIP
+    pools the first token if there is no end token, padded or not.
     """
     nothing = ~allowed.any(-1, keepdim=True)
     queries = queries.masked_fill(nothing, 0)
     return allowed | nothing, queries, None if bias is None else bias.masked_fill(nothing, 0)
 
 
-def wants_weights(given: dict[str, Any]) -> bool:
-    """Return whether the weights of this call are used; else they are not computed."""
-    if given.get("output_attentions"):
+def wants_weights(keywords: dict[str, Any]) -> bool:
+    """Return whether the caller reads the weights of this call; otherwise they are not computed."""
+    if keywords.get("output_attentions"):
         return True
     try:
         from transformers.utils.output_capturing import _active_collector
-    except ImportError:  # another version keeps it elsewhere; weights are then always given
+    except ImportError:  # moved in other versions of transformers; then always return weights
         return True
     collected = _active_collector.get()  # type: ignore[no-untyped-call]
     return any("attentions" in key for key in collected or ())
 
 
-def refuse(given: dict[str, Any]) -> None:
-    """Say what a model passes that regard does not know, which may change its numbers."""
-    for key, value in given.items():
+def refuse(keywords: dict[str, Any]) -> None:
+    """Raise an error for a keyword that regard does not support and that may change the result."""
+    for key, value in keywords.items():
         if value is not None and key not in HARMLESS:
-            says = UNKNOWN.get(key, f"passes {key} to its attention")
-            raise RegardError(f"this model {says}, which regard's attention does not: take eager")
+            feature = UNKNOWN.get(key, f"passes {key} to its attention")
+            raise RegardError(
+                f"this model {feature}, which regard's attention does not support; use "
+                "attn_implementation='eager'"
+            )
 
 
 def is_attention(module: nn.Module) -> bool:
-    """Whether a module is what transformers' interface is called with: it has a scale."""
+    """Return whether a module calls transformers' attention interface: it has a scale."""
     name = type(module).__name__
     return name.endswith("Attention") and hasattr(module, "scaling") and hasattr(module, "config")
 
 
 def shape_of(module: Any) -> tuple[int, int]:
-    """The width of a head and how many there are, under the names that models have for them."""
-    heads = said(module, "num_heads", "n_heads", "num_attention_heads")
-    heads = heads or said(module.config, "num_attention_heads")
-    width = said(module, "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+    """Return the width of a head and the number of heads, under any of the names models use."""
+    heads = first_count(module, "num_heads", "n_heads", "num_attention_heads")
+    heads = heads or first_count(module.config, "num_attention_heads")
+    width = first_count(
+        module, "head_dim", "attention_head_size", "key_value_proj_dim", "head_size"
+    )
     if not width and heads:
-        width = said(module.config, "head_dim") or said(module.config, "hidden_size") // heads
+        width = (
+            first_count(module.config, "head_dim")
+            or first_count(module.config, "hidden_size") // heads
+        )
     if not width or not heads:
-        raise RegardError(f"{type(module).__name__} does not say how many heads it has, or how "
-                          "wide they are")  # fmt: skip
+        raise RegardError(
+            f"{type(module).__name__} has no known attribute for its number of heads or their width"
+        )
     return width, heads
 
 
-def said(positions: Any, *names: str) -> int:
-    """The first of these attributes that is a count; 0 if none is."""
-    found = (getattr(positions, name, None) for name in names)
-    return next((int(x) for x in found if isinstance(x, int) and x > 0), 0)
+def first_count(holder: Any, *names: str) -> int:
+    """Return the first of these attributes that is a positive integer; 0 if there is none."""
+    values = (getattr(holder, name, None) for name in names)
+    return next((int(x) for x in values if isinstance(x, int) and x > 0), 0)

@@ -1,4 +1,4 @@
-"""BERT as Hugging Face stores it: its config and names beside those of `regard.models.bert`."""
+"""Convert between Hugging Face's BERT and `regard.models.bert`: config and tensor names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,22 +15,25 @@ from regard.settings import build as build_settings
 
 PREFIX = "bert."
 HEADS = ("cls.",)
-#: How TensorFlow named the two vectors of a norm; some files on the hub still have them.
+#: TensorFlow's names of a norm's vectors, which some files on the hub still have.
 OLD = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """The settings of a config. Errors: what regard's BERT does not have, by name."""
+    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
     if config.get("is_decoder"):
         raise RegardError("this BERT is a decoder (is_decoder); regard only supports encoders")
     kind = config.get("position_embedding_type", "absolute")
     if kind != "absolute":
-        raise RegardError(f"this BERT has positions of another kind, {kind!r}; regard reads "
-                          "'absolute' ones")  # fmt: skip
+        raise RegardError(
+            f"this BERT has position_embedding_type={kind!r}; regard only supports 'absolute'"
+        )
     if not config.get("tie_word_embeddings", True):
-        raise RegardError("this BERT writes words by other vectors than it reads them by "
-                          "(tie_word_embeddings is false); regard's ties them")  # fmt: skip
-    found = {
+        raise RegardError(
+            "this BERT has separate input and output vectors (tie_word_embeddings is false); "
+            "regard only supports tied ones"
+        )
+    settings = {
         "width": config["hidden_size"],
         "layers": config["num_hidden_layers"],
         "heads": config["num_attention_heads"],
@@ -42,11 +45,11 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BER
         "types": config.get("type_vocab_size", 2),
         "epsilon": config.get("layer_norm_eps", 1e-12),
     }
-    return build_settings(BERTSettings, found)
+    return build_settings(BERTSettings, settings)
 
 
 def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
-    """The config of settings. Errors: what BERT has no place for, by the setting to change."""
+    """Return the config of settings. Errors: a setting that BERT does not support."""
     must_be(
         settings,
         "BERT",
@@ -83,24 +86,24 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: BERTSettings) -> list[Row]:
-    """What stands where. The heads may be missing: a model without them was saved."""
+    """Return our tensor names beside theirs. A model saved without its heads lacks those."""
     tables = f"{PREFIX}embeddings"
-    found = [
+    table = [
         Row("embedding.weight", (f"{tables}.word_embeddings.weight",)),
         Row("positions.table", (f"{tables}.position_embeddings.weight",)),
         *linear("embedding_norm", f"{tables}.LayerNorm"),
     ]
     if settings.types:
-        found.append(Row("types.weight", (f"{tables}.token_type_embeddings.weight",)))
+        table.append(Row("types.weight", (f"{tables}.token_type_embeddings.weight",)))
     for i in range(settings.layers):
         ours, theirs = f"blocks.{i}", f"{PREFIX}encoder.layer.{i}"
         inner = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
-        found += linear(f"{ours}.attention.work.project", *inner)
-        found += linear(f"{ours}.attention.work.output", f"{theirs}.attention.output.dense")
-        found += linear(f"{ours}.attention.norm", f"{theirs}.attention.output.LayerNorm")
-        found += linear(f"{ours}.feedforward.work.widen", f"{theirs}.intermediate.dense")
-        found += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.output.dense")
-        found += linear(f"{ours}.feedforward.norm", f"{theirs}.output.LayerNorm")
+        table += linear(f"{ours}.attention.work.project", *inner)
+        table += linear(f"{ours}.attention.work.output", f"{theirs}.attention.output.dense")
+        table += linear(f"{ours}.attention.norm", f"{theirs}.attention.output.LayerNorm")
+        table += linear(f"{ours}.feedforward.work.widen", f"{theirs}.intermediate.dense")
+        table += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.output.dense")
+        table += linear(f"{ours}.feedforward.norm", f"{theirs}.output.LayerNorm")
     heads = [
         *linear("head", "cls.predictions.transform.dense"),
         *linear("head_norm", "cls.predictions.transform.LayerNorm"),
@@ -108,18 +111,18 @@ def rows(settings: BERTSettings) -> list[Row]:
         *linear("pool", f"{PREFIX}pooler.dense"),
         *linear("follows", "cls.seq_relationship"),
     ]
-    return found + [Row(row.ours, row.theirs, optional=True) for row in heads]
+    return table + [Row(row.ours, row.theirs, optional=True) for row in heads]
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors under the names of the model with its heads."""
+    """Return their tensors under the names of the model with its heads."""
     whole = any(name.startswith(PREFIX) for name in tensors)
-    found = {}
+    tidied = {}
     for name, x in tensors.items():
         for old, new in OLD.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
-        found[name if whole or name.startswith(HEADS) else PREFIX + name] = x
-    return found
+        tidied[name if whole or name.startswith(HEADS) else PREFIX + name] = x
+    return tidied
 
 
 def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
@@ -129,14 +132,14 @@ def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str
     >>> list(renamed({"roberta.pooler.bias": torch.zeros(1)}, {"roberta.": "bert."}))
     ['bert.pooler.bias']
     """
-    found = {}
+    result = {}
     for name, x in tensors.items():
         for old, new in names.items():
             name = name.replace(old, new)
-        found[name] = x
-    return found
+        result[name] = x
+    return result
 
 
 def build(settings: BERTSettings, vocabulary: int) -> BERT:
-    """The model, with random weights."""
+    """Return the model with random weights."""
     return BERT(settings, vocabulary)

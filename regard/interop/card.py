@@ -1,4 +1,4 @@
-"""What a model's README says: where it comes from, what it was measured at, how to use it."""
+"""The README of an exported model: its data, results and use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ USES = {
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a model beside its settings: its data, what it reached, notes."""
+    """Facts about a model beside its settings: data, results, notes."""
 
     title: str = "A model made with regard"
     trained: Mapping[str, object] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Card:
     notes: tuple[str, ...] = ()
 
     def text(self, architecture: str, settings: Settings) -> str:
-        """The README, in markdown with the header that the hub reads.
+        """Return the README, in markdown with the header that the hub reads.
 
         >>> from regard.models.settings import GPTSettings
         >>> text = Card("Tiny").text("GPT2LMHeadModel", GPTSettings(width=8))
@@ -48,7 +48,7 @@ class Card:
 
 
 def table(title: str, rows: Mapping[str, object]) -> list[str]:
-    """A table of names and values; nothing for no rows."""
+    """Return the lines of a table of names and values; none without rows."""
     if not rows:
         return []
     body = [f"| {plain(name)} | {plain(value)} |" for name, value in rows.items()]
@@ -56,7 +56,7 @@ def table(title: str, rows: Mapping[str, object]) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """Text that markdown and HTML leave as it is, on one line."""
+    """Return a value as one line of text, escaped for markdown and HTML."""
     words = " ".join(str(value).split())
     for sign in "\\`*_[]<>|#":
         words = words.replace(sign, f"\\{sign}")

@@ -1,7 +1,7 @@
-"""A trained Transformer as a folder that CTranslate2 translates with.
+"""Export a trained Transformer for CTranslate2.
 
-The weights go into CTranslate2's own specification as they are: pre- or post-norm, any table of
-positions, no change of the vocabulary. CTranslate2 is needed to write the folder, not transformers.
+The weights are written unchanged into CTranslate2's own specification: pre- or post-norm, any
+position table, the same vocabulary. This needs CTranslate2, but not transformers.
 """
 
 import json
@@ -23,13 +23,13 @@ from regard.layers.sublayers import DecoderBlock, EncoderBlock, Sublayer
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 
-#: CTranslate2's names of what `regard.layers.feedforward.ACTIVATIONS` names.
+#: CTranslate2's names of the activations in `regard.layers.feedforward.ACTIVATIONS`.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
-#: What torch's layer norm adds to a variance.
+#: The epsilon of torch's layer norm.
 EPSILON = 1e-5
-#: The logit of the padding, which is never written.
+#: The logit of the padding, so that it is never generated.
 NEVER = -1e9
-#: Positions that are a table, and so are what CTranslate2 adds to the words.
+#: Positions that CTranslate2 supports: a table added to the embeddings.
 POSITIONS = ("sinusoidal", "learned", "none")
 
 
@@ -41,17 +41,16 @@ def save_ctranslate2(
     *,
     quantization: str = "float32",
 ) -> list[str]:
-    """Write a folder for ``ctranslate2.Translator``; returns the tokens by number, the end last.
+    """Write a folder for ``ctranslate2.Translator``; return the tokens by number, the end last.
 
-    ``tokenizer``, or its tokens, names the numbers of all words but the last, which is the end.
+    ``tokenizer`` or its tokens name all numbers but the last, which is the end.
     ``quantization``: float32, or int8, int16, bfloat16, … as CTranslate2 names them. Translate the
-    pieces of a text without an end: ``translator.translate_batch([tokenizer.tokens(ids)])``.
+    tokens of a text without an end: ``translator.translate_batch([tokenizer.tokens(ids)])``.
 
-    With a length penalty of 0 the beams of both are one search. What is written is what regard
-    writes to rounding: the padding cannot be written, and the text begins with it.
+    With a length penalty of 0 both beam searches are the same, and so are their translations, up
+    to rounding. The padding begins a translation and is never generated.
 
-    Errors: `RegardError` for settings that CTranslate2 has no place for, by name; a folder that is
-    there already.
+    Errors: `RegardError` for settings that CTranslate2 does not support; a folder that exists.
     """
     spec = specification(model, settings)
     tokens = names(tokenizer)
@@ -82,7 +81,7 @@ def save_ctranslate2(
 
 
 def names(tokenizer: Tokenizer | Sequence[str]) -> list[str]:
-    """A name for every number, and one for the end that no other has.
+    """Return a name for every token, then a unique one for the end.
 
     >>> names(["[PAD]", "[UNK]", "a", "</s>"])
     ['[PAD]', '[UNK]', 'a', '</s>', '<</s>>']
@@ -95,7 +94,7 @@ def names(tokenizer: Tokenizer | Sequence[str]) -> list[str]:
 
 
 def specification(model: Transformer, settings: TransformerSettings) -> Any:
-    """CTranslate2's specification with the model's weights, its vocabulary not yet in it."""
+    """Return CTranslate2's specification with the model's weights, without its vocabulary."""
     must_be(
         settings,
         "CTranslate2",
@@ -145,7 +144,7 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
 
 
 def positions(model: Transformer, settings: TransformerSettings) -> Tensor:
-    """What is added to the words: a row for each position of the longest text that is written."""
+    """Return the position table added to the embeddings, as long as the longest translation."""
     if settings.position == "learned":
         return plain(model.positions.table)  # type: ignore[union-attr, arg-type]
     count = 4 * settings.length
@@ -155,11 +154,11 @@ def positions(model: Transformer, settings: TransformerSettings) -> Tensor:
 
 
 def put_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
-    """One block's weights."""
-    own = block.attention
-    put_norm(layer.self_attention.layer_norm, own.norm)
-    put_linear(layer.self_attention.linear[0], own.work.project)  # type: ignore[arg-type]
-    put_linear(layer.self_attention.linear[1], own.work.output)  # type: ignore[arg-type]
+    """Copy the weights of a block."""
+    attention = block.attention
+    put_norm(layer.self_attention.layer_norm, attention.norm)
+    put_linear(layer.self_attention.linear[0], attention.work.project)  # type: ignore[arg-type]
+    put_linear(layer.self_attention.linear[1], attention.work.output)  # type: ignore[arg-type]
     if isinstance(block, DecoderBlock):
         put_memory(layer.attention, block.memory_attention)
     inner = block.feedforward.work
@@ -171,31 +170,31 @@ def put_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
         put_linear(layer.ffn.linear_0_noact, inner.gate)
 
 
-def put_memory(there: Any, here: Sublayer) -> None:
-    """The attention to the memory: queries apart, keys and values as one."""
-    work: Any = here.work
+def put_memory(target: Any, source: Sublayer) -> None:
+    """Copy the cross-attention: one matrix for queries, one for keys and values."""
+    work: Any = source.work
     queries, weight, bias = work.sizes[0], work.project.weight, work.project.bias
-    put_norm(there.layer_norm, here.norm)
-    there.linear[0].weight, there.linear[0].bias = plain(weight[:queries]), plain(bias[:queries])
-    there.linear[1].weight, there.linear[1].bias = plain(weight[queries:]), plain(bias[queries:])
-    put_linear(there.linear[2], work.output)
+    put_norm(target.layer_norm, source.norm)
+    target.linear[0].weight, target.linear[0].bias = plain(weight[:queries]), plain(bias[:queries])
+    target.linear[1].weight, target.linear[1].bias = plain(weight[queries:]), plain(bias[queries:])
+    put_linear(target.linear[2], work.output)
 
 
-def put_linear(there: Any, here: nn.Linear) -> None:
-    """A linear map."""
-    there.weight, there.bias = plain(here.weight), plain(here.bias)
+def put_linear(target: Any, source: nn.Linear) -> None:
+    """Copy a linear layer."""
+    target.weight, target.bias = plain(source.weight), plain(source.bias)
 
 
-def put_norm(there: Any, here: nn.Module) -> None:
-    """A layer norm."""
-    there.gamma, there.beta = plain(here.weight), plain(here.bias)  # type: ignore[arg-type]
+def put_norm(target: Any, source: nn.Module) -> None:
+    """Copy a layer norm."""
+    target.gamma, target.beta = plain(source.weight), plain(source.bias)  # type: ignore[arg-type]
 
 
 def plain(x: Tensor) -> Tensor:
-    """The numbers alone, in float32, on the CPU, a copy."""
+    """Return a copy of a tensor in float32 on the CPU."""
     return x.detach().float().cpu().clone().contiguous()
 
 
 def as_json(data: bytes) -> bytes:
-    """JSON with nothing in it that is only CTranslate2's own absent values."""
+    """Return JSON in indented form."""
     return (json.dumps(json.loads(data), indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""DistilBERT as Hugging Face stores it, read as a BERT without types. Sanh et al. 2019."""
+"""Read Hugging Face's DistilBERT as a BERT without token types. Sanh et al. 2019."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,9 +40,9 @@ NAMES = {
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """Return the settings of a config. Errors: what regard's BERT does not have, by name."""
-    named = {KEYS.get(key, key): value for key, value in config.items()}
-    return bert.settings_of({**named, "type_vocab_size": 0}, tensors)
+    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
+    renamed = {KEYS.get(key, key): value for key, value in config.items()}
+    return bert.settings_of({**renamed, "type_vocab_size": 0}, tensors)
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

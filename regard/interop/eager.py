@@ -1,8 +1,8 @@
-"""Eager attention of transformers: its masks, and whether regard gives the same.
+"""Eager attention of transformers: its masks, and a check that regard gives the same result.
 
-A model asks for its masks by the name of its attention. What this hands out has eager's shape and
-numbers, so that a model that reads or changes its mask does what it does with eager; the numbers
-are made only then.
+A model gets its masks by the name of its attention. `EagerMask` has the shape and numbers of
+eager's, so that a model that reads or changes its mask works as with eager; the numbers are
+computed only then.
 """
 
 import inspect
@@ -17,15 +17,15 @@ from torch.utils._pytree import tree_map
 from regard.errors import RegardError
 
 ROWS = 8  # queries of one text that are compared
-CLOSE = 5e-3  # of the largest number that eager gives
+CLOSE = 5e-3  # allowed difference, relative to the largest number of eager
 
 
 class EagerMask(Tensor):
-    """Eager's mask (batch, 1, queries, keys): 0, and the lowest number where nothing may be seen.
+    """Eager's mask (batch, 1, queries, keys): 0, and its dtype's lowest number for hidden pairs.
 
-    Its numbers are made from ``table()`` (True: may be seen) when something reads them. ``causal``
-    says that it hides what comes later and nothing else. Once a part of it is handed out that may
-    be written to, ``changed`` says that only the numbers count.
+    The numbers are computed from ``table()`` (True: visible) when something reads them. ``causal``:
+    the mask hides later keys and nothing else. ``changed``: a view that may be written to exists,
+    so that only the numbers count.
     """
 
     table: Callable[[], Tensor]
@@ -43,14 +43,14 @@ class EagerMask(Tensor):
         device: torch.device | str,
         causal: bool,
     ) -> "EagerMask":
-        made: EagerMask = Tensor._make_wrapper_subclass(
+        mask: EagerMask = Tensor._make_wrapper_subclass(
             cls, shape, dtype=dtype, device=torch.device(device)
         )
-        made.table, made.causal, made.changed = table, causal, False
-        return made
+        mask.table, mask.causal, mask.changed = table, causal, False
+        return mask
 
     def numbers(self) -> Tensor:
-        """The mask as a tensor of its own, the same at every call."""
+        """Return the mask as a plain tensor, the same at every call."""
         if not hasattr(self, "_numbers"):
             zero = torch.zeros((), dtype=self.dtype, device=self.device)
             self._numbers = torch.where(self.table(), zero, torch.finfo(self.dtype).min)
@@ -58,7 +58,7 @@ class EagerMask(Tensor):
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
-        cls, function: Any, types: Any, given: tuple[Any, ...] = (), named: Any = None
+        cls, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: Any = None
     ) -> Any:
         shares = any(x.alias_info is not None for x in function._schema.returns)
 
@@ -68,39 +68,39 @@ class EagerMask(Tensor):
             x.changed |= shares
             return x.numbers()
 
-        return function(*tree_map(read, given), **tree_map(read, named or {}))
+        return function(*tree_map(read, arguments), **tree_map(read, keywords or {}))
 
 
 def eager_masks(
     *,
     allow_is_causal_skip: bool = True,
     dtype: torch.dtype = torch.float32,
-    **given: Any,
+    **options: Any,
 ) -> Tensor | None:
-    """Return what ``eager_mask`` of transformers returns; arguments as there.
+    """Return the mask that ``eager_mask`` of transformers returns, from the same arguments.
 
-    None is a mask that hides nothing, as there. sdpa's own masks also leave out those that a
-    module's ``is_causal`` stands for, which decoders of some families do not set.
+    None hides nothing, as there. sdpa's own masks are not used as they are: they leave out masks
+    implied by a module's ``is_causal``, which some decoders do not set.
     """
     from transformers.masking_utils import causal_mask_function, sdpa_mask
 
     # A window or a chunk, with its size, is skipped only if it holds all keys.
     skip = allow_is_causal_skip and (
-        given.get("local_size") is not None
-        or given.get("mask_function", causal_mask_function) is causal_mask_function
+        options.get("local_size") is not None
+        or options.get("mask_function", causal_mask_function) is causal_mask_function
     )
-    seen: Tensor | None = sdpa_mask(allow_is_causal_skip=skip, **given)
-    if seen is None and not skip:
+    visible: Tensor | None = sdpa_mask(allow_is_causal_skip=skip, **options)
+    if visible is None and not skip:
         return None
 
     def table() -> Tensor:
-        whole = sdpa_mask(allow_is_causal_skip=False, **given) if seen is None else seen
+        whole = sdpa_mask(allow_is_causal_skip=False, **options) if visible is None else visible
         assert whole is not None
         return whole
 
-    shape = given["batch_size"], 1, given["q_length"], given["kv_length"]
-    size = shape if seen is None else tuple(seen.shape)
-    return EagerMask(table, size, dtype, given.get("device", "cpu"), causal=seen is None)
+    shape = options["batch_size"], 1, options["q_length"], options["kv_length"]
+    size = shape if visible is None else tuple(visible.shape)
+    return EagerMask(table, size, dtype, options.get("device", "cpu"), causal=visible is None)
 
 
 @torch.no_grad()
@@ -112,88 +112,91 @@ def refuse_difference(
     values: Tensor,
     mask: Tensor | None,
     bias: Tensor | None,
-    named: dict[str, Any],
+    keywords: dict[str, Any],
 ) -> None:
-    """Refuse a call that regard reads otherwise than the eager attention of the module's family.
+    """Raise an error if regard's result differs from that of the module's own eager attention.
 
-    Both get the last few queries of the first text, in float32, so scaled that their scores differ;
-    ``ours`` is called as eager is, ``named`` are the keywords that both get. A family without an
-    eager attention function is let through.
+    Both get the last few queries of the first text, in float32, scaled so that their scores differ.
+    ``ours`` has the signature of eager attention; ``keywords`` go to both. A module whose class
+    has no eager attention function is not checked.
     """
     eager = eager_of(module)
     if eager is None or queries.device.type == "meta" or torch.compiler.is_compiling():
         return
     rows = last_rows(mask, queries.shape[-2], keys.shape[-2])
-    asked = [x[:1].float() for x in (queries[..., -ROWS:, :], keys, values)]
-    scale = named.get("scaling") or queries.shape[-1] ** -0.5
-    sizes = asked[0].norm(dim=-1).mean() * asked[1].norm(dim=-1).mean() * abs(scale)
-    asked[0] = asked[0] * (queries.shape[-1] ** 0.5 / sizes).clamp(1, 1e4)
-    given = {key: last(x) for key, x in {**named, "position_bias": bias}.items() if x is not None}
+    inputs = [x[:1].float() for x in (queries[..., -ROWS:, :], keys, values)]
+    scale = keywords.get("scaling") or queries.shape[-1] ** -0.5
+    sizes = inputs[0].norm(dim=-1).mean() * inputs[1].norm(dim=-1).mean() * abs(scale)
+    inputs[0] = inputs[0] * (queries.shape[-1] ** 0.5 / sizes).clamp(1, 1e4)
+    shared = {
+        key: last(x) for key, x in {**keywords, "position_bias": bias}.items() if x is not None
+    }
     with torch.autocast(queries.device.type, enabled=False):
         try:
-            theirs = eager(module, *asked, rows, dropout=0.0, **given)[0]
+            theirs = eager(module, *inputs, rows, dropout=0.0, **shared)[0]
         except Exception as error:
             raise RegardError(
-                f"{type(module).__name__}'s eager attention does not take what regard's was given "
-                f"({error}), so that they cannot be compared: take eager"
+                f"cannot compare {type(module).__name__} with regard: its eager attention raised "
+                f"an error ({error}); use attn_implementation='eager'"
             ) from None
-        found = ours(*asked, rows, **given)[0]
-    if theirs.shape == found.shape:
-        gap = float((theirs - found).abs().max()) if found.numel() else 0.0
+        output = ours(*inputs, rows, **shared)[0]
+    if theirs.shape == output.shape:
+        gap = float((theirs - output).abs().max()) if output.numel() else 0.0
         if gap <= CLOSE * max(float(theirs.abs().max()) if gap else 0.0, 1e-6):
             return
     raise RegardError(
-        f"{type(module).__name__} attends otherwise in its own eager attention than by softmax of "
-        "scaled products and its mask, so that regard would change its numbers: take eager"
+        f"{type(module).__name__} computes attention in its own way, not by softmax of scaled "
+        "products and its mask, so that regard would change its results; use "
+        "attn_implementation='eager'"
     )
 
 
 def last(x: Any) -> Any:
-    """The last few queries of the first text, of what is given for each query."""
+    """Return the last few queries of the first text if ``x`` has a row for each query."""
     if not isinstance(x, Tensor):
         return x
     return x[:1, ..., -ROWS:, :].float() if x.dim() == 4 else x.float()
 
 
 def last_rows(mask: Tensor | None, queries: int, keys: int) -> Tensor | None:
-    """A mask's rows of the last few queries of the first text, as eager has them."""
+    """Return the mask rows of the last few queries of the first text, with eager's numbers."""
     if mask is None:
         return None
     if isinstance(mask, EagerMask) and not mask.changed:
         if mask.causal:
             first = max(queries - ROWS, 0) if queries > 1 else keys - 1
             places = torch.arange(first, max(queries, first + 1), device=mask.device)
-            seen = torch.arange(keys, device=mask.device) <= places.unsqueeze(-1)
-            seen = seen.expand(1, 1, -1, -1)
+            visible = torch.arange(keys, device=mask.device) <= places.unsqueeze(-1)
+            visible = visible.expand(1, 1, -1, -1)
         else:
-            seen = mask.table()[:1, :, -ROWS:]
+            visible = mask.table()[:1, :, -ROWS:]
     elif mask.dtype == torch.bool:
-        seen = mask[:1, :, -ROWS:]
+        visible = mask[:1, :, -ROWS:]
     else:
-        given = mask.numbers() if isinstance(mask, EagerMask) else mask
-        given = given[:1, :, -ROWS:]
-        lowest = (given < torch.finfo(given.dtype).min / 2) & given.isfinite()
-        return given.float().masked_fill(lowest, LOWEST)
-    return torch.zeros((), device=seen.device).where(seen, LOWEST)
+        scores = mask.numbers() if isinstance(mask, EagerMask) else mask
+        scores = scores[:1, :, -ROWS:]
+        lowest = (scores < torch.finfo(scores.dtype).min / 2) & scores.isfinite()
+        return scores.float().masked_fill(lowest, LOWEST)
+    return torch.zeros((), device=visible.device).where(visible, LOWEST)
 
 
 LOWEST = torch.finfo(torch.float32).min
 
 
-def refuse_changed(model: Any, name: str, place: str, asked: dict[str, Any]) -> None:
-    """Refuse a model that does not answer with the attention ``name`` what it answers with eager.
+def refuse_changed(model: Any, name: str, place: str, example: dict[str, Any]) -> None:
+    """Raise an error if a model's outputs with the attention ``name`` differ from those with eager.
 
-    ``place`` is where that attention keeps its layers, which are taken out again.
+    ``place`` is the attribute in which that attention stores its layers; they are removed again.
     """
     before, modes = model.config._attn_implementation, [(x, x.training) for x in model.modules()]
     answers = []
     try:
         model.eval()
-        for each in ("eager", name):
-            model.set_attn_implementation(each)
+        for implementation in ("eager", name):
+            model.set_attn_implementation(implementation)
             with torch.no_grad(), torch.random.fork_rng():
                 torch.manual_seed(0)
-                answers.append(numbers(model(**asked)))
+                answers.append(numbers(model(**example)))
     finally:
         model.set_attn_implementation(before)
         for module, training in modes:
@@ -202,28 +205,28 @@ def refuse_changed(model: Any, name: str, place: str, asked: dict[str, Any]) -> 
     kind = type(model).__name__
     if not reached:
         raise RegardError(
-            f"{kind} attends in a way of its own and not by transformers' attention interface, so "
-            "that regard has no part in it: take a model that does"
+            f"{kind} does not use transformers' attention interface, so that regard cannot replace "
+            "its attention; use a model that does"
         )
-    for one, two in zip(*answers, strict=True):
-        most = max(float(one.abs().max()), 1e-6) if one.numel() else 0.0
-        gap = float((one - two).abs().max()) / most if one.numel() else 0.0
-        if not gap <= torch.finfo(one.dtype).eps ** 0.5:
+    for eager, changed in zip(*answers, strict=True):
+        most = max(float(eager.abs().max()), 1e-6) if eager.numel() else 0.0
+        gap = float((eager - changed).abs().max()) / most if eager.numel() else 0.0
+        if not gap <= torch.finfo(eager.dtype).eps ** 0.5:
             raise RegardError(
-                f"{kind} answers with regard's attention what differs from its eager attention by "
-                f"{gap:.2g} of the largest number: take eager"
+                f"{kind}'s outputs with regard's attention differ from those with eager attention "
+                f"by {gap:.2g} of the largest number; use attn_implementation='eager'"
             )
 
 
 def numbers(answer: Any) -> list[Tensor]:
-    """The tensors of numbers in what a model answers, caches and attentions left out."""
+    """Return the float tensors of a model's output, without caches and attentions."""
     return [x for x in answer.to_tuple() if isinstance(x, Tensor) and x.is_floating_point()]
 
 
 def tiny_example(model: Any) -> dict[str, Tensor]:
-    """Six words, or noise for a picture: what a model of transformers can be asked by its config.
+    """Return example inputs for a transformers model: six tokens, or an image of ones.
 
-    Errors: a model of something else.
+    Errors: a model that takes other inputs.
     """
     takes, config = inspect.signature(model.forward).parameters, model.config
     if model.main_input_name == "pixel_values" and isinstance(
@@ -233,8 +236,8 @@ def tiny_example(model: Any) -> dict[str, Tensor]:
         return {"pixel_values": torch.ones(1, config.num_channels, size, size).to(model.device)}
     if model.main_input_name != "input_ids" or "pixel_values" in takes:
         raise RegardError(
-            f"{type(model).__name__} takes more than words, so that regard cannot ask it by "
-            "itself: adopt(model, example={...}), with what its forward takes"
+            f"{type(model).__name__} takes other inputs than tokens or images; give them: "
+            "adopt(model, example={...}) with the arguments of its forward"
         )
     words = (
         torch.arange(1, 7, device=model.device) % model.config.get_text_config().vocab_size
@@ -243,18 +246,18 @@ def tiny_example(model: Any) -> dict[str, Tensor]:
 
 
 def eager_of(module: nn.Module) -> Callable[..., Any] | None:
-    """The eager attention function that a module's class names in its code; None if it has none."""
+    """Return the eager attention function that the code of a module's class names, or None."""
     for function in functions(type(module)):
         for name in function.__code__.co_names:
-            found = function.__globals__.get(name)
-            if re.search("eager.*attention", name) and inspect.isfunction(found):
-                return found
+            value = function.__globals__.get(name)
+            if re.search("eager.*attention", name) and inspect.isfunction(value):
+                return value
     return None
 
 
 def functions(kind: type) -> Iterator[Any]:
-    """The functions of a class and of its bases, what decorators hide uncovered."""
-    for each in kind.__mro__:
-        for value in vars(each).values():
+    """Yield the functions of a class and of its bases, without their decorators."""
+    for base in kind.__mro__:
+        for value in vars(base).values():
             if inspect.isfunction(value):
                 yield inspect.unwrap(value)

@@ -1,4 +1,4 @@
-"""A pretrained encoder that labels texts: what ``weights=`` names, read for a run."""
+"""Read a pretrained encoder, named by ``weights=``, for a run that labels texts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,30 +15,30 @@ from regard.models.settings import BERTSettings, EncoderSettings
 from regard.reading import read_json
 from regard.settings import build
 
-#: What cannot be set beside ``weights=``: the file decides.
+#: Settings decided by ``weights=``.
 FIXED = ("width", "layers", "heads", "feedforward", "activation", "types", "epsilon")
-#: What must be as it is by default, for the weights were learned so.
+#: Settings that must keep their defaults, with which the weights were trained.
 LEARNED_SO = ("norm", "position", "key_value_heads")
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A BERT, RoBERTa or DistilBERT in a folder or on the hub, by what ``weights=`` says.
+    """A BERT, RoBERTa or DistilBERT in a folder or on the hub, named by ``weights=``.
 
-    Errors of all that is read here: `RegardError`: no such folder or name; a model of another
-    kind; no safetensors, no tokenizer; sizes by the config that the file does not have.
+    Errors of every property: `RegardError`: no such folder or name; a model of another kind; no
+    safetensors, no tokenizer; a config that does not match the tensors' sizes.
     """
 
     source: str
 
     @cached_property
     def folder(self) -> Path:
-        """Where it lies here, after a download where it is needed."""
+        """Return the local folder, downloaded if necessary."""
         return folder.locate(self.source)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Its ``config.json``. Errors: a kind that is no encoder."""
+        """Return its ``config.json``. Errors: not an encoder."""
         config = read_json(self.folder / folder.CONFIG)
         kinds = [kind for kind, layout in huggingface.LAYOUTS.items() if layout.kind == "bert"]
         if config.get("model_type") not in kinds:
@@ -50,12 +50,12 @@ class Encoder:
 
     @cached_property
     def described(self) -> tuple[huggingface.Layout, BERTSettings, int]:
-        """Its layout, settings and number of words, compared with the size of its file."""
+        """Return its layout, settings and number of words, checked against its tensors."""
         return huggingface.described(self.folder, self.config, {})
 
     @cached_property
     def tokenizer(self) -> EncoderTokenizer:
-        """Its own tokenizer. Errors: there is none; it has more tokens than the model."""
+        """Return its tokenizer. Errors: there is none; it has more tokens than the model."""
         inner = read_tokenizer(self.folder)
         if inner is None:
             raise RegardError(
@@ -73,37 +73,39 @@ class Encoder:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash over its safetensors."""
+        """Return the hash of its safetensors."""
         return folder.digest(self.folder)
 
-    def settings(self, given: dict[str, Any]) -> EncoderSettings:
-        """Return the settings of a network that begins with these weights.
+    def settings(self, chosen: dict[str, Any]) -> EncoderSettings:
+        """Return the settings of a network that starts from these weights.
 
-        ``given`` are the user's. Errors: one that the weights decide has another value.
+        ``chosen`` are the user's. Errors: one of `FIXED` or `LEARNED_SO` has another value.
         """
-        own = self.described[1].model_dump()
-        asked = build(EncoderSettings, given).model_dump()
-        usual = build(EncoderSettings, {}).model_dump()
+        stored = self.described[1].model_dump()
+        requested = build(EncoderSettings, chosen).model_dump()
+        defaults = build(EncoderSettings, {}).model_dump()
         for key in (*FIXED, *LEARNED_SO):
-            value = own[key] if key in FIXED else usual[key]
-            if key in given and asked[key] != value:
+            value = stored[key] if key in FIXED else defaults[key]
+            if key in chosen and requested[key] != value:
                 raise RegardError(
-                    f"weights={self.source} has {key}={value}: leave {key}={given[key]} out"
+                    f"weights={self.source} has {key}={value}: leave {key}={chosen[key]} out"
                 )
-        kept = {key: asked[key] for key in given if key != "length"}
-        return build(EncoderSettings, {**own, **kept, "weights": self.source})
+        choices = {key: requested[key] for key in chosen if key != "length"}
+        return build(EncoderSettings, {**stored, **choices, "weights": self.source})
 
     def put(self, network: BERTClassifier) -> dict[str, Any]:
-        """Put the weights into a network of `settings`; return what a run remembers of them.
+        """Copy the weights into a network of `settings`; return the facts that a run stores.
 
-        Words behind the tokenizer's last are left out: no text has them. Errors: tensors that are
-        missing or of another shape.
+        Words after the tokenizer's last, which are in no text, are left out. Errors: missing
+        tensors, or other shapes.
         """
         layout, settings, _ = self.described
         place = str(self.folder)
         theirs = layout.tidy(self.config, folder.read_tensors(self.folder))
-        here = dict(network.body.named_parameters())
-        ours = {n: x for n, x in take(layout.rows(settings), theirs, place).items() if n in here}
+        parameters = dict(network.body.named_parameters())
+        ours = {
+            n: x for n, x in take(layout.rows(settings), theirs, place).items() if n in parameters
+        }
         words = network.body.embedding.weight.shape[0]
         ours["embedding.weight"] = ours["embedding.weight"][:words]
         new = huggingface.put(network.body, ours, place)

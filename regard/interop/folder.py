@@ -1,4 +1,4 @@
-"""A model's folder in Hugging Face's layout: ``config.json`` and safetensors, read and written."""
+"""Read and write model folders in Hugging Face's layout: ``config.json`` and safetensors."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from regard.interop.hub import fetch
 from regard.reading import parse_tensors, read_bytes, read_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-LARGEST = 1 << 40  # bytes of a file of weights, which are in memory as often
+LARGEST = 1 << 40  # bytes of a file of weights; memory is the actual limit
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a folder holds: its config, its tensors by name, and where it lies."""
+    """A model folder: its path, its config and its tensors by name."""
 
     folder: Path
     config: dict[str, Any]
@@ -31,11 +31,10 @@ class Stored:
 
 
 def read(source: Path | str, *, revision: str | None = None) -> Stored:
-    """A model from a folder, or from the hub by its name ("openai-community/gpt2").
+    """Return a model from a folder, or from the hub by its name ("openai-community/gpt2").
 
-    Safetensors alone, in one file or in several: a ``.bin`` is a pickle, which runs whatever code
-    stands in it when it is read. Errors: no such folder or name, no config, no safetensors, files
-    that are damaged.
+    Only safetensors are read, one file or several: a ``.bin`` is a pickle, which can run any code
+    when it is read. Errors: no such folder or name, no config, no safetensors, damaged files.
     """
     folder = locate(source, revision)
     config = read_json(folder / CONFIG)
@@ -43,7 +42,7 @@ def read(source: Path | str, *, revision: str | None = None) -> Stored:
 
 
 def locate(source: Path | str, revision: str | None = None) -> Path:
-    """The folder of a model: as given, or fetched from the hub by its name."""
+    """Return the folder of a model, downloaded if ``source`` is a name on the hub."""
     folder = Path(source)
     if folder.is_dir():
         return folder
@@ -55,7 +54,7 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a folder, in order, each checked to exist.
 
-    Errors: none; pickles only; an index that names other files than those beside it.
+    Errors: none; pickles only; an index that names files outside the folder or missing ones.
     """
     if (folder / WEIGHTS).exists():
         names = {WEIGHTS}
@@ -82,7 +81,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder's safetensors by name."""
+    """Return all tensors of a folder's safetensors by name."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
         tensors |= parse_tensors(read_bytes(path, LARGEST), path)
@@ -102,12 +101,12 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def digest(folder: Path) -> str:
-    """Return the sha256 over the safetensors of a folder, which tells changed weights."""
-    found = hashlib.sha256()
+    """Return the sha256 of the safetensors of a folder, to detect changed weights."""
+    total = hashlib.sha256()
     for path in weight_files(folder):
         with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def write(
@@ -116,26 +115,23 @@ def write(
     tensors: Mapping[str, Tensor],
     files: Mapping[str, bytes],
 ) -> Path:
-    """Write a folder that `read` and transformers read, whole or not at all.
-
-    Errors: the folder is there already.
-    """
+    """Write atomically a folder that `read` and transformers read. Errors: it already exists."""
     place = Path(folder)
     if place.exists():
         raise RegardError(f"{place} already exists; give another folder")
     plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    made = {
+    contents = {
         CONFIG: as_json(config),
         WEIGHTS: safetensors.torch.save(plain, metadata={"format": "pt"}),
         **files,
     }
-    with atomic_io.told(place, sum(map(len, made.values()))):
+    with atomic_io.told(place, sum(map(len, contents.values()))):
         place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_io.write_folder(place, made)
+    atomic_io.write_folder(place, contents)
     return place
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """JSON as people read it."""
+    """Return indented JSON with sorted keys."""
     text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
     return (text + "\n").encode()

@@ -1,4 +1,4 @@
-"""GPT-2 as Hugging Face stores it: its config and names beside those of `regard.models.gpt`."""
+"""Convert between Hugging Face's GPT-2 and `regard.models.gpt`: config and tensor names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,12 +17,13 @@ PREFIX = "transformer."
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTSettings:
-    """The settings of a config. Errors: what regard's GPT does not have, by name."""
+    """Return the settings of a config. Errors: a feature that regard's GPT does not have."""
     if config.get("add_cross_attention"):
-        raise RegardError("this GPT-2 attends to an encoder (add_cross_attention); regard's has no "
-                          "memory to look at")  # fmt: skip
+        raise RegardError(
+            "this GPT-2 attends to an encoder (add_cross_attention), which regard does not support"
+        )
     width = int(config["n_embd"])
-    found = {
+    settings = {
         "width": width,
         "layers": config["n_layer"],
         "heads": config["n_head"],
@@ -35,11 +36,11 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT
         "tie": config.get("tie_word_embeddings", True),
         "epsilon": config.get("layer_norm_epsilon", 1e-5),
     }
-    return build_settings(GPTSettings, found)
+    return build_settings(GPTSettings, settings)
 
 
 def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
-    """The config of settings. Errors: what GPT-2 has no place for, by the setting to change."""
+    """Return the config of settings. Errors: a setting that GPT-2 does not support."""
     must_be(
         settings,
         "GPT-2",
@@ -72,49 +73,48 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: GPTSettings) -> list[Row]:
-    """What stands where. Their maps are turned: GPT-2's Conv1D holds (in, out).
+    """Return our tensor names beside theirs. GPT-2's Conv1D matrices are transposed: (in, out).
 
-    The output may be missing: a model without it was saved.
+    A model saved without its head lacks the output.
     """
-    found = [
+    table = [
         Row("embedding.weight", (f"{PREFIX}wte.weight",)),
         Row("positions.table", (f"{PREFIX}wpe.weight",)),
         *linear("norm", f"{PREFIX}ln_f"),
     ]
     for i in range(settings.layers):
         ours, theirs = f"blocks.{i}", f"{PREFIX}h.{i}"
-        found += linear(f"{ours}.attention.norm", f"{theirs}.ln_1")
-        found += linear(f"{ours}.attention.work.project", f"{theirs}.attn.c_attn", turned=True)
-        found += linear(f"{ours}.attention.work.output", f"{theirs}.attn.c_proj", turned=True)
-        found += linear(f"{ours}.feedforward.norm", f"{theirs}.ln_2")
-        found += linear(f"{ours}.feedforward.work.widen", f"{theirs}.mlp.c_fc", turned=True)
-        found += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.mlp.c_proj", turned=True)
+        table += linear(f"{ours}.attention.norm", f"{theirs}.ln_1")
+        table += linear(f"{ours}.attention.work.project", f"{theirs}.attn.c_attn", turned=True)
+        table += linear(f"{ours}.attention.work.output", f"{theirs}.attn.c_proj", turned=True)
+        table += linear(f"{ours}.feedforward.norm", f"{theirs}.ln_2")
+        table += linear(f"{ours}.feedforward.work.widen", f"{theirs}.mlp.c_fc", turned=True)
+        table += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.mlp.c_proj", turned=True)
     if not settings.tie:
-        found.append(Row("output.weight", ("lm_head.weight",), optional=True))
-    return found
+        table.append(Row("output.weight", ("lm_head.weight",), optional=True))
+    return table
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors under the names of the model with its head.
+    """Return their tensors under the names of the model with its head.
 
-    Scores that are divided by a layer's number too (``scale_attn_by_inverse_layer_idx``) come of
-    queries that are.
+    With ``scale_attn_by_inverse_layer_idx``, the queries are divided by the layer's number.
     """
     whole = any(name.startswith(PREFIX) for name in tensors)
-    found = dict(tensors)
+    tidied = dict(tensors)
     if not whole:
-        found = {name if name == "lm_head.weight" else PREFIX + name: tensors[name]
+        tidied = {name if name == "lm_head.weight" else PREFIX + name: tensors[name]
                  for name in tensors}  # fmt: skip
     if config.get("scale_attn_by_inverse_layer_idx"):
         width = int(config["n_embd"])
         for i in range(int(config["n_layer"])):
             for part in ("weight", "bias"):
                 name = f"{PREFIX}h.{i}.attn.c_attn.{part}"
-                found[name] = found[name].clone()
-                found[name][..., :width] /= i + 1
-    return found
+                tidied[name] = tidied[name].clone()
+                tidied[name][..., :width] /= i + 1
+    return tidied
 
 
 def build(settings: GPTSettings, vocabulary: int) -> GPT:
-    """The model, with random weights."""
+    """Return the model with random weights."""
     return GPT(settings, vocabulary)

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.errors import RegardError
 
-#: What is downloaded: numbers and words, nothing that runs. A pattern has no folder in it.
+#: The files to download: weights, config and tokenizer, no code. Patterns contain no folder.
 FETCHED = (
     "config.json",
     "model.safetensors",
@@ -27,11 +27,11 @@ NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?")
 
 
 def fetch(source: str, revision: str | None = None) -> Path:
-    """Return the local folder of a model on the hub, downloaded where it is not in the cache.
+    """Return the local folder of a model on the hub, downloaded unless it is in the cache.
 
     ``source`` is "NAME", "ORGANISATION/NAME" or either with "@REVISION": a branch, a tag or a
-    commit. The environment variables of huggingface_hub hold: HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE.
-    Without network a model in the cache is used as it is.
+    commit. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE apply, as in huggingface_hub.
+    Without network, a cached model is used without a check for updates.
 
     Errors: `RegardError`: huggingface_hub is not installed; the hub does not know the name, or
     does not answer and the cache has no such model; pickles only; more than `LIMIT` bytes.
@@ -39,13 +39,13 @@ def fetch(source: str, revision: str | None = None) -> Path:
     parts = NAME.fullmatch(source)
     if parts is None or source.startswith("."):
         raise RegardError(f"{source} is not a folder; give a model's folder or its name on the hub")
-    asked = revision or parts["revision"]
-    return _fetch(parts["name"], asked, os.environ.get("HF_ENDPOINT") or None)
+    commit = revision or parts["revision"]
+    return _fetch(parts["name"], commit, os.environ.get("HF_ENDPOINT") or None)
 
 
 @lru_cache(maxsize=16)
 def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
-    """One download a process: all its runs of one name have the same commit."""
+    """Download once per process, so that all its runs of one name have the same commit."""
     try:
         from huggingface_hub import HfApi, hf_hub_download
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
@@ -55,28 +55,28 @@ def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
             f"({error}): pip install -c constraints.txt '.[hf]'"
         ) from None
     try:
-        found = HfApi(endpoint=endpoint).model_info(name, revision=revision, files_metadata=True)
+        info = HfApi(endpoint=endpoint).model_info(name, revision=revision, files_metadata=True)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise _refused(name, error) from None
-    except Exception as error:  # no answer, or none of use
+    except Exception as error:  # no usable answer
         try:
             cached = hf_hub_download(name, "config.json", revision=revision, local_files_only=True)
         except Exception:
             raise _refused(name, error) from None
         return Path(cached).parent
-    files = _chosen(name, {file.rfilename: file.size or 0 for file in found.siblings or ()})
-    how: dict[str, Any] = {"revision": found.sha, "endpoint": endpoint}
+    files = _chosen(name, {file.rfilename: file.size or 0 for file in info.siblings or ()})
+    options: dict[str, Any] = {"revision": info.sha, "endpoint": endpoint}
     try:
-        paths = [Path(hf_hub_download(name, file, **how)) for file in files]
+        paths = [Path(hf_hub_download(name, file, **options)) for file in files]
     except Exception as error:
         raise _refused(name, error) from None
     return paths[0].parent
 
 
 def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
-    """Return the files to download, of all with their sizes in bytes."""
-    here = [file for file in sorted(sizes) if "/" not in file]
-    chosen = [file for file in here if any(fnmatch(file, kind) for kind in FETCHED)]
+    """Return the files to download, from all files with their sizes in bytes."""
+    top_level = [file for file in sorted(sizes) if "/" not in file]
+    chosen = [file for file in top_level if any(fnmatch(file, kind) for kind in FETCHED)]
     if not any(file.endswith(".safetensors") for file in chosen):
         pickles = [file for file in sorted(sizes) if file.endswith((".bin", ".pt", ".ckpt"))]
         why = f"its weights are a pickle ({pickles[0]}), which can run code" if pickles else ""
@@ -96,10 +96,9 @@ def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
 
 
 def _refused(name: str, error: Exception) -> RegardError:
-    """Return the hub's or the network's refusal in one line, with what to do."""
+    """Return an error of the hub or the network in one line, with the remedy."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return RegardError(
-        f"{name} is no folder here, and could not be fetched from the hub: {first[:200]}; without "
-        f"network give a local folder, as `hf download {name} --local-dir FOLDER` makes it "
-        "elsewhere"
+        f"{name} is not a folder, and downloading it from the hub failed: {first[:200]}; without "
+        f"network, run `hf download {name} --local-dir FOLDER` on another machine and give FOLDER"
     )

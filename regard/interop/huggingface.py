@@ -1,4 +1,4 @@
-"""GPT-2, BERT, RoBERTa, DistilBERT and T5 of Hugging Face as regard's models, and back.
+"""Load and save GPT-2, BERT, RoBERTa, DistilBERT and T5 in Hugging Face's layout.
 
 loaded = load("openai-community/gpt2")           # or a folder
 save(loaded.model, loaded.settings, "mine", tokenizer=loaded.tokenizer)
@@ -25,7 +25,7 @@ from regard.training.checkpoints import must_describe, weights
 
 @dataclass(frozen=True)
 class Layout:
-    """How one kind of model is stored: settings and config, names, and how it is built."""
+    """The storage layout of one kind of model: settings, config, tensor names and builder."""
 
     kind: str
     settings: type[Settings]
@@ -46,7 +46,7 @@ _BERT = _layout("bert", BERTSettings, bert)
 _ROBERTA = _layout("bert", BERTSettings, roberta)
 _DISTILBERT = _layout("bert", BERTSettings, distilbert)
 _T5 = _layout("t5", T5Settings, t5)
-#: What a config calls its model, and how that is stored.
+#: The layout of each model type.
 LAYOUTS: dict[str, Layout] = {
     "gpt2": _GPT2,
     "bert": _BERT,
@@ -61,10 +61,10 @@ LAYOUTS: dict[str, Layout] = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model that came from Hugging Face's layout, in evaluation mode.
+    """A model loaded from Hugging Face's layout, in evaluation mode.
 
     ``kind``: gpt, bert or t5. ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one.
-    ``drawn``: weights that the file has none of, of heads, drawn at random.
+    ``drawn``: names of weights of heads that the file lacks, initialised at random.
     """
 
     kind: str
@@ -76,13 +76,13 @@ class Loaded:
 
 
 def load(source: Path | str, *, revision: str | None = None) -> Loaded:
-    """GPT-2, BERT (RoBERTa, DistilBERT) or T5 (1.0, 1.1, mT5) from a folder, or from the hub.
+    """Load GPT-2, BERT (RoBERTa, DistilBERT) or T5 (1.0, 1.1, mT5) from a folder or the hub.
 
     Reads ``config.json``, safetensors and the tokenizer's files; pickles are refused. The same
-    tokens give the same logits and attentions, to the rounding of float32.
+    tokens give the same logits and attentions, up to the rounding of float32.
 
     Errors: `RegardError`: a model of another kind; a setting that regard's model does not have;
-    tensors that are missing or of another shape; what `regard.interop.folder.read` refuses.
+    missing tensors or other shapes; those of `regard.interop.folder.read`.
     """
     stored = folder.read(source, revision=revision)
     layout, settings, vocabulary = described(stored.folder, stored.config, stored.tensors)
@@ -98,10 +98,10 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
 def described(
     source: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> tuple[Layout, Any, int]:
-    """Return the layout, the settings and the number of words that a config tells.
+    """Return the layout, the settings and the vocabulary size of a config.
 
-    Errors: a kind or a setting that regard does not have; a key that is missing or no number;
-    more numbers than the folder's safetensors hold.
+    Errors: a kind or a setting that regard does not have; a missing or non-numeric key; larger
+    sizes than those of the folder's safetensors.
     """
     layout = layout_of(config, str(source))
     with whole_config(source):
@@ -109,15 +109,15 @@ def described(
         vocabulary = int(config["vocab_size"])
         if vocabulary < 1:
             raise ValueError(f"vocab_size is {vocabulary}")
-    told = {**settings.model_dump(), "vocab_size": vocabulary}
+    sizes = {**settings.model_dump(), "vocab_size": vocabulary}
     build = partial(layout.build, settings, vocabulary)
-    must_describe(told, build, folder.stored_shapes(source), source / folder.CONFIG)
+    must_describe(sizes, build, folder.stored_shapes(source), source / folder.CONFIG)
     return layout, settings, vocabulary
 
 
 @contextmanager
 def whole_config(source: Path) -> Iterator[None]:
-    """Turn what a config lacks, or has of another type, into an error of one line."""
+    """Turn errors from missing keys and wrong types of a config into an error of one line."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -125,7 +125,7 @@ def whole_config(source: Path) -> Iterator[None]:
 
 
 def layout_of(config: Mapping[str, Any], source: str) -> Layout:
-    """The layout that a config names. Errors: one that regard does not read."""
+    """Return the layout that a config names. Errors: regard does not read it."""
     kind = str(config.get("model_type", ""))
     if kind not in LAYOUTS:
         raise RegardError(
@@ -136,16 +136,16 @@ def layout_of(config: Mapping[str, Any], source: str) -> Layout:
 
 
 def put(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> tuple[str, ...]:
-    """Put tensors into a model; the names of its parameters that none came for."""
-    here = dict(model.named_parameters())
+    """Copy tensors into a model; return the names of the parameters without a tensor."""
+    parameters = dict(model.named_parameters())
     for name, x in tensors.items():
-        if here[name].shape != x.shape:
+        if parameters[name].shape != x.shape:
             raise RegardError(
-                f"{source} does not fit its config: {name} is {tuple(x.shape)} there, and by the "
-                f"config {tuple(here[name].shape)}"
+                f"{source} does not fit its config: {name} has the shape {tuple(x.shape)}, but the "
+                f"config gives {tuple(parameters[name].shape)}"
             )
-        here[name].data.copy_(x)
-    return tuple(name for name in here if name not in tensors)
+        parameters[name].data.copy_(x)
+    return tuple(name for name in parameters if name not in tensors)
 
 
 def save(
@@ -160,31 +160,29 @@ def save(
 ) -> Path:
     """Write a GPT, BERT or T5 as a folder that ``from_pretrained`` reads.
 
-    ``tokenizer`` is a ``tokenizers.Tokenizer``, and ``roles`` says which of its tokens is the
-    "pad_token", "eos_token", …; ``config`` adds to the config (``eos_token_id``, …); ``card`` is
-    what the README says beyond the settings.
+    ``tokenizer`` is a ``tokenizers.Tokenizer``; ``roles`` names its "pad_token", "eos_token", …;
+    ``config`` adds to the config (``eos_token_id``, …); ``card`` adds to the README.
 
-    Errors: `RegardError`: a setting that the layout has no place for, by its name and what would
-    do; a folder that is there already.
+    Errors: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
     layout = layout_for(settings)
     vocabulary = int(model.embedding.weight.shape[0])  # type: ignore[union-attr, index]
-    made = {**layout.config_of(settings, vocabulary), **(config or {}), "dtype": "float32"}
+    contents = {**layout.config_of(settings, vocabulary), **(config or {}), "dtype": "float32"}
     tensors = give(layout.rows(settings), weights(model))
-    files = {"README.md": (card or Card()).text(made["architectures"][0], settings).encode()}
+    files = {"README.md": (card or Card()).text(contents["architectures"][0], settings).encode()}
     if tokenizer is not None:
         longest = int(getattr(settings, "length", 512))
         files |= tokenizer_files(tokenizer, length=longest, roles=dict(roles or {}))
-    return folder.write(place, made, tensors, files)
+    return folder.write(place, contents, tensors, files)
 
 
 def layout_for(settings: Settings) -> Layout:
-    """The layout of a model with these settings. Errors: there is none."""
+    """Return the layout of a model with these settings. Errors: there is none."""
     for layout in LAYOUTS.values():
         if isinstance(settings, layout.settings):
             return layout
     kinds = ", ".join(dict.fromkeys(layout.kind for layout in LAYOUTS.values()))
     raise RegardError(
-        f"{type(settings).__name__} describe a model that Hugging Face has no layout for; it has "
-        f"them for {kinds}, and for the transformer that translates"
+        f"cannot export {type(settings).__name__} to Hugging Face's layout; supported are {kinds} "
+        "and the transformer for translation"
     )

@@ -1,8 +1,8 @@
-"""A trained Transformer in the layouts of Hugging Face's translators.
+"""Export a trained Transformer to the layouts of Hugging Face's translators.
 
-Marian's is post-norm; Pegasus' is the same with pre-norm and a norm after each stack. Both hold
-sines in the first half of a vector and cosines in the second, where regard has them in turns: so
-the columns of every vector between the layers are put in that order, which changes no number.
+Marian is post-norm; Pegasus is the same with pre-norm and a norm after each stack. Both store the
+sines of a position in its first half and the cosines in the second, where regard alternates them.
+So the columns of all vectors between layers are permuted, which changes no result.
 """
 
 import json
@@ -39,13 +39,12 @@ def save_translator(
 ) -> Path:
     """Write a Transformer as a folder that ``AutoModelForSeq2SeqLM.from_pretrained`` reads.
 
-    ``layout``: "marian" (norm=post), "pegasus" (norm=pre), or the one that fits. Words are numbered
-    one less than in regard and the padding, which texts begin with, is the last, as Marian has it
-    (`theirs` and `ours` turn ids); the same ids give the same logits. ``generate`` never writes the
-    padding and, as regard, adds no end to a source.
+    ``layout``: "marian" (norm=post), "pegasus" (norm=pre), or "" for the one that fits. As in
+    Marian, token ids are one less than in regard, and the padding, which begins a translation, is
+    the last (`theirs` and `ours` convert ids); the same ids give the same logits. ``generate``
+    never writes the padding and, as regard, adds no end to a source.
 
-    Errors: `RegardError`: a setting that the layout has no place for, by its name and what would
-    do; a folder that is there already.
+    Errors: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
     chosen = layout or {"post": "marian", "pre": "pegasus"}[settings.norm]
     if chosen not in ("marian", "pegasus"):
@@ -72,7 +71,7 @@ def save_translator(
 
 
 def theirs(ids: Tensor, vocabulary: int) -> Tensor:
-    """Words' numbers there, of those here: one less, the padding last.
+    """Convert regard's token ids to Marian's: one less, the padding last.
 
     >>> theirs(torch.tensor([0, 1, 6]), 7).tolist()
     [6, 0, 5]
@@ -81,7 +80,7 @@ def theirs(ids: Tensor, vocabulary: int) -> Tensor:
 
 
 def ours(ids: Tensor, vocabulary: int) -> Tensor:
-    """Words' numbers here, of those there.
+    """Convert Marian's token ids to regard's.
 
     >>> ours(torch.tensor([6, 0, 5]), 7).tolist()
     [0, 1, 6]
@@ -90,8 +89,8 @@ def ours(ids: Tensor, vocabulary: int) -> Tensor:
 
 
 def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> dict[str, Any]:
-    """The config of settings. Errors: what the layout has no place for, by its setting."""
-    where, post = layout.capitalize(), layout == "marian"
+    """Return the config of settings. Errors: a setting that the layout does not support."""
+    program, post = layout.capitalize(), layout == "marian"
     allowed: dict[str, Sequence[object]] = {
         "norm": ["post" if post else "pre"],
         "position": ["sinusoidal"],
@@ -103,9 +102,9 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
     }
     if not post:
         allowed["tie"] = [True]
-    must_be(settings, where, allowed)
-    same_heads(settings, where)
-    # CTranslate2's converter asks these of every model of Bart's family.
+    must_be(settings, program, allowed)
+    same_heads(settings, program)
+    # CTranslate2's converter needs these for every model of the BART family.
     norms = {} if post else {"normalize_before": True, "normalize_embedding": False}
     sides = {
         f"{side}_{name}": value
@@ -127,7 +126,7 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "d_model": settings.width,
         **sides,
         **norms,
-        "activation_function": activations.theirs(settings.activation, where),
+        "activation_function": activations.theirs(settings.activation, program),
         "dropout": settings.dropout,
         "attention_dropout": settings.attention_dropout,
         "activation_dropout": 0.0,
@@ -141,7 +140,7 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
 
 
 def specials(vocabulary: int) -> dict[str, Any]:
-    """The numbers of the padding, which a text begins with, and of the end."""
+    """Return the ids of the padding, which begins a text, and of the end."""
     pad, end = vocabulary - 1, vocabulary - 2
     return {
         "pad_token_id": pad,
@@ -153,7 +152,7 @@ def specials(vocabulary: int) -> dict[str, Any]:
 
 
 def generation_of(settings: TransformerSettings, vocabulary: int) -> dict[str, Any]:
-    """How ``generate`` writes: a beam of 5, and never the padding."""
+    """Return the settings of ``generate``: a beam of 5, and never the padding."""
     return {
         **specials(vocabulary),
         "bad_words_ids": [[vocabulary - 1]],
@@ -165,45 +164,45 @@ def generation_of(settings: TransformerSettings, vocabulary: int) -> dict[str, A
 
 
 def rows(settings: TransformerSettings) -> list[Row]:
-    """What stands where, once `arranged`."""
-    found: list[Row] = []
+    """Return our tensor names, after `arranged`, beside theirs."""
+    table: list[Row] = []
     if settings.tie:
-        found.append(Row("source.weight", ("model.shared.weight",)))
+        table.append(Row("source.weight", ("model.shared.weight",)))
     else:
-        found.append(Row("source.weight", ("model.encoder.embed_tokens.weight",)))
-        found.append(Row("target.weight", ("model.decoder.embed_tokens.weight",)))
-        found.append(Row("output.weight", ("lm_head.weight",)))
+        table.append(Row("source.weight", ("model.encoder.embed_tokens.weight",)))
+        table.append(Row("target.weight", ("model.decoder.embed_tokens.weight",)))
+        table.append(Row("output.weight", ("lm_head.weight",)))
     for stack, count in (
         ("encoder", settings.layers),
         ("decoder", settings.decoder_layers or settings.layers),
     ):
         if settings.norm == "pre":
-            found += linear(f"{stack}_norm", f"model.{stack}.layer_norm")
+            table += linear(f"{stack}_norm", f"model.{stack}.layer_norm")
         for i in range(count):
-            one, two = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-            found += attention(f"{one}.attention", f"{two}.self_attn")
+            prefix, their_prefix = f"{stack}.{i}", f"model.{stack}.layers.{i}"
+            table += attention(f"{prefix}.attention", f"{their_prefix}.self_attn")
             if stack == "decoder":
-                found += attention(f"{one}.memory_attention", f"{two}.encoder_attn")
-            found += linear(f"{one}.feedforward.work.widen", f"{two}.fc1")
-            found += linear(f"{one}.feedforward.work.narrow", f"{two}.fc2")
-            found += linear(f"{one}.feedforward.norm", f"{two}.final_layer_norm")
-    return found
+                table += attention(f"{prefix}.memory_attention", f"{their_prefix}.encoder_attn")
+            table += linear(f"{prefix}.feedforward.work.widen", f"{their_prefix}.fc1")
+            table += linear(f"{prefix}.feedforward.work.narrow", f"{their_prefix}.fc2")
+            table += linear(f"{prefix}.feedforward.norm", f"{their_prefix}.final_layer_norm")
+    return table
 
 
-def attention(one: str, two: str) -> list[Row]:
-    """One attention and its norm."""
-    inner = [f"{two}.{part}_proj" for part in "qkv"]
+def attention(ours: str, theirs: str) -> list[Row]:
+    """Return the rows of an attention layer and its norm."""
+    inner = [f"{theirs}.{part}_proj" for part in "qkv"]
     return [
-        *linear(f"{one}.work.project", *inner),
-        *linear(f"{one}.work.output", f"{two}.out_proj"),
-        *linear(f"{one}.norm", f"{two}_layer_norm"),
+        *linear(f"{ours}.work.project", *inner),
+        *linear(f"{ours}.work.output", f"{theirs}.out_proj"),
+        *linear(f"{ours}.norm", f"{theirs}_layer_norm"),
     ]
 
 
 def arranged(model: Transformer, settings: TransformerSettings) -> dict[str, Tensor]:
-    """The weights, the columns of vectors between layers and the words in the layout's order."""
+    """Return the weights with columns and words in the layout's order."""
     order = torch.cat([torch.arange(0, settings.width, 2), torch.arange(1, settings.width, 2)])
-    found = {}
+    result = {}
     for name, x in weights(model).items():
         part = name.rsplit(".", 1)[0]
         if part in ("source", "target", "output"):
@@ -211,29 +210,34 @@ def arranged(model: Transformer, settings: TransformerSettings) -> dict[str, Ten
             if x.ndim > 1:
                 x = x[:, order]
         elif part.endswith((".output", ".narrow")) or part.rsplit(".", 1)[-1].endswith("norm"):
-            x = x[order]  # what is written to the vectors between layers
+            x = x[order]  # writes to the vectors between layers
         elif x.ndim > 1:
-            x = x[:, order]  # what reads them
-        found[name] = x
-    return found
+            x = x[:, order]  # reads them
+        result[name] = x
+    return result
 
 
 def renumbered(tokenizer: Tokenizer) -> Any:
-    """regard's tokenizer without the padding in front; the end and the padding come last.
+    """Return regard's tokenizer with the end and the padding at the end of the vocabulary.
 
-    Errors: the vocabulary has a word that is written as one of those two.
+    Errors: the vocabulary contains one of those two as a word.
     """
     import tokenizers
 
     for name in (END, PAD):
         if name in tokenizer.vocabulary:
-            raise RegardError(f"{name!r} is a word of the vocabulary, where the layout has a sign")
+            raise RegardError(
+                f"the vocabulary contains {name!r}, which the layout reserves; train with a "
+                "tokenizer without it"
+            )
     content = with_decoder(json.loads(tokenizer.to_bytes()), tokenizer.kind)
     inner, pad = content["model"], tokenizer.vocabulary[0]
     if inner["type"] == "Unigram":
         inner["vocab"], inner["unk_id"] = inner["vocab"][1:], inner["unk_id"] - 1
     else:
         inner["vocab"] = {word: i - 1 for word, i in inner["vocab"].items() if word != pad}
-    made = tokenizers.Tokenizer.from_str(json.dumps(content))
-    made.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in (END, PAD)])
-    return made
+    result = tokenizers.Tokenizer.from_str(json.dumps(content))
+    result.add_special_tokens(
+        [tokenizers.AddedToken(name, normalized=False) for name in (END, PAD)]
+    )
+    return result

@@ -1,4 +1,4 @@
-"""Going on with texts by models that came from Hugging Face, whose token 0 may be a word."""
+"""Continue texts with models from Hugging Face, whose token 0 may be a word."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -13,16 +13,17 @@ from regard.interop.huggingface import Loaded
 
 
 class Pretrained:
-    """A GPT or a T5 that was loaded, ready to write.
+    """A loaded GPT or T5 that generates texts.
 
-    ``writer``, for `regard.decoding`, takes and tells numbers ``shift`` above the model's own, and
-    ends a text by ``end``, which is shifted too. Errors: a BERT, which does not write.
+    ``writer``, for `regard.decoding`, uses token ids ``shift`` above the model's own and ends a
+    text by ``end``, also shifted. Errors: a BERT, which does not generate.
     """
 
     def __init__(self, loaded: Loaded) -> None:
         if loaded.kind == "bert":
-            raise RegardError("BERT says what stands at a place and writes no text; take its "
-                              "to_logits")  # fmt: skip
+            raise RegardError(
+                "BERT does not generate texts; use its to_logits to predict masked tokens"
+            )
         self.loaded = loaded
         model = cast(Writer, loaded.model)
         self.shift = int(loaded.kind == "gpt")
@@ -39,47 +40,47 @@ class Pretrained:
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[int]]:
-        """What follows each text of token numbers (T5: what it writes for it), ``most`` at most.
+        """Return the continuation of each text of token ids (T5: its output), ``most`` at most.
 
-        The likeliest each time at temperature 0, else drawn as `regard.decoding.sample` does. A
-        text without tokens is begun by the config's first token. A GPT writes past its positions by
-        a window, `regard.decoding.Sliding`; of a longer text it reads the end. Errors: those of
-        `sample`.
+        Temperature 0 takes the likeliest token; above 0 `regard.decoding.sample` draws it. An empty
+        text begins with the config's first token. A GPT continues past its positions with a sliding
+        window, `regard.decoding.Sliding`, and reads the end of a longer text. Errors: those of
+        `sample`; a token id outside the vocabulary.
         """
-        begun = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
+        started = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
         words = int(self.loaded.config["vocab_size"])
-        for token in (token for ids in begun for token in ids):
+        for token in (token for ids in started for token in ids):
             if not 0 <= token < words:
                 raise RegardError(f"token id must be between 0 and {words - 1}, not {token}")
-        source, lengths = pad([np.array(ids) + self.shift for ids in begun])
+        source, lengths = pad([np.array(ids) + self.shift for ids in started])
         writer = Sliding(self.writer, self.context) if self.context else self.writer
-        asked = (cast(Writer, writer), source, lengths)
+        inputs = (cast(Writer, writer), source, lengths)
         limits = Limits(ratio=0.0, more=most, longest=most)
-        found: list[Written]
+        texts: list[Written]
         if temperature:
-            how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-            found = sample(*asked, end=self.end, limits=limits, seed=seed, **how)
+            options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+            texts = sample(*inputs, end=self.end, limits=limits, seed=seed, **options)
         else:
-            found = greedy(*asked, end=self.end, limits=limits)
-        return [[token - self.shift for token in text.tokens] for text in found]
+            texts = greedy(*inputs, end=self.end, limits=limits)
+        return [[token - self.shift for token in text.tokens] for text in texts]
 
     @property
     def context(self) -> int:
-        """Positions of a GPT; 0 of a T5, whose positions have no end."""
+        """Return the number of positions of a GPT, or 0 for a T5, which has no limit."""
         settings: Any = self.loaded.settings
         return int(settings.length) if self.loaded.kind == "gpt" else 0
 
 
 def special(config: dict[str, Any], name: str) -> int:
-    """A special token's number, by its name in a config; the last of all if it has none.
+    """Return the id of a special token by its name in a config, or the last id if it has none.
 
-    One behind the last is told too: a model that has no such token never writes it. Errors: one
-    that is no whole number of 0 or more.
+    An id beyond the vocabulary is accepted: the model never generates it. Errors: not an integer
+    of 0 or more.
     """
-    found = config.get(name)
-    found = found[0] if isinstance(found, list) and found else found
-    if found is None or isinstance(found, list):
+    token = config.get(name)
+    token = token[0] if isinstance(token, list) and token else token
+    if token is None or isinstance(token, list):
         return int(config["vocab_size"]) - 1
-    if type(found) is not int or found < 0:
-        raise RegardError(f"config.json: {name} must be a token id, not {found!r:.40}")
-    return found
+    if type(token) is not int or token < 0:
+        raise RegardError(f"config.json: {name} must be a token id, not {token!r:.40}")
+    return token

@@ -6,8 +6,8 @@ from regard.errors import RegardError
 from regard.settings import Settings
 
 
-def must_be(settings: Settings, where: str, allowed: Mapping[str, Collection[object]]) -> None:
-    """Reject settings that ``where`` does not support, naming the supported values.
+def must_be(settings: Settings, program: str, allowed: Mapping[str, Collection[object]]) -> None:
+    """Reject settings that ``program`` does not support, naming the supported values.
 
     >>> from regard.models.settings import GPTSettings
     >>> must_be(GPTSettings(score="additive"), "GPT-2", {"score": ["scaled-dot"]})
@@ -18,16 +18,16 @@ def must_be(settings: Settings, where: str, allowed: Mapping[str, Collection[obj
         value = getattr(settings, key)
         if value not in values:
             raise RegardError(
-                f"{where} does not support {key}={value}; train with {key}="
+                f"{program} does not support {key}={value}; train with {key}="
                 f"{' or '.join(map(str, values))}, or export to another program"
             )
 
 
-def same_heads(settings: Settings, where: str) -> None:
-    """Refuse shared heads of keys and values."""
+def same_heads(settings: Settings, program: str) -> None:
+    """Reject keys and values that query heads share."""
     shared, heads = getattr(settings, "key_value_heads"), getattr(settings, "heads")  # noqa: B009
     if shared not in (0, heads):
         raise RegardError(
-            f"{where} does not support key_value_heads={shared}; train with key_value_heads=0, or "
-            "export to another program"
+            f"{program} does not support key_value_heads={shared}; train with key_value_heads=0, "
+            "or export to another program"
         )

@@ -1,7 +1,7 @@
-"""RoBERTa as Hugging Face stores it, read as a BERT. Liu et al. 2019.
+"""Read Hugging Face's RoBERTa as a BERT. Liu et al. 2019.
 
-Two things differ from BERT's layout: the heads have other names, and the table of positions begins
-with rows that no word of a text has (those up to the number of the padding token).
+Two things differ from BERT's layout: the heads have other names, and the position table begins
+with unused rows (up to the padding token's number).
 """
 
 from collections.abc import Mapping
@@ -26,19 +26,19 @@ NAMES = {
 
 
 def unused(config: Mapping[str, Any]) -> int:
-    """Return how many rows of the position table stand before that of a text's first word."""
+    """Return the number of unused rows at the beginning of the position table."""
     return int(config.get("pad_token_id", 1)) + 1
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """Return the settings of a config. Errors: what regard's BERT does not have, by name."""
+    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
     length = int(config["max_position_embeddings"]) - unused(config)
     return bert.settings_of({**config, "max_position_embeddings": length}, tensors)
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors under BERT's names, positions from that of the first word on."""
-    found = bert.tidy(config, bert.renamed(tensors, NAMES))
-    if POSITIONS in found:
-        found[POSITIONS] = found[POSITIONS][unused(config) :]
-    return found
+    """Return their tensors under BERT's names, without the unused positions."""
+    tidied = bert.tidy(config, bert.renamed(tensors, NAMES))
+    if POSITIONS in tidied:
+        tidied[POSITIONS] = tidied[POSITIONS][unused(config) :]
+    return tidied

@@ -1,4 +1,4 @@
-"""Kernel regression as a scikit-learn estimator: in pipelines, in grid searches, beside its own."""
+"""Kernel regression as a scikit-learn estimator, for pipelines and grid searches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
@@ -14,24 +14,24 @@ from regard.models.kernel_regression import KERNELS, NadarayaWatson, Step, learn
 
 Numbers = NDArray[np.float64]
 LEARN = "learn"
-PAIRS = 2**23  # of a batch with all rows, where the size of a batch is not said
-ROWS = (32, 1024)  # of such a batch, at least and at most
+PAIRS = 2**23  # pairs of a batch with all rows, if no batch size is given
+ROWS = (32, 1024)  # minimum and maximum rows of such a batch
 
 
 class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """f(x) = Σᵢ K(x, xᵢ) yᵢ / Σᵢ K(x, xᵢ): the mean of the y that were seen, by nearness of x.
+    """f(x) = Σᵢ K(x, xᵢ) yᵢ / Σᵢ K(x, xᵢ): the mean of the training y, weighted by nearness of x.
 
     Nadaraya 1964; Watson 1964. ``kernel`` is gaussian, epanechnikov, boxcar, cosine, dot, average
-    or k-nearest. ``widths``, in the units of the columns, are a number for all, one a column, or
-    "learn": by gradient on the leave-one-out error, from ``start`` (as widths; by default
-    Silverman's rule) in ``steps`` steps, of ``batch`` rows that ask all the others. For kernels
-    without a gradient "learn" is the rule alone. Memory grows as the rows, not as their square.
+    or k-nearest. ``widths``, in the units of the columns, are one number, one per column, or
+    "learn": gradient descent on the leave-one-out error, from ``start`` (widths; by default
+    Silverman's rule) in ``steps`` steps of ``batch`` rows, each compared with all other rows. For
+    kernels without a gradient, "learn" uses Silverman's rule alone. Memory is linear in the rows.
 
-    Fitted: ``widths_``, one a column; ``history_``, a `Step` before the first step and after each,
-    w being one over the width. A point with nothing in reach (epanechnikov, boxcar) gets the mean
-    of y.
+    Fitted attributes: ``widths_``, one per column; ``history_``, a `Step` before the first step and
+    after each, with w = 1 / width. A point without rows in reach (epanechnikov, boxcar) gets the
+    mean of y.
 
-    Errors: ``RegardError`` for a kernel that does not exist and for widths that are not above 0.
+    Errors: ``RegardError`` for an unknown kernel and for widths that are not above 0.
 
     >>> x = np.linspace(0, 6, 60)[:, None]
     >>> model = KernelRegression().fit(x, np.sin(x[:, 0]))
@@ -61,25 +61,25 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803, scikit-learn's name
-        """Keep the rows of X (rows, columns) and y (rows,) or (rows, outputs); learn the widths."""
+        """Store X (rows, columns) and y (rows,) or (rows, outputs), and learn the widths."""
         kernel = look_up(KERNELS, self.kernel, "kernel")
         learns = isinstance(self.widths, str) and kernel.slopes
         checked: tuple[Numbers, Numbers] = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True,
             ensure_min_samples=2 if learns else 1,
         )  # fmt: skip
-        rows, wanted = checked[0], np.asarray(checked[1], dtype=np.float64)
-        self._flat = wanted.ndim == 1
-        wanted = wanted.reshape(len(wanted), -1)
-        # Around 0, where floating point is finest; kernels that see angles need the true origin.
+        rows, targets = checked[0], np.asarray(checked[1], dtype=np.float64)
+        self._flat = targets.ndim == 1
+        targets = targets.reshape(len(targets), -1)
+        # Centred, for floating-point precision; kernels of angles need the true origin.
         self._origin: Numbers = rows.mean(0) if kernel.centred else np.zeros(rows.shape[1])
-        self._mean: Numbers = wanted.mean(0)
+        self._mean: Numbers = targets.mean(0)
         scale: Numbers = rows.std(0)
-        # What a mean of equal numbers is off by is no scale.
+        # A column of equal numbers has a deviation of rounding errors alone.
         scale[scale <= 1e-12 * np.abs(rows).max(0, initial=0)] = 1
         self._scale = scale
         self._keys: Numbers = (rows - self._origin) / scale
-        self._values: Numbers = wanted - self._mean
+        self._values: Numbers = targets - self._mean
         ready = self._start(kernel.reach)
         self._model = NadarayaWatson(self.kernel, list(scale / ready), neighbors=self.n_neighbors)
         self.history_ = list(self._learn()) if learns else []
@@ -88,19 +88,19 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> Numbers:  # noqa: N803
-        """What the kernel's mean of the kept y is at each row of X."""
+        """Return the kernel-weighted mean of the training y at each row of X."""
         check_is_fitted(self)
         rows: Numbers = validate_data(self, X, dtype=np.float64, reset=False)
-        kept = (rows - self._origin) / self._scale, self._keys, self._values
-        queries, keys, values = (torch.from_numpy(np.ascontiguousarray(x)) for x in kept)
+        arrays = (rows - self._origin) / self._scale, self._keys, self._values
+        queries, keys, values = (torch.from_numpy(np.ascontiguousarray(x)) for x in arrays)
         with torch.no_grad():
-            said: Numbers = self._model(queries, keys, values).numpy() + self._mean
-        return said[:, 0] if self._flat else said
+            predicted: Numbers = self._model(queries, keys, values).numpy() + self._mean
+        return predicted[:, 0] if self._flat else predicted
 
     def leave_one_out(self, rows: ArrayLike | None = None) -> Numbers:
-        """What all the other kept rows say about each of these kept rows, by number; or about all.
+        """Predict training rows, by number (default: all), each from all the other rows.
 
-        Shapes as of `predict`. A row that no other reaches gets the mean of the others' y.
+        Shapes as in `predict`. A row without others in reach gets the mean of the others' y.
         """
         check_is_fitted(self)
         chosen = None if rows is None else torch.as_tensor(np.asarray(rows, dtype=np.int64))
@@ -108,19 +108,21 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if chosen is not None and bool(((chosen < 0) | (chosen > last)).any()):
             raise RegardError(f"row numbers must be between 0 and {last}")
         keys, values = torch.from_numpy(self._keys), torch.from_numpy(self._values)
-        ones = torch.ones_like(values[:, :1])  # whose mean is 0 where nothing is in reach
+        ones = torch.ones_like(values[:, :1])  # their mean is 0 if no row is in reach
         with torch.no_grad():
-            said = self._model.leave_one_out(keys, torch.cat([values, ones], 1), chosen)
-        said, alone = said[:, :-1], said[:, -1:] == 0
-        own = values if chosen is None else values[chosen]
-        said = torch.where(alone, -own / max(last, 1), said)  # the mean of y without its own
-        found: Numbers = said.numpy() + self._mean
-        return found[:, 0] if self._flat else found
+            predicted = self._model.leave_one_out(keys, torch.cat([values, ones], 1), chosen)
+        predicted, alone = predicted[:, :-1], predicted[:, -1:] == 0
+        targets = values if chosen is None else values[chosen]
+        predicted = torch.where(
+            alone, -targets / max(last, 1), predicted
+        )  # the mean of the other rows' y
+        result: Numbers = predicted.numpy() + self._mean
+        return result[:, 0] if self._flat else result
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        # The mean knows no x, and the softmax of numbers from −1 to 1 is hardly more than it.
+        # "average" ignores x, and the softmax of cosines, from −1 to 1, is nearly uniform.
         tags.regressor_tags.poor_score = self.kernel in ("average", "cosine")
         return tags
 
@@ -136,22 +138,22 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             yield Step(step.number, w, step.loss * float(self._values.var(0).mean()))
 
     def _start(self, reach: float) -> Numbers:
-        """The widths that are given, or those to begin with."""
-        given = self.start if isinstance(self.widths, str) else self.widths
+        """Return the user's widths, or those to start learning from."""
+        chosen = self.start if isinstance(self.widths, str) else self.widths
         if isinstance(self.widths, str) and self.widths != LEARN:
             raise RegardError(f"widths must be above 0 or {LEARN!r}, not {self.widths!r}")
         columns = len(self._scale)
-        if given is None:
+        if chosen is None:
             thumb: Numbers = self._scale * reach * rule_of_thumb(len(self._keys), columns)
             return thumb
         try:
-            widths = np.asarray(given, dtype=np.float64)
+            widths = np.asarray(chosen, dtype=np.float64)
         except (TypeError, ValueError):
-            raise RegardError(f"widths must be numbers above 0, not {given!r}") from None
+            raise RegardError(f"widths must be numbers above 0, not {chosen!r}") from None
         if widths.shape not in ((), (columns,)):
             raise RegardError(
                 f"widths must be one number, or one per column ({columns}), not {widths.size}"
             )
         if not (np.isfinite(widths) & (widths > 0)).all():
-            raise RegardError(f"widths must be above 0 and finite, not {given}")
+            raise RegardError(f"widths must be above 0 and finite, not {chosen}")
         return np.broadcast_to(widths, (columns,)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""T5 as Hugging Face stores it: its config and names beside those of `regard.models.t5`."""
+"""Convert between Hugging Face's T5 and `regard.models.t5`: config and tensor names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,20 +16,20 @@ from regard.models.t5 import T5
 from regard.settings import build as build_settings
 
 HEAD, WORDS = "lm_head.weight", "shared.weight"
-#: "gated-gelu" is T5 1.1's, and means the approximation by tanh.
+#: "gated-gelu" of T5 1.1 is the approximation by tanh.
 SPECIAL = {"gated-gelu": "gated-gelu-tanh"}
-#: What of early files no model reads: the decoder knows no distances in the other text.
+#: A bias in early files that no model uses: cross-attention has no distances.
 UNUSED = "EncDecAttention.relative_attention_bias.weight"
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Settings:
-    """The settings of a config. Errors: what regard's T5 does not have, by name.
+    """Return the settings of a config. Errors: a feature that regard's T5 does not have.
 
-    Whether a file's states are divided by √width is what its config says, or used to say by
-    ``tie_word_embeddings``; if they are not, the output has a matrix of its own.
+    The config says whether states are divided by √width (older ones by ``tie_word_embeddings``);
+    if they are not, the output has its own matrix.
     """
     width, layers = int(config["d_model"]), int(config["num_layers"])
-    found = {
+    settings = {
         "width": width,
         "layers": layers,
         "decoder_layers": config.get("num_decoder_layers") or layers,
@@ -45,11 +45,11 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5S
         "tie": tied(config, tensors),
         "epsilon": config.get("layer_norm_epsilon", 1e-6),
     }
-    return build_settings(T5Settings, found)
+    return build_settings(T5Settings, settings)
 
 
 def activation(name: str) -> str:
-    """Our name of T5's ``feed_forward_proj``."""
+    """Return regard's name of T5's ``feed_forward_proj``."""
     if name in SPECIAL:
         return SPECIAL[name]
     gate = GATED if name.startswith(GATED) else ""
@@ -57,21 +57,23 @@ def activation(name: str) -> str:
 
 
 def scaled(config: Mapping[str, Any]) -> bool:
-    """Whether states are divided by √width before the output."""
-    said = config.get("scale_decoder_outputs")
-    return bool(config.get("tie_word_embeddings") is not False if said is None else said)
+    """Return whether states are divided by √width before the output."""
+    divides = config.get("scale_decoder_outputs")
+    return bool(config.get("tie_word_embeddings") is not False if divides is None else divides)
 
 
 def tied(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
-    """Whether words are read and written by the same vectors, divided in between."""
+    """Return whether input and output share their vectors, with states divided by √width."""
     words = tensors.get(WORDS)
-    other = tensors.get(HEAD, words)
-    same = other is words or (words is not None and other is not None and torch.equal(words, other))
+    output = tensors.get(HEAD, words)
+    same = output is words or (
+        words is not None and output is not None and torch.equal(words, output)
+    )
     return scaled(config) and same
 
 
 def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
-    """The config of settings. Errors: what T5 has no place for, by the setting to change."""
+    """Return the config of settings. Errors: a setting that T5 does not support."""
     must_be(
         settings,
         "T5",
@@ -80,15 +82,15 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
             "score": ["dot", "scaled-dot"],
             "attention": ["multi-head"],
             "normalize": ["softmax"],
-            "pattern": ["none"],  # compress goes with no position=t5-bias
+            "pattern": ["none"],  # position=t5-bias excludes compress
         },
     )
     same_heads(settings, "T5")
     name = settings.activation
     if name == "gated-gelu":
         raise RegardError(
-            "T5 has no place for activation=gated-gelu, by which it means gated-gelu-tanh: train "
-            "with that"
+            "T5 does not support activation=gated-gelu; train with activation=gated-gelu-tanh, "
+            "which T5 calls gated-gelu"
         )
     if name in SPECIAL.values():
         projected = "gated-gelu"
@@ -119,8 +121,8 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: T5Settings) -> list[Row]:
-    """What stands where; T5 has its scores unscaled, so that its queries hold a scale of ours."""
-    found = [Row("embedding.weight", (WORDS,))]
+    """Return our tensor names beside theirs; T5's query weights include the scale of scores."""
+    table = [Row("embedding.weight", (WORDS,))]
     gated = settings.activation.startswith(GATED)
     scale = settings.each_head**-0.5 if settings.score == "scaled-dot" else 1.0
     for stack, count in (
@@ -129,51 +131,50 @@ def rows(settings: T5Settings) -> list[Row]:
     ):
         bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         ours = f"{stack}.0.attention.work.attention.score.bias"
-        found.append(Row(ours, (bias,), turned=True))
-        found.append(Row(f"{stack}_norm.weight", (f"{stack}.final_layer_norm.weight",)))
+        table.append(Row(ours, (bias,), turned=True))
+        table.append(Row(f"{stack}_norm.weight", (f"{stack}.final_layer_norm.weight",)))
         for i in range(count):
             ours, theirs = f"{stack}.{i}", f"{stack}.block.{i}.layer"
-            found += block(ours, theirs, gated, stack == "decoder", scale)
+            table += block(ours, theirs, gated, stack == "decoder", scale)
     if not settings.tie:
-        found.append(Row("output.weight", (HEAD,)))
-    return found
+        table.append(Row("output.weight", (HEAD,)))
+    return table
 
 
 def block(ours: str, theirs: str, gated: bool, remembers: bool, scale: float) -> list[Row]:
-    """One block: attention, in a decoder attention to the memory, feed-forward."""
-    found, parts = [], [("attention", "SelfAttention")]
+    """Return the rows of a block: attention, cross-attention in a decoder, feed-forward."""
+    table, parts = [], [("attention", "SelfAttention")]
     if remembers:
         parts.append(("memory_attention", "EncDecAttention"))
     for i, (part, name) in enumerate(parts):
         inner = tuple(f"{theirs}.{i}.{name}.{letter}.weight" for letter in "qkv")
-        found.append(Row(f"{ours}.{part}.work.project.weight", inner, factors=(scale, 1.0, 1.0)))
-        found += linear(f"{ours}.{part}.work.output", f"{theirs}.{i}.{name}.o", bias=False)
-        found += linear(f"{ours}.{part}.norm", f"{theirs}.{i}.layer_norm", bias=False)
+        table.append(Row(f"{ours}.{part}.work.project.weight", inner, factors=(scale, 1.0, 1.0)))
+        table += linear(f"{ours}.{part}.work.output", f"{theirs}.{i}.{name}.o", bias=False)
+        table += linear(f"{ours}.{part}.norm", f"{theirs}.{i}.layer_norm", bias=False)
     last = f"{theirs}.{len(parts)}"
     widen = [("widen", "wi_0"), ("gate", "wi_1")] if gated else [("widen", "wi")]
-    for name, there in [*widen, ("narrow", "wo")]:
-        one, two = f"{ours}.feedforward.work.{name}", f"{last}.DenseReluDense.{there}"
-        found += linear(one, two, bias=False)
-    return found + linear(f"{ours}.feedforward.norm", f"{last}.layer_norm", bias=False)
+    for name, suffix in [*widen, ("narrow", "wo")]:
+        ours_name, their_name = f"{ours}.feedforward.work.{name}", f"{last}.DenseReluDense.{suffix}"
+        table += linear(ours_name, their_name, bias=False)
+    return table + linear(f"{ours}.feedforward.norm", f"{last}.layer_norm", bias=False)
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors, the words' vectors and the output's under the names that `rows` knows.
+    """Return their tensors, with embeddings and output under the names in `rows`.
 
-    An output of its own whose states are divided is divided itself. A bias by distance between the
-    two texts, which early files hold, was never used.
+    An untied output is divided by √width if its states are. `UNUSED` is left out.
     """
-    found = {name: x for name, x in tensors.items() if not name.endswith(UNUSED)}
+    tidied = {name: x for name, x in tensors.items() if not name.endswith(UNUSED)}
     for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
-        if WORDS not in found and name in found:
-            found[WORDS] = found[name]
-    if HEAD not in found:
-        found[HEAD] = found.get(WORDS, torch.empty(0))
+        if WORDS not in tidied and name in tidied:
+            tidied[WORDS] = tidied[name]
+    if HEAD not in tidied:
+        tidied[HEAD] = tidied.get(WORDS, torch.empty(0))
     if scaled(config) and not tied(config, tensors):
-        found[HEAD] = found[HEAD] * int(config["d_model"]) ** -0.5
-    return found
+        tidied[HEAD] = tidied[HEAD] * int(config["d_model"]) ** -0.5
+    return tidied
 
 
 def build(settings: T5Settings, vocabulary: int) -> T5:
-    """The model, with random weights."""
+    """Return the model with random weights."""
     return T5(settings, vocabulary)

@@ -1,4 +1,4 @@
-"""Tokenizers as Hugging Face's folders hold them, read and written by `tokenizers`."""
+"""Read and write the tokenizer files of Hugging Face's folders by `tokenizers`."""
 
 import json
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from regard.reading import read_bytes, read_json
 
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 SETTINGS = "tokenizer_config.json"
-WIDE = 10**40  # transformers writes int(1e30) for a length that has no bound
+WIDE = 10**40  # transformers writes int(1e30) for an unlimited length
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """The ``tokenizers.Tokenizer`` of a folder, or None where it holds none.
+    """Return the ``tokenizers.Tokenizer`` of a folder, or None if it has none.
 
     ``tokenizer.json``; or GPT-2's ``vocab.json`` with ``merges.txt``; or BERT's ``vocab.txt``.
-    Errors: damaged files, a ``spiece.model`` alone.
+    Errors: damaged files; only a ``spiece.model``.
     """
     import tokenizers
 
-    with panics(f"{folder} holds no sound tokenizer"):
+    with panics(f"{folder}: the tokenizer is damaged"):
         if (folder / JSON).exists():
             return tokenizers.Tokenizer.from_str(text_of(folder / JSON))
         if (folder / TABLE).exists() and (folder / MERGES).exists():
@@ -31,15 +31,14 @@ def read_tokenizer(folder: Path) -> Any:
             return word_pieces(folder)
     if models := sorted(path.name for path in folder.glob("*.model")):
         raise RegardError(
-            f"{folder} has its tokenizer as {models[0]}, which regard does not read; "
-            "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers writes "
-            f"a {JSON} beside it"
+            f"{folder}: regard does not read the tokenizer format of {models[0]}; create {JSON} "
+            "by AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
         )
     return None
 
 
 def text_of(path: Path) -> str:
-    """A UTF-8 file of reasonable size."""
+    """Return the text of a UTF-8 file. Errors: too large; not UTF-8."""
     try:
         return read_bytes(path, FILE_LIMIT).decode()
     except UnicodeDecodeError:
@@ -47,12 +46,12 @@ def text_of(path: Path) -> str:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file: they end in \\n alone, for other signs that end lines are words too."""
+    """Return the lines of a file, split at \\n alone: other line separators can be tokens."""
     return [line.rstrip("\r") for line in text_of(path).removesuffix("\n").split("\n")]
 
 
 def byte_pairs(folder: Path) -> Any:
-    """GPT-2's: byte pairs, merged in the order of the file's lines. Radford et al. 2019, 2.2."""
+    """Return GPT-2's tokenizer: byte pairs, in the file's order. Radford et al. 2019, 2.2."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     vocabulary = read_json(folder / TABLE, FILE_LIMIT)
@@ -65,14 +64,14 @@ def byte_pairs(folder: Path) -> Any:
         if not space or " " in second:
             raise RegardError(f"{folder / MERGES}:{number}: not a pair of tokens: {line!r:.60}")
         pairs.append((first, second))
-    made = Tokenizer(models.BPE(vocabulary, pairs))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return made
+    tokenizer = Tokenizer(models.BPE(vocabulary, pairs))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def word_pieces(folder: Path) -> Any:
-    """BERT's: the longest pieces from the left, a line each. Devlin et al. 2019, section 3."""
+    """Return BERT's tokenizer: the longest pieces first. Devlin et al. 2019, section 3."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     words = lines_of(folder / LIST)
@@ -80,26 +79,28 @@ def word_pieces(folder: Path) -> Any:
     settings: dict[str, Any] = {}
     if (folder / SETTINGS).exists():
         settings = read_json(folder / SETTINGS, widest=WIDE)
-    made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
     lower = bool(settings.get("do_lower_case", True))
-    made.normalizer = normalizers.BertNormalizer(
+    tokenizer.normalizer = normalizers.BertNormalizer(
         lowercase=lower,
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
         strip_accents=settings.get("strip_accents"),
     )
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
     special = [word for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if word in ids]
-    made.add_special_tokens(special)
-    return framed(made, "[CLS]", "[SEP]", ids) if {"[CLS]", "[SEP]"} <= ids.keys() else made
+    tokenizer.add_special_tokens(special)
+    return (
+        framed(tokenizer, "[CLS]", "[SEP]", ids) if {"[CLS]", "[SEP]"} <= ids.keys() else tokenizer
+    )
 
 
 def tokenizer_files(
     inner: Any, *, length: int, roles: dict[str, str] | None = None
 ) -> dict[str, bytes]:
-    """``tokenizer.json`` and what tells transformers how to read it.
+    """Return the contents of ``tokenizer.json`` and of transformers' settings for it.
 
-    ``roles``: which token is the "pad_token", the "eos_token", ….
+    ``roles``: the "pad_token", the "eos_token", ….
     """
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -114,29 +115,29 @@ def tokenizer_files(
 
 
 def with_ends(tokenizer: Tokenizer, names: Sequence[str]) -> Any:
-    """regard's tokenizer with tokens after its last, as a run numbers them: the end, the mask, ….
+    """Return regard's tokenizer with more tokens at its end, as in a run: the end, the mask, ….
 
-    They are added tokens and stand in no text: where the vocabulary has one already, it is a word.
+    Errors: one of them is already in the vocabulary, as a word of texts.
     """
     import tokenizers
 
     if clash := sorted(set(names) & set(tokenizer.vocabulary)):
         raise RegardError(f"{clash[0]!r} is already in the vocabulary")
     content = json.loads(tokenizer.to_bytes())
-    made = tokenizers.Tokenizer.from_str(json.dumps(with_decoder(content, tokenizer.kind)))
-    made.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])
-    return made
+    extended = tokenizers.Tokenizer.from_str(json.dumps(with_decoder(content, tokenizer.kind)))
+    extended.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])
+    return extended
 
 
 def with_decoder(content: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Characters go side by side again; words have spaces between them, as without a decoder."""
+    """Join characters without spaces when decoding; words keep the default, with spaces."""
     if kind == "characters":
         content["decoder"] = {"type": "Fuse"}
     return content
 
 
 def framed(inner: Any, first: str, last: str, ids: dict[str, int]) -> Any:
-    """The same tokenizer, which puts one symbol before a text and one behind it, and between two.
+    """Make a tokenizer put a symbol before a text, and one after each text.
 
     Devlin et al. 2019, figure 2: [CLS] one [SEP] two [SEP].
     """

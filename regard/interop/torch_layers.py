@@ -1,7 +1,7 @@
-"""torch's attention layer and its masks, in regard's own terms.
+"""Convert torch's attention layer and its masks to regard's.
 
-The same numbers from `MultiHeadAttention`: then another score, recorded weights, any mask. Or
-`MultiheadAttention`, which stands in the place of torch's layer and is called as it is.
+`from_torch` copies a layer into a `MultiHeadAttention` with the same numbers, and with any score,
+mask and recording. `MultiheadAttention` is a drop-in replacement of torch's layer.
 """
 
 from typing import Any, Self
@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from regard.attention import Attention, Mask, MultiHeadAttention, Normalizer, Score, dense
 from regard.attention.multihead import score_of, without_hidden
 from regard.errors import RegardError
-from regard.interop.attention_interface import Given
+from regard.interop.attention_interface import AddedBias
 
 
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """torch's layer as regard's, with copies of its weights, its dropout and its mode.
+    """Return a copy of torch's layer as regard's: weights, dropout, mode and frozen parameters.
 
-    What is frozen there is frozen here. Texts come as (batch, n, width) whatever its
-    ``batch_first`` was, and ``layer(x)`` is its ``layer(x, x, x)[0]``. Errors: ``add_bias_kv`` and
-    ``add_zero_attn``, keys that no text has.
+    Inputs are (batch, n, width) whatever ``batch_first`` was, and ``layer(x)`` is torch's
+    ``layer(x, x, x)[0]``. Errors: ``add_bias_kv`` and ``add_zero_attn``, which add keys that are
+    in no text.
 
     >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = torch.randn(3, 5, 8)
@@ -29,10 +29,13 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     True
     """
     if layer.bias_k is not None or layer.add_zero_attn:
-        raise RegardError("add_bias_kv and add_zero_attn add keys of no text: there is no layer so")
+        raise RegardError(
+            "add_bias_kv and add_zero_attn are not supported, since they add a key that no text "
+            "has; use a layer without them"
+        )
     width, heads = layer.embed_dim, layer.num_heads
     packed = layer.in_proj_weight is not None
-    found = MultiHeadAttention(
+    copy = MultiHeadAttention(
         width,
         heads,
         dropout=layer.dropout,
@@ -52,13 +55,13 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         parts = layer.in_proj_bias.chunk(len(names))
         theirs |= {f"{name}.bias": part for name, part in zip(names, parts, strict=True)}
         theirs["output.bias"] = layer.out_proj.bias
-    found = found.to(layer.out_proj.weight)  # before, so that float64 keeps its digits
-    found.load_state_dict(theirs)
-    for name, parameter in found.named_parameters():
+    copy = copy.to(layer.out_proj.weight)  # before loading, so that float64 keeps its precision
+    copy.load_state_dict(theirs)
+    for name, parameter in copy.named_parameters():
         source = theirs[name]
-        source = source if source._base is None else source._base  # a part of one bias
+        source = source if source._base is None else source._base  # a view of one bias
         parameter.requires_grad_(source.requires_grad)
-    return found.train(layer.training)
+    return copy.train(layer.training)
 
 
 def mask_from_torch(
@@ -67,11 +70,10 @@ def mask_from_torch(
     *,
     heads: int | None = None,
 ) -> Mask | None:
-    """torch's masks of ``nn.MultiheadAttention``, where True or −inf hides, as one that may see.
+    """Return the masks of ``nn.MultiheadAttention``, where True or −inf hides, as one `Mask`.
 
-    ``key_padding_mask`` is (batch, m), ``attn_mask`` (n, m), or with ``heads`` one of each head:
-    (batch · heads, n, m). Errors: another shape; a number that is added to scores and hides
-    nothing, which is a bias and no mask.
+    ``key_padding_mask`` is (batch, m), ``attn_mask`` (n, m), or with ``heads`` one for each head:
+    (batch · heads, n, m). Errors: another shape; numbers other than 0 and −inf, which are a bias.
 
     >>> mask_from_torch(torch.tensor([[False, True]])).allows(torch.arange(1), torch.arange(2))
     tensor([[[ True, False]]])
@@ -80,27 +82,27 @@ def mask_from_torch(
         attn_mask = attn_mask.unflatten(0, (-1, heads))
     elif attn_mask is not None and attn_mask.ndim != 2:
         raise RegardError(
-            f"an attn_mask is (queries, keys), or with heads= (batch * heads, queries, keys), not "
-            f"{tuple(attn_mask.shape)} with heads={heads}"
+            f"attn_mask must be (queries, keys), or with heads= (batch * heads, queries, keys), "
+            f"not {tuple(attn_mask.shape)} with heads={heads}"
         )
-    seen: Mask | None = None
+    mask: Mask | None = None
     if key_padding_mask is not None:
-        seen = dense(~hidden(key_padding_mask, "key_padding_mask")[:, None, :])
+        mask = dense(~hidden(key_padding_mask, "key_padding_mask")[:, None, :])
     if attn_mask is not None:
         table = dense(~hidden(attn_mask, "attn_mask"), over_heads=attn_mask.ndim > 2)
-        seen = table if seen is None else seen & table
-    return seen
+        mask = table if mask is None else mask & table
+    return mask
 
 
 def hidden(mask: Tensor, name: str) -> Tensor:
-    """What a mask of torch's hides, as bools."""
+    """Return a torch mask as booleans, True where it hides. Errors: numbers but 0 and −inf."""
     if mask.dtype == torch.bool:
         return mask
     below = mask == -torch.inf
     if not (below | (mask == 0)).all():
         raise RegardError(
-            f"{name} holds numbers other than 0 and -inf: they are added to the scores, and a mask "
-            "hides; a score with a bias is position=alibi or t5-bias, or one of your own"
+            f"{name} has numbers other than 0 and -inf, which are a bias and not a mask; use "
+            "position=alibi or t5-bias, or a score of your own, to add a bias"
         )
     return below
 
@@ -109,13 +111,13 @@ class MultiheadAttention(nn.MultiheadAttention):
     """``torch.nn.MultiheadAttention`` with regard's attention: softmax(q·k / √width) by default.
 
     Constructor, ``forward``, first weights and ``state_dict`` are torch's; ``score``, ``position``,
-    ``normalize`` and ``length`` are `MultiHeadAttention`'s. It takes the place of ``self_attn`` and
+    ``normalize`` and ``length`` are `MultiHeadAttention`'s. It can replace ``self_attn`` and
     ``multihead_attn`` in ``nn.TransformerEncoderLayer`` and ``nn.TransformerDecoderLayer``, whose
-    fused path for evaluation never goes round it. `regard.analysis.record` sees it.
+    fused evaluation path is then off. `regard.analysis.record` records it.
 
-    Otherwise than torch's: a query that may see no key gets zeros and not NaN; weights are those
-    before dropout. Errors: ``add_bias_kv`` and ``add_zero_attn``; a width that heads do not divide;
-    masks of another shape; ``is_causal`` without an ``attn_mask``.
+    Differences from torch: a query without visible keys gets zeros instead of NaN; the weights are
+    those before dropout. Errors: ``add_bias_kv`` and ``add_zero_attn``; a width that is not
+    divisible by the heads; masks of another shape; ``is_causal`` without an ``attn_mask``.
 
     >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
     >>> layer.self_attn = MultiheadAttention.like(layer.self_attn, normalize="sparsemax")
@@ -143,19 +145,19 @@ class MultiheadAttention(nn.MultiheadAttention):
         length: int | None = None,
     ) -> None:
         if add_bias_kv or add_zero_attn:
-            given = "add_bias_kv" if add_bias_kv else "add_zero_attn"
+            keyword = "add_bias_kv" if add_bias_kv else "add_zero_attn"
             raise RegardError(
-                f"{given}=True is not supported, since it adds a key that no text has; remove it"
+                f"{keyword}=True is not supported, since it adds a key that no text has; remove it"
             )
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise RegardError(
-                f"embed_dim={embed_dim} does not divide into num_heads={num_heads}: take a multiple"
+                f"embed_dim={embed_dim} is not divisible by num_heads={num_heads}; use a multiple"
             )
         super().__init__(
             embed_dim, num_heads, dropout, bias, False, False, kdim, vdim, batch_first, device,
             dtype,
         )  # fmt: skip
-        compared = Given(score_of(score, position, self.head_dim, num_heads, length))
+        compared = AddedBias(score_of(score, position, self.head_dim, num_heads, length))
         self.attention = Attention(compared, normalize, dropout, heads=num_heads)
         self.attention.to(self.out_proj.weight)
 
@@ -166,7 +168,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         ``parts``: score, position, normalize and length. Errors: as of the constructor.
         """
         packed, weight = layer.in_proj_weight is not None, layer.out_proj.weight
-        found = cls(
+        copy = cls(
             layer.embed_dim,
             layer.num_heads,
             layer.dropout,
@@ -180,16 +182,16 @@ class MultiheadAttention(nn.MultiheadAttention):
             weight.dtype,
             **parts,
         )
-        mine = dict(found.named_parameters())
+        mine = dict(copy.named_parameters())
         with torch.no_grad():
             for name, theirs in layer.named_parameters():
                 mine[name].copy_(theirs).requires_grad_(theirs.requires_grad)
-        return found.train(layer.training)
+        return copy.train(layer.training)
 
     def _reset_parameters(self) -> None:
         self._qkv_same_embed_dim = self.in_proj_weight is not None
         super()._reset_parameters()
-        # Where it is true, torch's encoder layer computes softmax itself, by a kernel of its own.
+        # If it is true, torch's encoder layer bypasses this layer by a fused softmax kernel.
         self._qkv_same_embed_dim = False
 
     def forward(
@@ -205,15 +207,15 @@ class MultiheadAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output and, if ``need_weights``, the weights, as torch's layer does.
 
-        ``is_causal`` is a hint of what ``attn_mask`` holds, and changes nothing. Numbers in masks
-        are added to the scores, and −inf hides.
+        ``is_causal`` is a hint that ``attn_mask`` is causal, and is ignored. Finite numbers in
+        masks are added to the scores; −inf hides.
         """
         if query.is_nested:
             return self._nested(query, key, value, need_weights, average_attn_weights)
         if is_causal and attn_mask is None:
             raise RegardError(
-                "is_causal is a hint of what attn_mask holds: give attn_mask="
-                "nn.Transformer.generate_square_subsequent_mask(n) too"
+                "is_causal=True requires attn_mask; give attn_mask="
+                "nn.Transformer.generate_square_subsequent_mask(n)"
             )
         batched = query.ndim == 3
         if not batched:
@@ -221,7 +223,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
         elif not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        mask, bias = seen_and_added(key_padding_mask, attn_mask, query, key, self.num_heads)
+        mask, bias = mask_and_bias(key_padding_mask, attn_mask, query, key, self.num_heads)
         output, weights = self._attend(query, key, value, mask, bias, need_weights)
         if weights is not None and average_attn_weights:
             weights = weights.mean(1)
@@ -238,19 +240,19 @@ class MultiheadAttention(nn.MultiheadAttention):
         bias: Tensor | None,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Outputs (batch, n, embed_dim), and the weights (batch, heads, n, m) if they are read."""
+        """Return outputs (batch, n, embed_dim) and, if needed, weights (batch, heads, n, m)."""
         if mask is not None:
             query, keys, values = without_hidden(mask, query, key, value, None, None)
             key, value = query if keys is None else keys, value if values is None else values
-        given = self.attention.score
-        assert isinstance(given, Given)
-        given.give(bias)
+        biased = self.attention.score
+        assert isinstance(biased, AddedBias)
+        biased.set_bias(bias)
         self.attention.dropout = self.dropout
         try:
             attended = self.attention(*self._heads(query, key, value), mask)
             weights = attended.weights if need_weights else None
         finally:
-            given.give(None)
+            biased.set_bias(None)
         output: Tensor = self.out_proj(attended.output.transpose(1, 2).flatten(2))
         return output, weights
 
@@ -267,7 +269,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     def _nested(
         self, query: Tensor, key: Tensor, value: Tensor, need_weights: bool, average: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend within texts that ``nn.TransformerEncoder`` has put into a nested tensor."""
+        """Attend within the texts of a nested tensor, which ``nn.TransformerEncoder`` builds."""
         if not query is key is value:
             raise RegardError(
                 "nested tensors are only supported for self-attention; pad them first"
@@ -275,43 +277,45 @@ class MultiheadAttention(nn.MultiheadAttention):
         sizes = torch.tensor([len(text) for text in query.unbind()], device=query.device)
         padded = query.to_padded_tensor(0.0)
         hidden = torch.arange(padded.shape[1], device=query.device) >= sizes[:, None]
-        mask, _ = seen_and_added(hidden, None, padded, padded, self.num_heads)
+        mask, _ = mask_and_bias(hidden, None, padded, padded, self.num_heads)
         output, weights = self._attend(padded, padded, padded, mask, None, need_weights)
         if weights is not None and average:
             weights = weights.mean(1)
         return torch._nested_tensor_from_mask(output, ~hidden, mask_check=False), weights
 
 
-Shapes = dict[tuple[int, ...], tuple[int, ...]]  # of masks that fit, and as what they are read
+Shapes = dict[
+    tuple[int, ...], tuple[int, ...]
+]  # accepted shapes of a mask, and the shape it is read as
 
 
-def seen_and_added(
+def mask_and_bias(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
     queries: Tensor,
     keys: Tensor,
     heads: int,
 ) -> tuple[Mask | None, Tensor | None]:
-    """Split torch's masks into what hides, a mask, and what is added to the scores, a bias.
+    """Split torch's masks into a mask that hides and a bias that is added to the scores.
 
-    Queries are (batch, n, …), keys (batch, m, …). Errors: a mask of another shape, or of whole
-    numbers.
+    Queries are (batch, n, …), keys (batch, m, …). Errors: a mask of another shape, or of
+    integers.
     """
     batch, n, m = len(queries), queries.shape[1], keys.shape[1]
     padding: Shapes = {(batch, m): (batch, 1, 1, m)}
     pairs: Shapes = {(n, m): (n, m), (batch * heads, n, m): (batch, heads, n, m)}
     mask: Mask | None = None
     bias: Tensor | None = None
-    for name, given, known in (
+    for name, tensor, known in (
         ("key_padding_mask", key_padding_mask, padding),
         ("attn_mask", attn_mask, pairs),
     ):
-        if given is None:
+        if tensor is None:
             continue
-        if tuple(given.shape) not in known:
-            wanted = " or ".join(map(str, known))
-            raise RegardError(f"{name} must be {wanted}, not {tuple(given.shape)}")
-        table = given.reshape(known[tuple(given.shape)])
+        if tuple(tensor.shape) not in known:
+            expected = " or ".join(map(str, known))
+            raise RegardError(f"{name} must be {expected}, not {tuple(tensor.shape)}")
+        table = tensor.reshape(known[tuple(tensor.shape)])
         if not (table.dtype == torch.bool or table.is_floating_point()):
             raise RegardError(f"{name} must be bool or float, not {table.dtype}")
         below = table if table.dtype == torch.bool else table == -torch.inf
@@ -323,6 +327,6 @@ def seen_and_added(
         over_heads = below.ndim == 4 and below.shape[1] > 1
         if below.ndim == 4 and not over_heads:
             below = below[:, 0]
-        seen = dense(~below, over_heads=over_heads)
-        mask = seen if mask is None else mask & seen
+        visible = dense(~below, over_heads=over_heads)
+        mask = visible if mask is None else mask & visible
     return mask, bias

@@ -13,10 +13,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.runs.before import pretraining_for, way_of
     from regard.runs.config import Config, model_after
     from regard.runs.forecasting import Forecast, forecast
     from regard.runs.opening import below, go_on, load, open_or_start, start
+    from regard.runs.pretrain_first import pretraining_for, way_of
     from regard.runs.run import Run
 
 __all__ = [
@@ -44,9 +44,9 @@ _HOMES = {
     "load": "opening",
     "model_after": "config",
     "open_or_start": "opening",
-    "pretraining_for": "before",
+    "pretraining_for": "pretrain_first",
     "start": "opening",
-    "way_of": "before",
+    "way_of": "pretrain_first",
 }
 
 

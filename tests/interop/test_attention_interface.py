@@ -236,7 +236,7 @@ def test_laws_hold():
 
 
 def test_errors(monkeypatch):
-    with pytest.raises(RegardError, match=r"has parameters, one set a layer: adopt\(model, score="):
+    with pytest.raises(RegardError, match=r"parameters in each layer; .*by adopt\(model, score="):
         register("regard-additive", score="additive")
     with pytest.raises(RegardError, match="no normalizer is called 'softmx'"):
         register("x", normalize="softmx")

@@ -148,7 +148,7 @@ def broken(folder, **changes):
         ({"vocab_size": 0}, "vocab_size is 0"),
         ({"vocab_size": 9}, "tokenizer has 25 tokens, but the model only 9 words"),
         ({"intermediate_size": 3}, "does not fit its config"),
-        ({"max_position_embeddings": 39}, "positions.table is"),
+        ({"max_position_embeddings": 39}, "positions.table has the shape"),
         ({"num_hidden_layers": 1}, "which its config does not describe"),
         ({"is_decoder": True}, "is a decoder"),
         ({"hidden_act": "mish"}, "'mish'"),
@@ -188,5 +188,5 @@ def test_folders_that_are_refused(tmp_path):
     tensors = safetensors.torch.load_file(other / "model.safetensors")
     tensors["embeddings.LayerNorm.weight"] = torch.zeros(3)
     safetensors.torch.save_file(tensors, other / "model.safetensors")
-    with pytest.raises(RegardError, match=r"embedding_norm.weight is \(3,\) there"):
+    with pytest.raises(RegardError, match=r"embedding_norm.weight has the shape \(3,\)"):
         network(other)

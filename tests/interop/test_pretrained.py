@@ -87,7 +87,7 @@ def test_errors_and_special_tokens(tmp_path):
         with pytest.raises(RegardError, match="token id must be between 0 and"):
             Pretrained(gpt).go_on([[1], [2, token]])
     _, bert = loaded("bert", 1, tmp_path / "bert")
-    with pytest.raises(RegardError, match="writes no text"):
+    with pytest.raises(RegardError, match="does not generate texts"):
         Pretrained(bert)
     assert special({"eos_token_id": [7, 8], "vocab_size": 9}, "eos_token_id") == 7
     assert special({"eos_token_id": None, "vocab_size": 9}, "eos_token_id") == 8

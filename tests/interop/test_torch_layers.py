@@ -65,7 +65,7 @@ def test_no_mask_is_none_and_what_is_no_mask_is_refused():
     for heads in (None, 3):
         with pytest.raises(RegardError, match=rf"not \(4, 3, 3\) with heads={heads}"):
             mask_from_torch(attn_mask=torch.zeros(4, 3, 3), heads=heads)
-    with pytest.raises(RegardError, match="attn_mask holds numbers other than 0 and -inf"):
+    with pytest.raises(RegardError, match="attn_mask has numbers other than 0 and -inf"):
         mask_from_torch(attn_mask=torch.ones(3, 3))
 
 
@@ -294,7 +294,7 @@ def test_what_nobody_may_see_is_zero_and_never_spreads() -> None:
     [
         ({"add_bias_kv": True}, "add_bias_kv=True is not supported, since it adds a key"),
         ({"add_zero_attn": True}, "add_zero_attn=True is not supported, since it adds a key"),
-        ({"num_heads": 3}, "embed_dim=8 does not divide into num_heads=3"),
+        ({"num_heads": 3}, "embed_dim=8 is not divisible by num_heads=3"),
         ({"score": "aditive"}, "did you mean additive"),
         ({"normalize": "softmx"}, "did you mean softmax"),
     ],

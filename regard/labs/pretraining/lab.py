@@ -31,7 +31,7 @@ from regard.reports.answer import percent
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.runs import load
-from regard.runs.before import WAYS
+from regard.runs.pretrain_first import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
 from regard.tasks.pretraining.evaluation import Likelihoods

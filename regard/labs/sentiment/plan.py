@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regard.errors import RegardError
 from regard.labs.comparison import ANY_DATA, Plan, Preset, PretrainFirst, Pretraining, pairs
-from regard.runs.before import WAYS
+from regard.runs.pretrain_first import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
 

@@ -6,8 +6,8 @@ from regard.errors import RegardError
 from regard.labs import LabRequest, open_lab
 from regard.labs.comparison import Preset, Pretraining
 from regard.labs.pretraining import lab
-from regard.runs.before import WAYS
 from regard.runs.config import Config
+from regard.runs.pretrain_first import WAYS
 from regard.studies.compare import Study
 
 
