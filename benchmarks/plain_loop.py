@@ -260,6 +260,16 @@ def top_k(scores: Tensor, k: int = 16) -> Tensor:
     return e / e.sum()
 
 
+def broken_stick(scores: Tensor) -> Tensor:
+    """σ(s_j) of what later keys left."""
+    left, shares = scores.new_ones(()), []
+    for score in reversed(scores.unbind()):
+        share = 1 / (1 + (-score).exp())
+        shares.append(left * share)
+        left = left * (1 - share)
+    return torch.stack(shares[::-1])
+
+
 def normalizer(name: str, p: dict[str, Tensor]) -> Callable[[Tensor, int], Tensor]:
     """Return weights of the scores that a row sees."""
 
@@ -282,6 +292,15 @@ def normalizer(name: str, p: dict[str, Tensor]) -> Callable[[Tensor, int], Tenso
         if name == "entmax":
             a = own(p["steepness"], head, 0).sum()
             return power_of_rest(scores, 1 + 1 / (1 + (-a).exp()))
+        if name == "scalable-softmax":
+            return softmax(own(p["slope"], head, 0).sum() * math.log(len(scores)) * scores)
+        if name == "adaptive-entmax":
+            a, c = (own(p[key], head, 0).sum() for key in ("amount", "exponent"))
+            logs = math.log(max(len(scores), 2))
+            factor = 1 + (1 + a.exp()).log() * logs ** (3 * torch.tanh(c))
+            return power_of_rest(factor * scores, zero + 1.5)
+        if name == "stick-breaking":
+            return broken_stick(scores)
         return top_k(scores)
 
     return weights

@@ -159,7 +159,11 @@ def _unsoftplus(x: Tensor) -> Tensor:
 
 
 class FireAcceleration(WrapperAcceleration):
-    """The acceleration of `Fire`: its hidden units are in memory for each pair."""
+    """The acceleration of `Fire`: hidden units are in memory for each pair."""
+
+    def __init__(self, score: "Fire") -> None:
+        super().__init__(score)
+        self.linear = False
 
     def numbers_per_pair(self, score: "Fire", keys: Prepared) -> int:  # type: ignore[override]
         return max(super().numbers_per_pair(score, keys), score.hidden)

@@ -34,14 +34,15 @@ Score = Annotated[
     str,
     Field(
         description="how queries and keys are compared: scaled-dot, dot, general, additive, "
-        "cosine, gaussian, synthesizer, …, or your own class, FILE.py:Name"
+        "cosine, gaussian, synthesizer, …, or your own class, FILE.py:Name; changes follow it: "
+        "scaled-dot+qk-norm+soft-cap-50"
     ),
 ]
 Position = Annotated[
     str,
     Field(
         description="positional encoding: none, sinusoidal, learned, rotary, alibi, t5-bias, "
-        "relative-keys, …"
+        "relative-keys, …, or with options, rotary-base-500000-part-0.5"
     ),
 ]
 Normalize = Annotated[
@@ -49,7 +50,11 @@ Normalize = Annotated[
     Field(description="turns scores into weights: softmax, sparsemax, entmax15, top-k, sigmoid, …"),
 ]
 Attention = Annotated[
-    str, Field(description="attention of a block: multi-head, or your own class, FILE.py:Name")
+    str,
+    Field(
+        description="attention of a block: multi-head, gated, differential, or your own class, "
+        "FILE.py:Name"
+    ),
 ]
 Pattern = Annotated[
     str,

@@ -95,7 +95,7 @@ def test_a_lab_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [("three", "is an int, not a lab: write three = ComparisonLab"),
-     ("LBA", "mine.py defines no LBA")],
+     ("LBA", "is called .LBA.; did you mean LAB")],
 )  # fmt: skip
 def test_what_is_no_lab(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)

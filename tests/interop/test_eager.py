@@ -197,7 +197,9 @@ def test_adopt_compares_a_whole_pass(gpt2):
     model.set_attn_implementation("eager")
     model.train().h[0].eval()
     before = [name for name, _ in model.named_modules()]
-    with pytest.raises(RegardError, match="OtherwiseByName.s outputs .* differ .* by 0.5 of the largest numb"):
+    with pytest.raises(
+        RegardError, match=r"OtherwiseByName.s outputs .* differ .* by 0.5 of the largest numb"
+    ):
         adopt(model)
     assert model.config._attn_implementation == "eager"
     assert [name for name, _ in model.named_modules()] == before

@@ -241,7 +241,11 @@ def not_json(folder):
         ("gpt2", break_config(n_layer=9, scale_attn_by_inverse_layer_idx=True), "is incomplete"),
         ("bert", fewer_layers, "contains bert.encoder.layer.07.*its config does not"),
         ("gpt2", index_of_a_list, "weight_map is not a table of files"),
-        ("bert", break_config(position_embedding_type="relative_key"), "position_embedding_type='relative_key'; regard only"),
+        (
+            "bert",
+            break_config(position_embedding_type="relative_key"),
+            "position_embedding_type='relative_key'; regard only",
+        ),
         ("bert", break_config(tie_word_embeddings=False), "separate input and output"),
         ("bert", break_config(is_decoder=True), "is a decoder"),
         ("t5", break_config(num_heads=-1), "num_heads|heads=-1"),

@@ -82,7 +82,9 @@ def test_regard_s_own_goes_there_with_ends(kind, tmp_path):
 def test_what_cannot_be_read_says_why(tmp_path):
     assert read_tokenizer(tmp_path) is None
     (tmp_path / "spiece.model").write_bytes(b"\0")
-    with pytest.raises(RegardError, match=r"the tokenizer format of spiece.model; create tokenizer.json"):
+    with pytest.raises(
+        RegardError, match=r"the tokenizer format of spiece.model; create tokenizer.json"
+    ):
         read_tokenizer(tmp_path)
     folder = gpt2(tmp_path / "gpt2")
     with (folder / "merges.txt").open("a") as file:
