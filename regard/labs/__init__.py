@@ -42,7 +42,7 @@ class LabRequest:
 
 @dataclass(frozen=True)
 class Questioned:
-    """What the table of labs holds: a lab, or where it is; its question in one line."""
+    """A row of the table of labs: a lab or its location, and its question in one line."""
 
     question: str
 

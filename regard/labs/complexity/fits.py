@@ -61,7 +61,7 @@ class Crossing:
     times: Mapping[str, tuple[float, float, float]]
 
     def says(self, how: str, lengths: Sequence[int]) -> str:
-        """In words, by the time of a pass."""
+        """Return the fit of a pass's time in words."""
         return between(*self.times[how], lengths)
 
 
@@ -105,7 +105,7 @@ def briefly(
 
 
 def rounded(value: float) -> str:
-    """Two figures, with commas.
+    """Return the number with two significant figures and commas.
 
     >>> rounded(1234.5), rounded(67.8), rounded(4.56)
     ('1,200', '68', '4.6')
@@ -149,7 +149,7 @@ def is_linear(size: Size) -> bool:
 
 
 def cross(measured: Measured, ours: str, theirs: str) -> Crossing:
-    """From which length one layer undercuts another: by operations and by time."""
+    """Return the length from which one layer is cheaper than another, by operations and by time."""
     lengths, counted = measured.settings.lengths, measured.counted.layers
 
     def by_time(how: str) -> tuple[float, float, float]:

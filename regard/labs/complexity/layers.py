@@ -52,7 +52,7 @@ class Convolution(nn.Module):
         self.convolve = nn.Conv1d(d, d, kernel, dilation=dilation)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """As many vectors as came."""
+        """Return as many vectors as there are inputs."""
         y: Tensor = self.convolve(F.pad(x.mT, (self.left, self.right))).mT
         return y
 
@@ -94,7 +94,7 @@ class Projected(nn.Module):
         self.layer = MultiHeadAttention(d, heads, compress=compress or "none")
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """Self-attention."""
+        """Compute self-attention."""
         output: Tensor = self.layer(x, mask=self.mask)
         return output
 
@@ -117,7 +117,7 @@ def make(name: str, size: Size, *, projections: bool = True) -> nn.Module:
 
 
 def skips_blocks(size: Size) -> bool:
-    """Whether regard computes a window's attention by strips, which leave out what is hidden."""
+    """Return whether regard computes a window's attention in strips that skip hidden blocks."""
     x = torch.zeros(size.batch, size.heads, size.n, size.d // size.heads)
     plan = explain(x, x, x, make_score("scaled-dot"), window(size.window), heads=size.heads)
     return plan.kernel == "tiled"
@@ -145,7 +145,7 @@ def work(
 def memory(
     lengths: Sequence[int], *, projections: bool, backward: bool, **sizes: int
 ) -> dict[str, list[float]]:
-    """Megabytes that a call takes at its peak beside its inputs, by layer, for each length: the
+    """Return the peak megabytes of a call beside its inputs, by layer, for each length: the
     median of `PROBES`, since what threads and the C library keep is never twice the same."""
 
     def one(name: str, n: int) -> float:
@@ -157,7 +157,7 @@ def memory(
 
 
 def main(asked: str) -> None:
-    """The command."""
+    """Run the measurement as a command."""
     settings: dict[str, Any] = json.loads(asked)
     sys.stdout.write(json.dumps(memory(**settings)) + "\n")
 

@@ -58,7 +58,7 @@ Widths = Annotated[tuple[int, ...], BeforeValidator(partial(_rising, NARROWEST))
 
 
 class ComplexitySettings(Settings):
-    """Which layers, how long, how wide.
+    """The layers, lengths and widths that are measured.
 
     `d`: width of the vectors; `lengths`: each n; `widths` and `kernels`: the d and k over which
     operations are counted, `widths` timed too, at the middle one of `lengths`. `kernel`: places of
@@ -100,11 +100,11 @@ class ComplexitySettings(Settings):
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """What is timed."""
+        """Return the name of the timed pass."""
         return (FORWARD, BOTH) if self.backward else (FORWARD,)
 
     def size(self, n: int, d: int = 0, kernel: int = 0) -> Size:
-        """Of one call."""
+        """Return the size of one call."""
         return Size(
             n, d or self.d, kernel or self.kernel, self.window, self.rank, self.heads, self.batch
         )
@@ -178,7 +178,7 @@ class Measured:
         return exponent(self.settings.lengths[self.longest], amounts[self.longest])
 
     def memory_grows(self, name: str) -> float:
-        """The exponent of a layer's memory, of which less than 0.1 MB cannot be told from none."""
+        """Return the exponent of a layer's memory; less than 0.1 MB counts as none."""
         return self.grows([max(megabytes, 0.1) for megabytes in self.memory[name]])
 
     def times_over_width(self, name: str) -> list[Interval]:
@@ -189,7 +189,7 @@ class Measured:
         ]
 
     def ratios(self, how: str, ours: str, theirs: str) -> list[Interval]:
-        """Time of one layer over that of another at each length, taken round by round: what slows
+        """Return the time of one layer over that of another at each length, by round: what slows
         the machine down for a while slows both."""
         d = self.settings.d
         pairs = (
@@ -278,7 +278,7 @@ def wait_for(settings: ComplexitySettings) -> Waiting:
 
 
 def memory_aside(settings: ComplexitySettings) -> Aside:
-    """Begin to measure memory in a fresh process."""
+    """Start the measurement of memory in a new process."""
     asked = settings.size(0)._asdict() | {
         "lengths": settings.lengths,
         "projections": settings.projections,

@@ -36,7 +36,7 @@ def sections(
 
 
 def pays(measured: Measured, crossings: Sequence[Crossing]) -> Section:
-    """From which length on what pays."""
+    """Return the section on the lengths from which each layer pays."""
     settings, how, lengths = measured.settings, measured.last, measured.settings.lengths
     layers = measured.counted.layers
     many = layers["self-attention"][-1] / layers["rnn"][-1]
@@ -170,7 +170,7 @@ def operations(measured: Measured, fits: Mapping[str, Fit]) -> Section:
 
 
 def costs(measured: Measured) -> Section:
-    """Times and memory."""
+    """Return the section on times and memory."""
     settings = measured.settings
     fewest, most = measured.rounds
     start = settings.lengths[measured.longest][0]
@@ -267,7 +267,7 @@ def _by_length(
 
 
 def waits(measured: Measured) -> Section:
-    """Chains and paths."""
+    """Return the section on sequential steps and path lengths."""
     found = measured.waiting
     depth = _chart(
         "Operations that must wait for each other",
@@ -364,7 +364,7 @@ def _interval(time: Interval) -> str:
 
 
 def _three(seconds: float) -> str:
-    """Milliseconds with three figures."""
+    """Return milliseconds with three significant figures."""
     value = seconds * 1e3
     places = min(3, max(0, 2 - math.floor(math.log10(max(value, 1e-9)))))
     return f"{value:,.{places}f}"

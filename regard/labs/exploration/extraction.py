@@ -17,7 +17,7 @@ ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
 def extraction(most: int, bases: int, seed: int) -> Part:
-    """(b): M = Σ a aᵀ / (aᵀa) takes v_a out of s = v_a + v_b when the two bases are orthogonal."""
+    """Return part (b): M = Σ a aᵀ / (aᵀa) extracts v_a from s = v_a + v_b for orthogonal bases."""
     generator = torch.Generator().manual_seed(seed + 1)
     widths, errors = [], []
     for _ in range(bases):
@@ -123,7 +123,7 @@ def mix(generator: torch.Generator, basis: Float[Tensor, "m d"]) -> Float[Tensor
 
 
 def projector(basis: Float[Tensor, "m d"]) -> Float[Tensor, "d d"]:
-    """M = Σ a aᵀ / (aᵀa) over the rows of an orthogonal basis. Seed 004, equation a5.1.4.
+    """Return M = Σ a aᵀ / (aᵀa) over the rows of an orthogonal basis. Assignment 5, 1 (b).
 
     >>> projector(torch.tensor([[2.0, 0.0]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
@@ -132,7 +132,7 @@ def projector(basis: Float[Tensor, "m d"]) -> Float[Tensor, "d d"]:
 
 
 def at_angles(generator: torch.Generator, d: int) -> tuple[list[float], list[float], list[float]]:
-    """‖Ms − v_a‖ / ‖v_b‖ where each b_i stands at an angle to its a_i: M, theory, oblique."""
+    """Return ‖Ms − v_a‖ / ‖v_b‖ for each b_i at an angle to its a_i: M, theory, oblique."""
     m = d // 2
     rows = orthonormal(generator, d, 2 * m)
     leaks: list[float] = []

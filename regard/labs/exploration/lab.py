@@ -33,7 +33,7 @@ Errors = Float[Tensor, "..."]
 
 
 class ExplorationSettings(Settings):
-    """What is drawn: `keys` keys of `d` numbers, `draws` times where one key's norm varies.
+    """The sizes of the draws: `keys` keys of `d` numbers, `draws` draws where a key's norm varies.
 
     `alpha`: variance of every key about its mean; `beta`: length of a query along each mean;
     `bases`: draws of two orthogonal bases, in up to `d` dimensions.
@@ -105,7 +105,7 @@ LAB = MeasuringLab(
 
 
 def copying(settings: ExplorationSettings) -> Part:
-    """(a): q = βk_j, for orthonormal keys and for random ones of length 1."""
+    """Return part (a): q = βk_j, for orthonormal keys and for random keys of length 1."""
     n, generator = settings.keys, torch.Generator().manual_seed(settings.seed)
     betas = torch.tensor(BETAS, dtype=torch.float64)
     keys, values = orthonormal(generator, settings.d, n), unit_rows(generator, n, settings.d)
@@ -204,7 +204,7 @@ def copying(settings: ExplorationSettings) -> Part:
 
 
 def average(settings: ExplorationSettings) -> Part:
-    """(c) of the brief, (b.2) and (c.1) of the assignment: q = β(k_a + k_b)."""
+    """Return part (c), (b.2) and (c.1) of the assignment: q = β(k_a + k_b)."""
     n, d = settings.keys, settings.d
     generator = torch.Generator().manual_seed(settings.seed + 2)
     betas = torch.tensor(BETAS, dtype=torch.float64)
@@ -312,7 +312,7 @@ def copy_errors(
     betas: Float[Tensor, " betas"],
     normalize: str = "softmax",
 ) -> Float[Tensor, "*batch betas"]:
-    """‖c − v_0‖ for q = βk_0."""
+    """Return ‖c − v_0‖ for q = βk_0."""
     queries = betas[:, None] * keys[..., :1, :]
     output = attend(queries, keys, values, DOT, normalize=normalize).output
     errors: Tensor = (output - values[0]).norm(dim=-1)
@@ -329,7 +329,7 @@ def others(lead: Errors, n: int) -> Errors:
 
 
 def uneven_share(spread: float) -> float:
-    """E (α_a − ½)² of two keys whose scores differ by a normal number of this deviation."""
+    """Return E (α_a − ½)² of two keys whose scores differ by a normal number of this deviation."""
     return expected(lambda z: 0.25 * torch.tanh(spread * z / 2) ** 2)
 
 

@@ -129,7 +129,7 @@ def claims_of(study: Study, found: Measured) -> list[Claim]:
 
 
 def plane(found: Measured) -> Html:
-    """c in the plane of μ_a and μ_b."""
+    """Return the chart of c in the plane of μ_a and μ_b."""
     some = slice(0, 400)
     return line_chart(
         "Where c lies in the plane of v_a and v_b",

@@ -56,7 +56,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Arm:
-    """What one way to ask gave: shares (draws, 2) of v_a and v_b, over all draws.
+    """The result of one query: shares (draws, 2) of v_a and v_b, over all draws.
 
     `variance` is that of the share of v_a; `mean` its mean.
     """
@@ -70,7 +70,7 @@ class Arm:
 
     @property
     def holds(self) -> bool:
-        """Whether theory lies within two intervals of what was measured."""
+        """Return whether theory lies within two intervals of the measurement."""
         return 2 * self.variance.low <= self.theory + self.variance.value and (
             self.theory + self.variance.value <= 2 * self.variance.high
         )
@@ -194,7 +194,7 @@ def cosine_of(beta: float) -> Score:
 
 
 def orthonormal(generator: torch.Generator, d: int, n: int) -> Float[Tensor, "n d"]:
-    """n random orthonormal rows of d numbers."""
+    """Return n random orthonormal rows of d numbers."""
     drawn = torch.randn(d, n, generator=generator, dtype=torch.float64)
     rows: Tensor = torch.linalg.qr(drawn).Q.mT.contiguous()
     return rows
@@ -233,7 +233,7 @@ def cosine_share(n: int, d: int, alpha: float, beta: float) -> Function:
 
 
 def miss(n: int, alpha: float, beta: float) -> float:
-    """How often head 1 has less than half of its weight on a: Φ((ln(n − 1)/β − 1) / √(½ + α)).
+    """Return how often head 1 gives a less than half: Φ((ln(n − 1)/β − 1) / √(½ + α)).
 
     >>> round(miss(16, 0.0, 1e9), 4)
     0.0786
@@ -243,7 +243,7 @@ def miss(n: int, alpha: float, beta: float) -> float:
 
 
 def expected(function: Function) -> float:
-    """E f(z) for a standard normal z, by the trapezoid rule.
+    """Return E f(z) for a standard normal z, by the trapezoid rule.
 
     >>> round(expected(lambda z: z**2), 9)
     1.0
@@ -254,7 +254,7 @@ def expected(function: Function) -> float:
 
 
 def moments(function: Function) -> tuple[float, float]:
-    """Mean and variance of f(z)."""
+    """Return the mean and variance of f(z) for a standard normal z."""
     mean = expected(function)
     return mean, expected(lambda z: (function(z) - mean) ** 2)
 

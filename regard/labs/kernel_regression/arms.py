@@ -64,7 +64,7 @@ class Grid:
 
     @property
     def ratio(self) -> float:
-        """How many times the best error the learned one is."""
+        """Return the error of the learned width divided by the best error."""
         return self.learned / self.low if self.low > 0 else 1.0
 
 
@@ -79,7 +79,7 @@ class Lab:
     without: Sequence[float] = field(default=())  # held-out error without each column
 
     def errors(self, name: str) -> Numbers:
-        """The squared errors of an arm over the held-out points, in shares of y's variance."""
+        """Return the squared errors of an arm on held-out points, as shares of y's variance."""
         wrong = self.fitted[name].said - self.points.new_y
         spread = float(self.points.new_y.var()) or 1.0
         return np.square(wrong) / spread
@@ -159,7 +159,7 @@ def best_neighbors(points: Points, seed: int) -> int:
 
 
 def peer_neighbors(points: Points, neighbors: int) -> Any:
-    """scikit-learn's nearest neighbours, columns in standard deviations."""
+    """Return scikit-learn's nearest neighbours, with columns in standard deviations."""
     from sklearn.neighbors import KNeighborsRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -170,7 +170,7 @@ def peer_neighbors(points: Points, neighbors: int) -> Any:
 
 
 def ridge(points: Points, seed: int) -> tuple[str, Callable[[], Any], str]:
-    """scikit-learn's kernel ridge: how it is chosen, the fit, its family.
+    """Return scikit-learn's kernel ridge: its choice, its fit and its family.
 
     Its memory is n² and its time n³, so it learns from a share of many points.
     """
@@ -274,7 +274,7 @@ def by_grid(
     learned: "KernelRegression",
     tell: Callable[[], None],
 ) -> Grid:
-    """Search w from the one that is given, by the criterion that w is learned by."""
+    """Search w from a start, by the criterion that also trains w."""
     dimensions = points.x.shape[1]
     factors, sweeps = (FINE, 1) if dimensions == 1 and points.small else (COARSE, 3)
     times = (len(factors) + 2 * (sweeps - 1)) * dimensions
@@ -289,7 +289,7 @@ def by_grid(
 def windowed(
     kernel: str, name: str, points: Points, widths: Sequence[float], how: KernelRegressionSettings
 ) -> Arm:
-    """A kernel of bounded reach: by its own search for few points, else as wide as the Gaussian."""
+    """Fit a kernel of bounded reach: searched for few points, else as wide as the Gaussian."""
     reach = KERNELS[kernel].reach
     if points.small:
         rows = np.random.default_rng(how.seed).permutation(len(points.x))[:ASKED]

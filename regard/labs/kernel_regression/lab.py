@@ -26,7 +26,7 @@ LOOP = 40  # held-out points of the double loop
 
 @dataclass(frozen=True)
 class Measured:
-    """What was fitted, the table of errors, and the parts that tell of it."""
+    """The fits, the table of errors, and the parts of the report."""
 
     lab: Lab
     table: Table
@@ -57,7 +57,7 @@ def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
 
 
 def parity(lab: Lab) -> Claim:
-    """Row K2: the Gaussian by attention beside a double loop in float64."""
+    """Return row K2: the Gaussian by attention and by a double loop in float64."""
     points, said = lab.points, lab.fitted[lab.fixed].said[:LOOP]
     worst = 0.0
     for x, found in zip(points.new_x[:LOOP], said, strict=True):
@@ -73,7 +73,7 @@ def parity(lab: Lab) -> Claim:
 
 
 def claims_of(lab: Lab) -> list[Claim]:
-    """Row K3, and what leaving one out is for."""
+    """Yield row K3 and the claim about leaving one out."""
     (difference,) = compared(lab, [(LEARNED, lab.fixed)])
     found = [claim(
         f"the learned w beats w = {lab.how.w:g} on what was held out: {percent(lab, LEARNED)} % of "
@@ -125,7 +125,7 @@ def many_keys(keys: int) -> Part:
 
 
 def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
-    """Pairs of arms, by what they leave unexplained at each held-out point; a positive mean is
+    """Compare pairs of arms by the unexplained share at each held-out point; a positive mean is
     the first one's lead."""
     gains = {name: -lab.errors(name)[None] for pair in pairs for name in pair}
     return [replace(found, unit="of the variance") for found in judge(gains, pairs)]

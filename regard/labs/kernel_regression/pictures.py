@@ -66,7 +66,7 @@ def _along(points: Points) -> Numbers:
 
 
 def _thinned(points: Points) -> tuple[Numbers, Numbers]:
-    """Some of the points, in the order of the first column."""
+    """Return some of the points, sorted by the first column."""
     order = np.argsort(points.x[:, 0], kind="stable")
     chosen = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
     return points.x[chosen], points.y[chosen]
@@ -144,7 +144,7 @@ def _said_and_true(lab: "Lab") -> list[Figure]:
 
 
 def learning(lab: "Lab") -> list[Figure]:
-    """w step by step, the criterion over w, the fit as it is learned, the weights."""
+    """Return the figures of learning: w by step, the criterion over w, the fit, the weights."""
     history = lab.learned.history_
     steps = [float(step.number) for step in history]
     per = lab.points.scale if len(lab.w) > 1 else np.ones(1)
@@ -222,7 +222,7 @@ def _criterion(lab: "Lab") -> Figure:
 
 
 def _weights(lab: "Lab") -> list[Figure]:
-    """Who looks at whom among points sorted by x."""
+    """Return the heat map of the weights among points sorted by x."""
     import torch
 
     order = np.argsort(lab.points.x[:, 0], kind="stable")
@@ -250,7 +250,7 @@ def _look(rows: Any, widths: Numbers) -> Numbers:
 
 
 def columns(lab: "Lab") -> list[Figure]:
-    """w of each column per standard deviation, and the residuals over each."""
+    """Return the charts of w per standard deviation of each column, and of the residuals."""
     late = lab.learned.history_[-max(2, len(lab.learned.history_) // 4) :]
     rows = []
     for i, name in enumerate(lab.points.names):
@@ -269,7 +269,7 @@ def columns(lab: "Lab") -> list[Figure]:
 
 
 def shapes() -> list[Figure]:
-    """Three kernels over the distance, at widths that smooth alike."""
+    """Return the chart of three kernels over the distance, at widths that smooth equally."""
     u = np.linspace(0, 3, 121)
     reach = {name: KERNELS[name].reach for name in ("epanechnikov", "boxcar")}
     lines = [

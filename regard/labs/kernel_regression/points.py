@@ -44,7 +44,7 @@ class KernelRegressionSettings(Settings):
 
 @dataclass(frozen=True)
 class Points:
-    """What is learned from, what is held out, and what was noticed on the way."""
+    """The training points, the held-out points, and notes on how they were read."""
 
     x: Numbers
     y: Numbers

@@ -36,7 +36,7 @@ def of(found: All, task: str, position: str) -> list[Found]:
 
 
 def rights(found: All, task: str, position: str) -> NDArray[np.bool_]:
-    """Right and wrong, (seeds, texts); "further on" is "distance" elsewhere."""
+    """Return which answers are right, (seeds, texts); "further on" is "distance" elsewhere."""
     if task == "further on":
         return np.stack([x.elsewhere for x in of(found, "distance", position)])
     return np.stack([x.right for x in of(found, task, position)])
@@ -54,7 +54,7 @@ def counts(found: All, task: str, position: str) -> NDArray[np.int64]:
 
 
 def cell(table: NDArray[np.bool_]) -> str:
-    """Accuracy in percent with its interval, for a table."""
+    """Return the accuracy in percent with its interval, for a table."""
     mean, low, high = (100 * x for x in arm_interval(table))
     return f"{mean:.1f} [{low:.0f}, {high:.0f}]"
 
@@ -177,7 +177,7 @@ def probes(found: All, length: int) -> Part:
 
 
 def of_alibi(said: NDArray[np.int64]) -> tuple[float, float]:
-    """How often |j − i| is right, and of those that are and are not 0 how often the side is."""
+    """Return how often |j − i| is right, and of those that are right how often the side is."""
     at = np.arange(-NEAR, NEAR + 1)
     far = np.abs(at)[:, None] == np.abs(at)[None, :]
     aside = far & (at != 0)[:, None]
@@ -186,7 +186,7 @@ def of_alibi(said: NDArray[np.int64]) -> tuple[float, float]:
 
 
 def by_place(found: All, length: int) -> Figure:
-    """With a begin word: right answers over the place."""
+    """Return the chart of right answers by place, with a begin word."""
     series = []
     for look, name in enumerate(("none", "alibi", "t5-bias", "relative-keys")):
         said = counts(found, "begin", name)

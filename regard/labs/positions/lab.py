@@ -102,7 +102,7 @@ def numbers(key: str, text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of every network, and the parts that tell of it."""
+    """The results of every network, and the parts of the report."""
 
     settings: PositionsSettings
     found: Mapping[Experiment, Found]
@@ -110,7 +110,7 @@ class Measured:
 
 
 def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
-    """Look at the sines and train every network. Errors: a network that could not be trained."""
+    """Measure the sines and train every network. Errors: a network that could not be trained."""
     experiments = plan(settings)
     say(f"{len(experiments)} small networks, {settings.workers} at a time")
     drawn = next((width for width in settings.all_widths if width >= 16), settings.all_widths[-1])

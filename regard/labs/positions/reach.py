@@ -124,7 +124,7 @@ def reached(table: NDArray[np.bool_], back: int, least: float = 0.9) -> int:
 def drawn(
     tables: Mapping[str, NDArray[np.bool_]], trained: int, back: int, longest: int
 ) -> list[Figure]:
-    """Accuracy over length: positions of the input, then of the score, on one scale."""
+    """Return charts of accuracy over length, for positions of the input and of the score."""
     step = max(1, (longest - back) // 26)
     lengths = sorted({back + 1, trained, *range(back + 1, longest + 1, step)})
     series = {}

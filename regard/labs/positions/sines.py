@@ -27,7 +27,7 @@ TURNS = 24
 
 @dataclass(frozen=True)
 class Turned:
-    """What M_δ p_i misses p_{i+δ} by: the most over i and columns, and for each i."""
+    """The error of M_δ p_i as p_{i+δ}: the largest over i and columns, and for each i."""
 
     width: int
     shift: int
@@ -117,7 +117,7 @@ def _formula(table: Tensor, products: Tensor) -> Section:
 
 
 def wavelengths(width: int) -> list[float]:
-    """2π · 10000^(2j/d) of each pair of columns.
+    """Return 2π · 10000^(2j/d) of each pair of columns.
 
     >>> [round(length) for length in wavelengths(4)]
     [6, 628]

@@ -63,7 +63,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of an experiment, on held-out texts.
+    """The result of an experiment on held-out texts.
 
     ``right``: (texts,) of a probe, (texts, places) of "copy". ``elsewhere``: the same texts as
     many places further on as they are long ("distance" alone). ``said``: counts, (true, said).
@@ -115,7 +115,7 @@ class Reader(nn.Module):
         self.answer = answers(of.width, classes)
 
     def forward(self, texts: Texts) -> Float[Tensor, "asked classes"]:
-        """Logits of what is asked."""
+        """Return the logits of the question."""
         x = self.embedding(texts.tokens)
         if self.positions is not None:
             x = self.positions(x, texts.where)
@@ -139,7 +139,7 @@ class Comparer(nn.Module):
         )  # no norm: it would take the one number that ALiBi gives
 
     def forward(self, texts: Texts) -> Float[Tensor, "asked classes"]:
-        """Logits of the pairs that are asked for."""
+        """Return the logits of the requested pairs."""
         x = self.embedding(texts.tokens)
         if self.positions is not None:
             x = self.positions(x, texts.where)
@@ -165,7 +165,7 @@ def answers(width: int, classes: int) -> nn.Sequential:
 
 
 def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool = False) -> Texts:
-    """Texts of a probe. Held out, "moved" asks for each text at every place it can begin at."""
+    """Draw the texts of a probe; held out, "moved" has each text at every possible place."""
     n, task, at = of.length, of.task, torch.arange(of.length)
     everywhere = task == "moved" and held_out
     each = math.ceil(count / n) if everywhere else count
@@ -206,7 +206,7 @@ def further(texts: Texts, of: Experiment) -> Texts:
 
 
 def random_trees(count: int, words: int, chance: torch.Generator) -> Int[Tensor, "{count} {words}"]:
-    """Parents: in a random order each word hangs on one of those before it, drawn at random."""
+    """Draw parents: in a random order, each word depends on a random earlier one."""
     order = torch.rand(count, words, generator=chance).argsort(1)
     share = torch.rand(count, words, generator=chance)
     parents = torch.full((count, words), -1)
@@ -219,7 +219,7 @@ def random_trees(count: int, words: int, chance: torch.Generator) -> Int[Tensor,
 def moved(
     parents: Tensor | None, where: Int[Tensor, "batch n"], places: int
 ) -> Int[Tensor, "batch {places}"] | None:
-    """Trees that stand where the words do."""
+    """Return the trees moved with their words."""
     if parents is None:
         return None
     full = torch.full((len(parents), places), -1)
@@ -227,7 +227,7 @@ def moved(
 
 
 def to_copy(of: Experiment, count: int, length: int, chance: torch.Generator) -> Texts:
-    """Texts in which each word is answered with the word that stood ``back`` places before."""
+    """Draw texts in which the answer to each word is the word ``back`` places before."""
     tokens, at = torch.randint(of.words, (count, length), generator=chance), torch.arange(length)
     asked = (at >= of.back).expand(count, length)
     return Texts(tokens, at, causal(), None, tokens.roll(of.back, 1), asked)
@@ -250,7 +250,7 @@ def experiment(of: Experiment) -> Found:
 
 
 def train(network: nn.Module, of: Experiment, rate: float = 0.01, batch: int = 12) -> None:
-    """Adam, the rate risen over 20 steps and fallen to 0, on texts drawn anew at every step.
+    """Train by Adam with 20 steps of warm-up and linear decay, on new texts at every step.
 
     Many steps of few texts: on texts that never come again that learns more in the same time.
     """
@@ -275,7 +275,7 @@ Answers = tuple[
 
 
 def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
-    """Held-out texts of a probe; one answer a text counts, so that answers are independent."""
+    """Evaluate held-out texts of a probe; one answer per text counts, so they are independent."""
     texts = draw(of, HELD_OUT, chance, held_out=True)
     pick = torch.rand(texts.asked.shape, generator=chance) * texts.asked
     one = pick.flatten(1).argmax(1, keepdim=True)
@@ -296,7 +296,7 @@ def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
 
 
 def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
-    """Held-out texts as long as they come, each word at each place."""
+    """Evaluate held-out texts of each length, every word at every place."""
     assert isinstance(network, Reader)
     weights: list[Tensor] = []
     hook = network.attention.attention.register_forward_hook(
@@ -320,6 +320,6 @@ def work(of: Experiment, report: object) -> Found:
 
 
 def most_frequent(said: Sequence[NDArray[np.int64]]) -> float:
-    """The share of the most frequent true answer: what saying always that would be right in."""
+    """Return the share of the most frequent true answer, the accuracy of always giving it."""
     truth = np.sum([counts.sum(1) for counts in said], 0)
     return float(truth.max() / truth.sum())

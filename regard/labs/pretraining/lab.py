@@ -171,18 +171,18 @@ def answer(result: Result) -> list[str]:
     """Return the gains and the ranking, as far as there is evidence."""
     return [
         f"Fine-tuned on {labels_of(result)} labels, {result.plan.seeds} seed(s).",
-        *told_gains(gains_of(result)),
-        *told_ranking(between(result)),
+        *gain_sentences(gains_of(result)),
+        *ranking_sentences(between(result)),
         *result.summary,
     ]
 
 
-def told_gains(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def gain_sentences(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each model: the gain of pretraining, or that none is shown."""
     return [_sentence(gain["says"]) for gain in gains.values()]
 
 
-def told_ranking(between: Sequence[Mapping[str, Any]]) -> list[str]:
+def ranking_sentences(between: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the order of the ways as far as there is evidence for one."""
     sure = [_sentence(v["says"]) for v in between if float(v["p"]) < 0.05]
     if not between or sure:

@@ -83,7 +83,7 @@ def _section(study: Study) -> Section:
 
 
 def once(study: Study) -> list[Trained]:
-    """The arms that differ from the reference in one part, or as a score is made; best first."""
+    """Return the arms that differ from the reference in one part, best first."""
     few = [
         arm
         for arm in study.arms
@@ -113,7 +113,7 @@ def _family(study: Study, arm: Trained) -> str:
 
 
 def sentence(words: str) -> str:
-    """Its first letter large."""
+    """Return the text with a capital letter first."""
     return words[:1].upper() + words[1:]
 
 
@@ -126,7 +126,7 @@ def crossed(study: Study) -> bool:
 
 
 def grid(study: Study) -> Html:
-    """Score × normaliser."""
+    """Return the heat map of score × normaliser."""
     scores = list(dict.fromkeys(arm.arm.score for arm in study.arms))
     names = list(dict.fromkeys(arm.arm.normalizer for arm in study.arms))
     cells = np.full((len(scores), len(names)), np.nan)
@@ -140,7 +140,7 @@ def grid(study: Study) -> Html:
 
 
 def costs(study: Study) -> Html:
-    """What is right against what it took, of scores alone: normalisers differ little in time."""
+    """Return the chart of accuracy against time for scores; normalisers differ little in time."""
     points = []
     for arm in once(study):
         if arm.arm.score == "scaled-dot" and arm is not study.reference:

@@ -55,7 +55,7 @@ def _rates(value: object) -> tuple[float, ...]:
 
 
 class ScoresSettings(Settings):
-    """What is compared, and how much each arm gets.
+    """The arms of the comparison and the budget of each.
 
     `tasks`, `scores` and `normalizers`: which take part; ``FILE.py:Name`` is your own.
     `pairs`: "once" has every score with softmax, or with what it is made for, and every normaliser
@@ -147,14 +147,14 @@ def train_all(
 
 
 def cost(arm: Arm) -> float:
-    """A guess of what an arm takes: the order of the work, so that no long one is left to last."""
+    """Estimate the relative time of an arm, so that long ones start first."""
     task = task_of(arm.task)
     numbers = task.steps * task.batch * task.width * (task.length if task.reads != "last" else 6)
     return numbers * SLOW.get(arm.score, 1.0) * SLOW.get(arm.normalizer, 1.0)
 
 
 def study(task: str, trained: Mapping[Arm, Trained], failed: Mapping[Arm, str]) -> Study:
-    """One task's arms, each compared with the reference, as one family.
+    """Compare each arm of a task with the reference, as one family.
 
     Errors: nothing came of the reference.
     """

@@ -80,7 +80,7 @@ def label(arm: Arm) -> str:
 
 
 def shorter(name: str) -> str:
-    """Parts' names, shortened."""
+    """Return the names of parts, shortened."""
     for long, short in SHORTER.items():
         name = name.replace(long, short)
     return name
@@ -106,7 +106,7 @@ def of_task(study: Study) -> str:
 
 
 def named(study: Study, arms: Sequence[Trained]) -> str:
-    """Each arm and what it has; of many, the parts that are among them with whatever goes along."""
+    """Return each arm and its parts; of many arms, the parts that they share."""
     if len(arms) <= NAMED:
         return ", ".join(f"{told(arm.arm)} {percent(mean(arm))} %" for arm in arms)
     left, says = list(arms), []

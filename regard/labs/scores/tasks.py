@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Budget:
-    """What every arm gets: ``effort`` times the steps of its task, each seed at each rate.
+    """The budget of every arm: ``effort`` times the steps of its task, each seed at each rate.
 
     ``held``: validation examples, and test examples; ``keep``: keys that top-k keeps, fewer than
     its usual 16, as these tasks have hardly more.
@@ -93,7 +93,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is given."""
+    """The job of a worker."""
 
     arm: Arm
     budget: Budget
@@ -101,7 +101,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What came of an arm.
+    """The result of an arm.
 
     ``right``: seeds × test examples, at the ``rate`` that was best on validation examples;
     ``parts``: the share of single answers that are right, by seed; ``validation``: by rate, the
@@ -186,20 +186,20 @@ def networks_of(task: Task, work: Work) -> tuple[StackedEncoder, list[float]]:
 
 
 def normalizer(name: str, keep: int, heads: int) -> Normalizer:
-    """A normaliser by name; top-k keeps so many keys, as its usual 16 are all that there are."""
+    """Return a normaliser by name; top-k keeps fewer keys than its usual 16, which are all."""
     kind = look_up(NORMALIZERS, name, "normaliser")
     return TopK(heads, k=keep) if kind is TopK else kind(heads)
 
 
 def rows_for(examples: Examples, rows: slice, seeds: Tensor) -> Examples:
-    """These rows of each network's seed."""
+    """Return these rows of the data of each network's seed."""
     lengths = None if examples.lengths is None else examples.lengths[:, rows][seeds]
     tokens, targets = examples.tokens[:, rows][seeds], examples.targets[:, rows][seeds]
     return trimmed(Examples(tokens, targets, lengths))
 
 
 def loss_of(network: StackedEncoder, batch: Examples) -> Tensor:
-    """The sum over networks of each one's mean cross-entropy, so that none dilutes another."""
+    """Return the sum over networks of each one's mean cross-entropy, so none dilutes another."""
     logits = network(batch.tokens, batch.lengths)
     mean = F.cross_entropy(logits.flatten(0, 2), batch.targets.flatten())
     return mean * network.networks
@@ -244,7 +244,7 @@ def alike(examples: Examples, batch: int) -> Examples:
 
 
 def trimmed(batch: Examples) -> Examples:
-    """Without the columns that are padding in all rows."""
+    """Return the tokens without columns that are padding in all rows."""
     if batch.lengths is None:
         return batch
     return Examples(batch.tokens[..., : int(batch.lengths.max())], batch.targets, batch.lengths)
@@ -283,7 +283,7 @@ def held_out(make: Callable[..., Examples], count: int, part: str) -> Examples:
 
 @cache
 def reviews() -> tuple[Mapping[str, Examples], int]:
-    """The built-in film reviews as numbered words: train, validation, test; the count of words.
+    """Return the built-in reviews as word ids: train, validation, test, and the vocabulary size.
 
     The last 500 texts of the train part are for validation.
     """
@@ -305,7 +305,7 @@ def reviews() -> tuple[Mapping[str, Examples], int]:
 
 
 def drawn_reviews(count: int, seed: int) -> Examples:
-    """Passes through the train part, each in a new order."""
+    """Yield batches of passes through the train part, each in a new order."""
     train = reviews()[0]["train"]
     draw = torch.Generator().manual_seed(seed)
     passes = -(-count // len(train))

@@ -38,7 +38,7 @@ def words(text: str) -> list[str]:
 def judge(
     sentence_pairs: Sequence[Pair], predict: Mapping[str, Callable[[list[str]], Sequence[str]]]
 ) -> dict[str, Any]:
-    """Score each arm on the pairs: how often both are right, how often both answers are equal.
+    """Return how often each arm has both texts of a pair right, and how often equal answers.
 
     `predict` maps each arm to a function from texts to labels. The result is the ``word_order``
     of a report: pairs, arms {name: {both, same}}, shown.

@@ -19,7 +19,7 @@ GAPS = [0.5 * i for i in range(19)]
 
 
 def scores(found: Found) -> Part:
-    """Which scores need the scaling?"""
+    """Return the section on the scores that need the scaling."""
     cure = {
         "dot": "divide by √d",
         "scaled-dot": "nothing",
@@ -101,7 +101,7 @@ def scores(found: Found) -> Part:
 
 
 def losses(found: Found, show: Show) -> Part:
-    """Seed 001, exercise 1: why the softmax inside dies and that of the loss does not."""
+    """Return the section on why the softmax inside dies and that of the loss does not."""
     n = found.keys
     spreads = [0.1 * (found.theory.high / 0.1) ** (i / 50) for i in range(51)]
     theory = [found.theory.at(spread) for spread in spreads]

@@ -27,7 +27,7 @@ CAPTIONS = {
 
 
 def variance(found: Found) -> Part:
-    """S3: the variance of q·k over d."""
+    """Return row S3: the variance of q·k over d."""
     widths, means = found.widths, [found.products[d] for d in found.widths]
     logs, straight = slope_of_logs(found), fit(widths, means)
     at, scaled = found.many("scaled-dot", "variance")

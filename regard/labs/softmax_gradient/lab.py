@@ -31,7 +31,7 @@ OTHERS = ("gaussian", "additive", "cosine", "cosine-temperature")
 
 
 class SoftmaxGradientSettings(Settings):
-    """What is drawn: normal queries against `keys` keys, d from `low` to `high` by doubling.
+    """The sizes of the draws: normal queries and `keys` keys, d from `low` to `high` by doubling.
 
     `width`: the d at which the temperature moves; `blocks`: sets of keys, at most, of 64 queries.
     """
@@ -76,7 +76,7 @@ def over_widths(settings: SoftmaxGradientSettings, show: Show) -> Found:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found over d, and the parts that tell of it."""
+    """The measurements over d, and the parts of the report."""
 
     found: Found
     parts: list[Part]

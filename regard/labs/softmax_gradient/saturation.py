@@ -43,7 +43,7 @@ class Mean:
 
     @classmethod
     def of(cls, blocks: Tensor) -> "Mean":
-        """Of independent equal blocks: Student's t."""
+        """Return the mean and interval of independent equal blocks, by Student's t."""
         value, error = float(blocks.mean()), float(blocks.std() / math.sqrt(len(blocks)))
         reach = float(stats.t.ppf(0.975, len(blocks) - 1)) * error
         return cls(value, error, value - reach, value + reach)
@@ -88,7 +88,7 @@ class Found:
     seed: int
 
     def many(self, name: str, what: str) -> tuple[list[int], list[Mean]]:
-        """One quantity of one score: the widths where it was measured, and the means."""
+        """Return the widths at which a quantity of a score was measured, and its means."""
         at = [width for width in self.widths if (name, width) in self.seen]
         return at, [getattr(self.seen[name, width], what) for width in at]
 
@@ -113,7 +113,7 @@ def product_variance(width: int, keys: int, seed: int) -> Mean:
 
 
 def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
-    """Attend with one score at one width, and sum up.
+    """Measure one score at one width.
 
     A score with parameters is made anew for each block, as a network is for each run.
     """
@@ -150,7 +150,7 @@ def summed(found: Sequence[Sequence[Tensor]]) -> Seen:
 
 
 def one(score: Score, q: Tensor, k: Tensor) -> list[Tensor]:
-    """Each row's score variance, entropy, largest weight and squared gradients: (blocks, rows)."""
+    """Return each row's score variance, entropy, largest weight and squared gradients."""
     q = q.requires_grad_()
     v = torch.randn(*k.shape[:-1], VALUES, dtype=torch.float64)
     slope = torch.randn(*q.shape[:-1], VALUES, dtype=torch.float64) / math.sqrt(VALUES)
@@ -169,7 +169,7 @@ def one(score: Score, q: Tensor, k: Tensor) -> list[Tensor]:
 
 
 def jacobian_norm2(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch"]:
-    """‖diag(w) − wwᵀ‖² = Σ w_i²((1 − w_i)² + Σ_{j≠i} w_j²), to all its digits.
+    """Return ‖diag(w) − wwᵀ‖² = Σ w_i²((1 − w_i)² + Σ_{j≠i} w_j²), without cancellation.
 
     1 − w of the largest weight is the sum of the others: at 1 − 1e-9 its subtraction would keep
     seven digits, and its square none.
@@ -189,7 +189,7 @@ def jacobian_norm2(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*bat
 def sorted_weights(
     width: int, keys: int, temperature: float, blocks: int, seed: int
 ) -> tuple[Float[Tensor, " keys"], Seen]:
-    """The weights of softmax(q·k / temperature), the largest first, on average; and the rest."""
+    """Return the mean weights of softmax(q·k / temperature), largest first, and the rest."""
     total, found = torch.zeros(keys, dtype=torch.float64), []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -203,7 +203,7 @@ def sorted_weights(
 def draw(
     width: int, keys: int, blocks: int, seed: int, rows: int = ROWS, held: int = HELD
 ) -> Iterator[tuple[Float[Tensor, "b r d"], Float[Tensor, "b n d"]]]:
-    """Normal queries and keys, some blocks at a time."""
+    """Yield normal queries and keys, some blocks at a time."""
     generator = torch.Generator().manual_seed(seed * 8209 + width)
     at_once, left = max(1, held // ((rows + keys) * width)), blocks
     while left:
@@ -248,7 +248,7 @@ def fit(x: Sequence[float], means: Sequence[Mean], *, logs: bool = False) -> Slo
 def steps_to_turn(
     gaps: Sequence[float], keys: int, loss: str, show: Callable[[float], None]
 ) -> list[float]:
-    """Steps of gradient descent until a head that looks at a wrong key looks at the right one.
+    """Count the steps of gradient descent until a head moves from a wrong key to the right one.
 
     The wrong key leads by a gap; learning rate 1 on the scores. `loss`: "output" is
     ½‖c − v_right‖² with c the output of attention over orthonormal values; "log" is the
@@ -280,7 +280,7 @@ def steps_to_turn(
 
 
 def additive_variance() -> float:
-    """The variance that an additive score has over keys at its start, for a wide hidden layer.
+    """Return the initial variance of an additive score over keys, for a wide hidden layer.
 
     ⅓ (E tanh²(a + b) − E tanh(a + b) tanh(a + b')) with a, b, b' ~ N(0, ⅓): a from the query, b
     from a key. w, W_q and W_k are uniform with variance 1/(3 · fan-in).

@@ -55,18 +55,18 @@ def verdict(a, b, difference, p, family="ladder"):
 
 def test_ways_are_ranked_by_evidence_alone():
     gpt, bert = (verdict(f"pretrained {m}", m, 0.1, p) for m, p in (("gpt", 0.3), ("bert", 0.01)))
-    told = lab.told_gains({"gpt": gpt, "bert": bert})
+    told = lab.gain_sentences({"gpt": gpt, "bert": bert})
     assert told == [
         "No evidence of a difference between pretrained gpt and gpt.",
         "Pretrained bert beats bert.",
     ]
     open_ = verdict("pretrained bert", "pretrained gpt", 0.05, 0.2)
-    assert lab.told_ranking([open_]) == [
+    assert lab.ranking_sentences([open_]) == [
         "There is no evidence that one way to pretrain is better than another."
     ]
     sure = verdict("pretrained bert", "pretrained gpt", 0.05, 0.02)
-    assert lab.told_ranking([open_, sure]) == ["Pretrained bert beats pretrained gpt."]
-    assert lab.told_ranking([]) == []
+    assert lab.ranking_sentences([open_, sure]) == ["Pretrained bert beats pretrained gpt."]
+    assert lab.ranking_sentences([]) == []
     assert [lab.gain_claim("gpt", gpt)["holds"], lab.gain_claim("bert", bert)["holds"]] == [
         False, True
     ]  # fmt: skip
