@@ -30,6 +30,44 @@ def parts_of(spec: str) -> list[str]:
     return [spec.strip()] if whole else [part.strip() for part in spec.split("+")]
 
 
+def layers_of(names: str) -> list[str]:
+    """Return the names of consecutive layers, which ``/`` separates and ``*`` repeats.
+
+    Errors: a repetition that is no number. ``FILE.py:NAME`` is one name.
+
+    >>> layers_of("window-512*2/none"), layers_of("rotary")
+    (['window-512', 'window-512', 'none'], ['rotary'])
+    """
+    if is_part(names):
+        return [names]
+    layers: list[str] = []
+    for part in names.split("/"):
+        name, star, count = part.partition("*")
+        if star and not (count.isdecimal() and int(count)):
+            raise RegardError(f"{part!r} of {names!r} is no name and number of layers, NAME*3")
+        layers += [name.strip()] * int(count or 1)
+    return layers
+
+
+def at_layer(names: str, layer: int) -> str:
+    """Return the name of a layer, from 0; the names are repeated over the stack.
+
+    >>> [at_layer("rotary*3/none", layer) for layer in range(5)]
+    ['rotary', 'rotary', 'rotary', 'none', 'rotary']
+    """
+    layers = layers_of(names)
+    return layers[layer % len(layers)]
+
+
+def reads_trees(position: str) -> bool:
+    """Return whether positions in some layer are those of words in a tree.
+
+    >>> reads_trees("none/tree-keys"), reads_trees("rotary")
+    (True, False)
+    """
+    return any(name.startswith("tree-") for name in layers_of(position))
+
+
 def files_of(values: Iterable[object]) -> dict[str, Path]:
     """Return the file of each value that is ``FILE.py:Name``, by that name.
 

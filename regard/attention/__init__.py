@@ -27,7 +27,7 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.packing import Packing
-from regard.attention.patterns import PATTERNS, Pattern, named_mask, within
+from regard.attention.patterns import PATTERNS, LayerMasks, Pattern, named_mask, within
 from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
@@ -47,6 +47,7 @@ __all__ = [
     "Attention",
     "InnerProduct",
     "KeyValueCache",
+    "LayerMasks",
     "Linformer",
     "Mask",
     "Mechanism",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from regard.attention.mask import Mask
 from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.errors import RegardError
-from regard.plugins import parts_of
+from regard.plugins import layers_of, parts_of
 from regard.tables import Table
 from regard.usual import nearest
 
@@ -74,6 +74,24 @@ def within(mask: Mask | None, pattern: Mask | None) -> Mask | None:
     if mask is None or pattern is None:
         return pattern if mask is None else mask
     return mask & pattern
+
+
+class LayerMasks:
+    """The masks of a stack's layers: ``window-512*5/none``, repeated over the stack.
+
+    >>> import torch
+    >>> masks = LayerMasks("window-1/none").of(causal(), 3)
+    >>> [int(mask.allows(torch.arange(4), torch.arange(4)).sum()) for mask in masks]
+    [7, 10, 7]
+    """
+
+    def __init__(self, pattern: str, length: int | None = None) -> None:
+        self.masks = [named_mask(name, length) for name in layers_of(pattern)]
+
+    def of(self, mask: Mask | None, layers: int) -> list[Mask | None]:
+        """Return the intersection of ``mask`` with the mask of each layer."""
+        masks = [within(mask, own) for own in self.masks]
+        return [masks[layer % len(masks)] for layer in range(layers)]
 
 
 def _part(name: str, length: int | None) -> Mask:

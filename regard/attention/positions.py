@@ -19,7 +19,7 @@ from regard.attention.tracing import readable
 from regard.attention.trees import TreeDepth, TreeKeys
 from regard.attention.wrapper import DistanceKeys, Wrapper, distance
 from regard.errors import RegardError, look_up
-from regard.plugins import one_line, parts_of
+from regard.plugins import layers_of, one_line, parts_of
 from regard.tables import Table
 
 
@@ -106,9 +106,20 @@ def input_positions(
 ) -> nn.Module | None:
     """Return the module that adds these positions to the input, or None if the score applies them.
 
-    ``sines`` is the factor of sinusoidal positions, to match the size of the input vectors. Raise a
-    RegardError for an unknown name.
+    ``sines`` is the factor of sinusoidal positions, to match the size of the input vectors. Names
+    of several layers (``rotary/none``) are positions of scores. Raise a RegardError for an unknown
+    name, and for several names of which one is added to the input.
     """
+    layers = [*dict.fromkeys(layers_of(name))]
+    if len(layers) > 1:
+        for layer in layers:
+            if input_positions(layer, width, length=length or 1) is not None:
+                raise RegardError(
+                    f"{layer} positions are added to the input, before all layers; use "
+                    f"position={layer} alone, not {name}"
+                )
+        return None
+    (name,) = layers
     kind, _ = named_part(POSITIONS, name)
     if kind is None or issubclass(kind, Score):
         return None

@@ -7,13 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Mask, input_positions, named_mask, within
+from regard.attention import LayerMasks, Mask, input_positions, within
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import BERTSettings
 from regard.models.stack import attention_of
+from regard.plugins import at_layer
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in BERT
 
@@ -45,15 +46,15 @@ class BERT(nn.Module):
         for table in (self.embedding, self.types):
             if table is not None:
                 nn.init.normal_(table.weight, std=INIT_STD)
-        self.pattern = named_mask(settings.pattern, settings.length)
+        self.patterns = LayerMasks(settings.pattern, settings.length)
 
-        def block() -> EncoderBlock:
-            in_score = settings.position if self.positions is None else "none"
+        def block(layer: int) -> EncoderBlock:
+            in_score = at_layer(settings.position, layer) if self.positions is None else "none"
             attention = attention_of(settings, in_score, compress=settings.compress)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
 
-        self.blocks = nn.ModuleList(block() for _ in range(settings.layers))
+        self.blocks = nn.ModuleList(map(block, range(settings.layers)))
         self.norm = make_norm(width) if settings.norm == "pre" else nn.Identity()
         if not heads:
             return
@@ -77,15 +78,16 @@ class BERT(nn.Module):
         padding. ``mask`` hides further keys: ``documents(...)`` separates texts that are packed
         into one row, with ``positions`` that start anew for each.
         """
-        visible = within(within(None if lengths is None else up_to(lengths), self.pattern), mask)
+        visible = within(None if lengths is None else up_to(lengths), mask)
+        masks = self.patterns.of(visible, len(self.blocks))
         x = self.embedding(tokens)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         if self.positions is not None:
             x = self.positions(x, positions)
         x = drop(self.embedding_norm(x), self.dropout, self.training)
-        for block in self.blocks:
-            x = block(x, visible, positions=positions)
+        for block, allowed in zip(self.blocks, masks, strict=True):
+            x = block(x, allowed, positions=positions)
         states: Tensor = self.norm(x)
         return states
 

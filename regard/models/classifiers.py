@@ -18,6 +18,7 @@ from regard.models.bert import BERT
 from regard.models.gpt import GPT
 from regard.models.settings import EncoderSettings, GPTSettings, T5Settings
 from regard.models.t5 import T5
+from regard.plugins import reads_trees
 
 
 class Classifier(nn.Module):
@@ -35,7 +36,7 @@ class Classifier(nn.Module):
         self, settings: GPTSettings | EncoderSettings | T5Settings, vocabulary: int, labels: int
     ) -> None:
         super().__init__()
-        self.reads_trees = settings.position.startswith("tree-")
+        self.reads_trees = reads_trees(settings.position)
         self.special_tokens, self.dropout = (
             special_tokens.SpecialTokens.after(vocabulary),
             settings.dropout,

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
+    LayerMasks,
     Mask,
     causal,
     input_positions,
-    named_mask,
     within,
 )
 from regard.attention import lengths as up_to
@@ -23,6 +23,7 @@ from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import GPTSettings
 from regard.models.stack import attention_of
+from regard.plugins import at_layer
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in GPT-2
 
@@ -47,16 +48,16 @@ class GPT(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=INIT_STD)
         self.positions = input_positions(settings.position, width, length=settings.length)
-        self.pattern = named_mask(settings.pattern, settings.length)
+        self.patterns = LayerMasks(settings.pattern, settings.length)
         make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
 
-        def block() -> EncoderBlock:
-            in_score = settings.position if self.positions is None else "none"
+        def block(layer: int) -> EncoderBlock:
+            in_score = at_layer(settings.position, layer) if self.positions is None else "none"
             attention = attention_of(settings, in_score)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, "pre", make_norm)
 
-        self.blocks = nn.ModuleList(block() for _ in range(settings.layers))
+        self.blocks = nn.ModuleList(map(block, range(settings.layers)))
         self.norm = make_norm(width)
         self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
 
@@ -81,9 +82,9 @@ class GPT(nn.Module):
         if prefix is not None:
             inner = prefix if lengths is None else torch.minimum(prefix, lengths)
             visible = visible | up_to(inner)
-        allowed = within(within(visible, self.pattern), mask)
+        masks = self.patterns.of(within(visible, mask), len(self.blocks))
         x = self.embed(tokens, positions)
-        for block in self.blocks:
+        for block, allowed in zip(self.blocks, masks, strict=True):
             x = block(x, allowed, positions=positions)
         states: Tensor = self.norm(x)
         return states
@@ -162,8 +163,8 @@ class Writing:
 
     def _read(self, tokens: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
         model, x = self.model, self.model.embed(tokens, positions)
-        mask = within(mask, model.pattern)
-        for block, cache in zip(model.blocks, self.caches, strict=True):
-            x = block(x, mask, positions=positions, cache=cache)
+        masks = model.patterns.of(mask, len(model.blocks))
+        for block, allowed, cache in zip(model.blocks, masks, self.caches, strict=True):
+            x = block(x, allowed, positions=positions, cache=cache)
         states: Tensor = model.norm(x)
         return states

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from regard.errors import RegardError
+from regard.plugins import layers_of
 from regard.ranges import Choice, LogUniform, Range, Uniform
 from regard.settings import Settings
 
@@ -42,7 +43,7 @@ Position = Annotated[
     str,
     Field(
         description="positional encoding: none, sinusoidal, learned, rotary, alibi, t5-bias, "
-        "relative-keys, …, or with options, rotary-base-500000-part-0.5"
+        "relative-keys, …, or with options, rotary-base-500000-part-0.5; by layer: rotary*3/none"
     ),
 ]
 Normalize = Annotated[
@@ -60,7 +61,7 @@ Pattern = Annotated[
     str,
     Field(
         description="which words a word may attend to: none (all), causal, window-64, "
-        "dilated-64-2, window-64+global-4, bigbird"
+        "dilated-64-2, window-64+global-4, bigbird; by layer: window-64*5/none"
     ),
 ]
 WriterPattern = Annotated[
@@ -193,7 +194,11 @@ def reject_positions(compress: str, pattern: str, position: str, score: str) -> 
     mixed = f"compress={compress} mixes all words before attention"
     if pattern != "none":
         raise RegardError(f"{mixed}, so pattern={pattern} cannot mask some; set only one of them")
-    if any(position == name or position.startswith(f"{name}-") for name in BETWEEN_PAIRS):
+    if any(
+        layer == name or layer.startswith(f"{name}-")
+        for layer in layers_of(position)
+        for name in BETWEEN_PAIRS
+    ):
         raise RegardError(
             f"{mixed}, so there is no distance for position={position}; use rotary, sinusoidal, "
             "learned or none"

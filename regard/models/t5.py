@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
+    LayerMasks,
     Linformer,
     Mechanism,
     MultiHeadAttention,
@@ -17,9 +18,7 @@ from regard.attention import (
     input_positions,
     make_score,
     named_compress,
-    named_mask,
     named_mechanism,
-    within,
 )
 from regard.attention import lengths as up_to
 from regard.attention.biases import RelativeBias
@@ -29,6 +28,7 @@ from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import DecoderBlock, EncoderBlock, Norm
 from regard.models.settings import T5Settings
+from regard.plugins import at_layer
 
 
 class T5(nn.Module):
@@ -59,7 +59,7 @@ class T5(nn.Module):
         self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
         self.scale = width**-0.5 if settings.tie else 1.0
         self.positions = input_positions(settings.position, width, length=settings.length)
-        self.pattern = named_mask(settings.pattern, settings.length)
+        self.patterns = LayerMasks(settings.pattern, settings.length)
         make_norm = partial(nn.RMSNorm, eps=settings.epsilon)
         pre: Norm = "pre"
         rest = (settings.dropout, pre, make_norm)
@@ -86,22 +86,24 @@ class T5(nn.Module):
 
         ``both``: whether distances have both directions, as in an encoder.
         """
-        settings = self.settings
-        if settings.position != "t5-bias":
-            in_score = "none" if self.positions is not None else settings.position
-            return [score(settings, in_score) for _ in range(layers)]
-        scores = [
-            RelativeBias(
+        settings, scores = self.settings, list[Score]()
+        shared: RelativeBias | None = None
+        for layer in range(layers):
+            position = "none" if self.positions is not None else at_layer(settings.position, layer)
+            if position != "t5-bias":
+                scores.append(score(settings, position))
+                continue
+            own = RelativeBias(
                 score(settings),
                 buckets=settings.buckets,
                 farthest=settings.farthest,
                 bidirectional=both,
             )
-            for _ in range(layers)
-        ]
-        for other in scores[1:]:
-            other.bias = scores[0].bias
-        return [*scores]
+            if shared is not None:
+                own.bias = shared.bias
+            shared = own
+            scores.append(own)
+        return scores
 
     def forward(
         self,
@@ -117,9 +119,9 @@ class T5(nn.Module):
         """
         memory, memory_mask = self.encode(source, source_lengths), up_to(source_lengths)
         x, positions = self.embed(target), torch.arange(target.shape[1], device=target.device)
-        mask = within(causal(), self.pattern)
-        for block in self.decoder:
-            x = block(x, memory, mask, memory_mask, positions=positions)
+        masks = self.patterns.of(causal(), len(self.decoder))
+        for block, allowed in zip(self.decoder, masks, strict=True):
+            x = block(x, memory, allowed, memory_mask, positions=positions)
         states = drop(self.decoder_norm(x), self.dropout, self.training)
         return states if target_lengths is None else states[inside(target_lengths, len(positions))]
 
@@ -139,9 +141,9 @@ class T5(nn.Module):
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch read width"]:
         """Return the memory, the encoder's states of the source."""
-        x, mask = self.embed(source), within(up_to(source_lengths), self.pattern)
-        for block in self.encoder:
-            x = block(x, mask)
+        x, masks = self.embed(source), self.patterns.of(up_to(source_lengths), len(self.encoder))
+        for block, allowed in zip(self.encoder, masks, strict=True):
+            x = block(x, allowed)
         return drop(self.encoder_norm(x), self.dropout, self.training)
 
     def embed(
@@ -176,14 +178,14 @@ class Writing:
         ``parents``: for each row, the row of the previous step that it continues.
         """
         model, memory_mask = self.model, up_to(self.lengths)
-        mask = within(self.ancestry.step(tokens, parents), model.pattern)
+        masks = model.patterns.of(self.ancestry.step(tokens, parents), len(model.decoder))
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(tokens, positions)
-        for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
+        for block, allowed, (past, memory) in zip(model.decoder, masks, self.caches, strict=True):
             x = block(
                 x,
                 self.memory,
-                mask,
+                allowed,
                 memory_mask,
                 positions=positions,
                 cache=past,

@@ -9,12 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
+    LayerMasks,
     input_positions,
     make_score,
-    named_mask,
     named_mechanism,
     parsed,
-    within,
 )
 from regard.attention import lengths as up_to
 from regard.errors import RegardError
@@ -25,6 +24,7 @@ from regard.layers.feedforward import FeedForward
 from regard.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
 from regard.layers.sublayers import EncoderBlock
 from regard.models.settings import TextClassifierSettings
+from regard.plugins import at_layer, reads_trees
 
 
 class TextClassifier(nn.Module):
@@ -56,7 +56,7 @@ class TextClassifier(nn.Module):
         vectors: Vectors | None = None,
     ) -> None:
         super().__init__()
-        self.reads_trees = settings.position.startswith("tree-")
+        self.reads_trees = reads_trees(settings.position)
         self.embedding = WordEmbedding(
             vocabulary,
             settings.width,
@@ -72,13 +72,15 @@ class TextClassifier(nn.Module):
         self.positions = input_positions(
             settings.position, width, length=length, sines=settings.init_std
         )
-        self.pattern = named_mask(settings.pattern, length)
+        self.patterns = LayerMasks(settings.pattern, length)
         if not settings.layers and self.positions is None and settings.position != "none":
             raise RegardError(
                 f"position={settings.position} is part of self-attention, which layers=0 does not "
                 "have; use layers=1 or more, or position=sinusoidal"
             )
-        self.blocks = nn.ModuleList(_block(settings, width, length) for _ in range(settings.layers))
+        self.blocks = nn.ModuleList(
+            _block(settings, width, length, layer) for layer in range(settings.layers)
+        )
         #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = _pool(settings, width, length)
         self.dropout = settings.dropout
@@ -107,9 +109,9 @@ class TextClassifier(nn.Module):
             lengths = lengths + 1
         if self.positions is not None:
             x = self.positions(x)
-        mask = within(up_to(lengths), self.pattern)
-        for block in self.blocks:
-            x = block(x, mask)
+        masks = self.patterns.of(up_to(lengths), len(self.blocks))
+        for block, allowed in zip(self.blocks, masks, strict=True):
+            x = block(x, allowed)
         if self.pool is not None:
             x = self.pool(x, lengths)
         elif self.cls is not None:
@@ -118,12 +120,12 @@ class TextClassifier(nn.Module):
         return logits
 
 
-def _block(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:
+def _block(settings: TextClassifierSettings, width: int, length: int, layer: int) -> nn.Module:
     attention = named_mechanism(settings.attention)(
         width,
         settings.heads,
         score=settings.score,
-        position=settings.position,
+        position=at_layer(settings.position, layer),
         normalize=settings.normalize,
         dropout=settings.attention_dropout,
         key_value_heads=settings.key_value_heads or None,

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from regard.attention import (
     KeyValueCache,
+    LayerMasks,
     Mechanism,
     Packing,
     causal,
     input_positions,
-    named_mask,
-    within,
 )
 from regard.attention import lengths as up_to
 from regard.layers.beam_ancestry import BeamAncestry
@@ -24,6 +23,7 @@ from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.models.settings import TransformerSettings
 from regard.models.stack import attention_of
+from regard.plugins import at_layer
 
 
 class Transformer(nn.Module):
@@ -58,31 +58,35 @@ class Transformer(nn.Module):
         self.target = self.source if settings.tie else words(target_vocabulary)
         self.output = None if settings.tie else nn.Linear(width, target_vocabulary)
         self.positions = input_positions(settings.position, width, length=settings.length)
-        self.pattern = named_mask(settings.pattern, settings.length)
-        in_score = settings.position if self.positions is None else "none"
+        self.patterns = LayerMasks(settings.pattern, settings.length)
+
+        def in_score(layer: int) -> str:
+            return at_layer(settings.position, layer) if self.positions is None else "none"
 
         def feedforward() -> FeedForward:
             return FeedForward(width, settings.feedforward, settings.activation)
 
         rest = (settings.dropout, settings.norm)
 
-        def reading() -> Mechanism:
+        def reading(layer: int) -> Mechanism:
             if settings.compress == "none":
-                return attention_of(settings, in_score)
-            return attention_of(settings, in_score, compress=settings.compress, length=read)
+                return attention_of(settings, in_score(layer))
+            position = in_score(layer)
+            return attention_of(settings, position, compress=settings.compress, length=read)
 
         self.encoder = nn.ModuleList(
-            EncoderBlock(width, reading(), feedforward(), *rest) for _ in range(settings.layers)
+            EncoderBlock(width, reading(layer), feedforward(), *rest)
+            for layer in range(settings.layers)
         )
         self.decoder = nn.ModuleList(
             DecoderBlock(
                 width,
-                attention_of(settings, in_score),
+                attention_of(settings, in_score(layer)),
                 attention_of(settings),
                 feedforward(),
                 *rest,
             )
-            for _ in range(settings.decoder_layers or settings.layers)
+            for layer in range(settings.decoder_layers or settings.layers)
         )
         pre = settings.norm == "pre"
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
@@ -107,12 +111,12 @@ class Transformer(nn.Module):
         memory = self._read(source, source_lengths, read)
         positions = torch.arange(target.shape[1], device=target.device)
         x, memory_mask = self.embed(self.target, target, positions, written), up_to(source_lengths)
-        mask = within(causal(), self.pattern)
-        for block in self.decoder:
+        masks = self.patterns.of(causal(), len(self.decoder))
+        for block, allowed in zip(self.decoder, masks, strict=True):
             x = block(
                 x,
                 memory,
-                mask,
+                allowed,
                 memory_mask,
                 positions=positions,
                 packing=written,
@@ -145,9 +149,9 @@ class Transformer(nn.Module):
         """Return the memory, packed if there is a packing."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.embed(self.source, source, positions, packing)
-        mask = within(up_to(lengths), self.pattern)
-        for block in self.encoder:
-            x = block(x, mask, packing=packing)
+        masks = self.patterns.of(up_to(lengths), len(self.encoder))
+        for block, allowed in zip(self.encoder, masks, strict=True):
+            x = block(x, allowed, packing=packing)
         memory: Tensor = self.encoder_norm(x)
         return memory
 
@@ -204,14 +208,14 @@ class Writing:
         ``parents``: for each row, the row of the previous step that it continues.
         """
         model = self.model
-        mask = within(self.ancestry.step(tokens, parents), model.pattern)
+        masks = model.patterns.of(self.ancestry.step(tokens, parents), len(model.decoder))
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         x = model.embed(model.target, tokens, positions)
-        for block, (past, memory) in zip(model.decoder, self.caches, strict=True):
+        for block, allowed, (past, memory) in zip(model.decoder, masks, self.caches, strict=True):
             x = block(
                 x,
                 self.memory,
-                mask,
+                allowed,
                 self.memory_mask,
                 positions=positions,
                 cache=past,

@@ -11,7 +11,7 @@ import tomli_w
 from regard.data.conllu import is_conllu
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
-from regard.plugins import absolute
+from regard.plugins import absolute, reads_trees
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS, TaskEntry
 from regard.training.settings import BUDGETS, TrainingSettings
@@ -142,7 +142,7 @@ class Config:
     @property
     def reads_trees(self) -> bool:
         """Return whether it needs parsed sentences, since its positions are tree positions."""
-        return str(getattr(self.network, "position", "")).startswith("tree-")
+        return reads_trees(str(getattr(self.network, "position", "")))
 
     @property
     def reads(self) -> Settings:
@@ -206,7 +206,7 @@ def model_after(init: Path | None, task: str) -> str:
 
 def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) -> None:
     """Raise an error for tree positions if the data have no trees."""
-    if not position.startswith("tree-"):
+    if not reads_trees(position):
         return
     configured = task.configure(data).model_dump()
     held = configured.get("validation")  # a share, or a file
