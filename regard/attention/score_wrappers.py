@@ -59,7 +59,7 @@ class SoftCap(Wrapper):
 
     def capped(self, scores: Tensor) -> Tensor:
         """Return cap · tanh(scores / cap)."""
-        return self.cap * (scores / self.cap).tanh()
+        return soft_cap(scores, self.cap)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         return self.capped(self.inner.compare(queries, keys, positions))
@@ -121,6 +121,11 @@ class QKUnit(Wrapper):
 
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
         return self.inner.prepare_keys(normed(keys), positions)
+
+
+def soft_cap(scores: Tensor, cap: float) -> Tensor:
+    """Return cap · tanh(scores / cap)."""
+    return cap * (scores / cap).tanh()
 
 
 def normed(x: Tensor) -> Tensor:

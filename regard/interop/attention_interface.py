@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, Attention, Mask, Score, causal, make_score
+from regard.attention import Acceleration, Attended, Attention, Mask, Score, causal, make_score
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import Sink
 from regard.attention.prepared import Positions, Prepared, alone, as_tuple
+from regard.attention.score_wrappers import soft_cap
 from regard.attention.twin import twin
-from regard.attention.wrapper import Wrapper
+from regard.attention.wrapper import Wrapper, WrapperAcceleration, plus
 from regard.errors import RegardError
 from regard.interop.eager import (
     EagerMask,
@@ -50,22 +51,55 @@ HARMLESS = {
 }
 #: Unsupported features by their keyword; for other keywords the error names the keyword.
 UNKNOWN = {
-    "softcap": "caps its scores (softcap)",
     "block_indices": "picks blocks of keys for each query (block_indices)",
     "sinks": "has sinks that depend on the text (sinks)",
 }
 
 
-class AddedBias(Wrapper):
-    """score(q, k) + b, with a bias b (…, queries, keys) set for one call, for example T5's.
+class CappedAcceleration(WrapperAcceleration):
+    """The acceleration of an `AddedBias` with a cap: its scores are no inner product."""
 
-    Without b it is the inner score, and an inner product if that is one.
+    def __init__(self, score: "AddedBias") -> None:
+        super().__init__(score)
+        self.inner_product = self.linear = self.additive = False
+
+    def fast_compare(
+        self,
+        score: "AddedBias",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        positions: Positions,
+    ) -> Tensor:
+        bias, queries = score.split_queries(queries)
+        scores = score.capped(self.inner.fast_compare(score.inner, queries, keys, positions))
+        return plus(scores, score.added(bias, None, positions))
+
+
+class AddedBias(Wrapper):
+    """c · tanh(score(q, k) / c) + b, with the cap c of a model and a bias b set for one call.
+
+    c is Gemma 2's, for example, and b (…, queries, keys) T5's. Without them it is the inner score,
+    and an inner product if that is one.
     """
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner)
         self.bias: Tensor | None = None
+        self.cap: float | None = None
         self.parts = 1  # tensors that the inner score prepares of queries
+
+    @property
+    def acceleration(self) -> Acceleration:  # type: ignore[override]
+        return super().acceleration if self.cap is None else CappedAcceleration(self)
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """Return the scores within the cap."""
+        return scores if self.cap is None else soft_cap(scores, self.cap)
+
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
+        bias, queries = self.split_queries(queries)
+        scores = self.capped(self.inner.compare(queries, keys, positions))
+        return plus(scores, self.added(bias, None, positions))
 
     def set_bias(self, bias: Tensor | None) -> None:
         """Set the bias of the next call."""
@@ -147,7 +181,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
             layer = make_layer(score, normalize, query.shape[-1], query.shape[1])
             layer.registered = score, normalize
             module.add_module(place, layer.to(query.device).train(module.training))
-        known = {key: keywords.pop(key, None) for key in ("scaling", "s_aux")}
+        known = {key: keywords.pop(key, None) for key in ("scaling", "s_aux", "softcap")}
         refuse(keywords)
         if indices is not None:
             attention_mask = select_keys(attention_mask, indices, key.shape[-2])
@@ -240,11 +274,13 @@ def attended(
     scaling: float | None = None,
     position_bias: Tensor | None = None,
     s_aux: Tensor | None = None,
+    softcap: float | None = None,
     weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the outputs (batch, n, heads, width) and, if ``weights``, the attention weights.
 
-    Without a mask all keys are visible; ``s_aux`` (heads) are the scores of the attention sinks.
+    Without a mask all keys are visible; ``s_aux`` (heads) are the scores of the attention sinks,
+    and ``softcap`` bounds the scores, always alike for one layer.
     """
     n, bias = queries.shape[-2], position_bias
     if layer.scaled:
@@ -264,6 +300,7 @@ def attended(
         visible = dense(allowed.squeeze(1) if shared else allowed, over_heads=not shared)
     biased = layer.score
     assert isinstance(biased, AddedBias)
+    biased.cap = softcap
     biased.set_bias(bias if bias is not None and (bias.requires_grad or bool(bias.any())) else None)
     layer.dropout, normalizer = dropout, layer.normalize
     try:

@@ -35,6 +35,12 @@ MODELS = {
     "MistralForCausalLM": ("MistralConfig", {**GROUPED, "sliding_window": 4}),
     "Qwen3ForCausalLM": ("Qwen3Config", {**GROUPED, "head_dim": 6}),
     "Gemma3ForCausalLM": ("Gemma3TextConfig", {**GROUPED, "head_dim": 6, "sliding_window": 4}),
+    "Gemma2ForCausalLM": ("Gemma2Config", {
+        **GROUPED, "head_dim": 6, "sliding_window": 4, "attn_logit_softcapping": 0.5}),
+    "GptOssForCausalLM": ("GptOssConfig", {
+        **GROUPED, "head_dim": 6, "sliding_window": 4, "num_local_experts": 4}),
+    "Olmo2ForCausalLM": ("Olmo2Config", GROUPED),
+    "Qwen2ForCausalLM": ("Qwen2Config", GROUPED),
     "GPTNeoXForCausalLM": ("GPTNeoXConfig", SIZES),
     "RobertaForMaskedLM": ("RobertaConfig", SIZES),
     "DistilBertForMaskedLM": ("DistilBertConfig", {
@@ -100,7 +106,9 @@ def test_eager_numbers_with_padding(name):
 
 
 @pytest.mark.parametrize("kernel", ["exact", "tiled"])
-@pytest.mark.parametrize("name", ["T5ForConditionalGeneration", "LlamaForCausalLM"])
+@pytest.mark.parametrize(
+    "name", ["T5ForConditionalGeneration", "LlamaForCausalLM", "Gemma2ForCausalLM"]
+)
 def test_by_every_kernel(name, kernel):
     model = make(name)
     asked = question(model)
@@ -243,5 +251,5 @@ def test_errors(monkeypatch):
     with pytest.raises(RegardError, match="Linear has no attention that regard can replace"):
         adopt(torch.nn.Linear(2, 2))
     model = with_regard(make("GPT2LMHeadModel"))
-    with pytest.raises(RegardError, match=r"caps its scores \(softcap\)"):
+    with pytest.raises(RegardError, match="computes attention in its own way"):  # eager ignores it
         model(**question(model), softcap=3.0)

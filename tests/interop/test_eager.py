@@ -126,8 +126,7 @@ def test_no_decoder_sees_the_future(family):
 
 @pytest.mark.parametrize(
     ("keyword", "says"),
-    [("softcap", r"caps its scores \(softcap\)"),
-     ("block_indices", r"picks blocks of keys .*\(block_indices\)"),
+    [("block_indices", r"picks blocks of keys .*\(block_indices\)"),
      ("sinks", r"has sinks that depend on the text \(sinks\)"),
      ("cu_seq_lens_q", "passes cu_seq_lens_q to its attention"),
      ("invented", "passes invented to its attention")],
