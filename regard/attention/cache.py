@@ -18,6 +18,8 @@ class KeyValueCache:
 
     def __init__(self, *, fixed: bool = False) -> None:
         self.fixed = fixed
+        #: The columns of keys that are also the values, which are then not stored again.
+        self.shared: slice | None = None
         self.finite = True  # no cached number is known to be NaN or infinite
         self._origin: Tensor | None = None
         self._length = 0
@@ -30,6 +32,12 @@ class KeyValueCache:
         """Return the number of cached keys."""
         return self._length
 
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers of keys and values are cached, positions left out."""
+        rows = [x.narrow(-2, 0, self._length) for x in self._room[:-1]] if self._room else []
+        return sum(x.numel() for x in rows)
+
     def append(
         self,
         keys: Prepared,
@@ -40,6 +48,16 @@ class KeyValueCache:
 
         Raise a RegardError for rows of another batch or width.
         """
+        if self.shared is not None and not self.fixed:
+            assert isinstance(keys, Tensor)
+            stored, _, places = self._append(keys, values[..., :0], positions)
+            assert isinstance(stored, Tensor)
+            return stored, stored[..., self.shared], places
+        return self._append(keys, values, positions)
+
+    def _append(
+        self, keys: Prepared, values: Tensor, positions: Tensor
+    ) -> tuple[Prepared, Tensor, Tensor]:
         is_tuple = isinstance(keys, tuple)
         new = [*(keys if isinstance(keys, tuple) else (keys,)), values, positions.unsqueeze(-1)]
         if self.fixed:

@@ -9,6 +9,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "multi-head": "regard.attention.multihead:MultiHeadAttention",
         "gated": "regard.attention.variants:GatedAttention",
         "differential": "regard.attention.variants:DifferentialAttention",
+        "latent": "regard.attention.latent:LatentAttention",
     },
     "regard.mechanisms",
     Mechanism,

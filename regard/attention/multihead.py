@@ -83,19 +83,22 @@ class MultiHeadAttention(Mechanism):
         inner = (heads * self.head_width, groups * self.head_width, groups * self.head_width)
         self.sizes = inner
         key_width = key_width or width
-        value_width = value_width or key_width
-        self.packed = key_width == value_width == width
-        if self.packed:
-            self.project = nn.Linear(width, sum(inner), bias)
-        else:
-            self.project_queries = nn.Linear(width, inner[0], bias)
-            self.project_keys = nn.Linear(key_width, inner[1], bias)
-            self.project_values = nn.Linear(value_width, inner[2], bias)
+        self.make_projections(key_width, value_width or key_width, bias)
         score = score_of(score, position, self.head_width, heads, length)
         mixing = named_compress(compress, length) if isinstance(compress, str) else compress
         self.attention = Attention(score, normalize, dropout, heads=heads, compress=mixing)
         self.output = nn.Linear(inner[0], width, bias) if output_projection else None
         self.reset()
+
+    def make_projections(self, key_width: int, value_width: int, bias: bool) -> None:
+        """Create the projections of queries, keys and values."""
+        self.packed = key_width == value_width == self.width
+        if self.packed:
+            self.project = nn.Linear(self.width, sum(self.sizes), bias)
+        else:
+            self.project_queries = nn.Linear(self.width, self.sizes[0], bias)
+            self.project_keys = nn.Linear(key_width, self.sizes[1], bias)
+            self.project_values = nn.Linear(value_width, self.sizes[2], bias)
 
     def extra_repr(self) -> str:
         shared = "" if self.groups == self.heads else f", key_value_heads={self.groups}"

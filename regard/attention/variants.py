@@ -70,7 +70,10 @@ class DifferentialAttention(MultiHeadAttention):
                 f"differential attention halves its heads; head_width={self.head_width} is odd"
             )
         if not isinstance(score, str | type):
-            raise RegardError("differential attention takes a score by name or class, not built")
+            raise RegardError(
+                "attention=differential takes a score by name or class, not built, as T5 builds "
+                "its scores; use multi-head or gated"
+            )
         half = self.head_width // 2
         score = score_of(score, position, half, 2 * heads, length)
         compress = self.attention.compress
