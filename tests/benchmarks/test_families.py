@@ -39,7 +39,7 @@ def test_a_difference_is_seen(monkeypatch):
 
 @pytest.mark.parametrize(
     ("family", "outcome", "reason"),
-    [("gemma2", "refused", "caps its scores"),
+    [("inkling2_text", "refused", "sinks that depend on the text"),
      ("bloom", "own attention", ""),
      ("decision_transformer", "not built", "takes states that this benchmark does not")],
 )  # fmt: skip
