@@ -1,0 +1,166 @@
+"""The linear path: attention without a softmax as a state of constant size, in chunks.
+
+S_t = A_t S_{t−1} + k_t u_tᵀ and o_t = S_tᵀ q_t, with a decay A_t of the state (columns, width).
+Time and memory are O(n). The cache of a step is S.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.errors import RegardError
+
+CHUNK = 64  # rows whose products are computed as one matrix
+CHUNK_PER_COLUMN = 16  # with decays per column a chunk takes rows² · columns numbers
+
+
+class Inputs(NamedTuple):
+    """The inputs of the recurrence, in the order of time.
+
+    ``log_decay`` is ln A_t ≤ 0: one number per row, one per column of the keys, or None for A = 1.
+    Without ``rate`` u_t = v_t. With it the write is a step of the delta rule,
+    u_t = rate_t (v_t − A_t S_{t−1}ᵀ k_t), Schlag et al. 2021; its decay has one number per row.
+    """
+
+    queries: Float[Tensor, "*batch n columns"]
+    keys: Float[Tensor, "*batch n columns"]
+    values: Float[Tensor, "*batch n width"]
+    log_decay: Float[Tensor, "*batch n columns_or_1"] | None = None
+    rate: Float[Tensor, "*batch n 1"] | None = None
+
+
+def by_steps(
+    inputs: Inputs, state: Float[Tensor, "*batch columns width"] | None = None
+) -> tuple[Float[Tensor, "*batch n width"], Float[Tensor, "*batch columns width"]]:
+    """Return the outputs and the last state by the recurrence, one row at a time.
+
+    >>> q = k = torch.tensor([[1.0], [2.0]])
+    >>> by_steps(Inputs(q, k, torch.tensor([[3.0], [4.0]])))[0].tolist()
+    [[3.0], [22.0]]
+    """
+    queries, keys, values, log_decay, rate = inputs
+    if state is None:
+        state = first_state(keys, values)
+    outputs = []
+    for t in range(queries.shape[-2]):
+        row = slice(t, t + 1)
+        if log_decay is not None:
+            state = log_decay[..., row, :].mT.exp() * state
+        written = values[..., row, :]
+        if rate is not None:
+            written = rate[..., row, :] * (written - keys[..., row, :] @ state)
+        state = state + keys[..., row, :].mT @ written
+        outputs.append(queries[..., row, :] @ state)
+    if not outputs:
+        return queries @ state, state
+    return torch.cat(outputs, -2), state
+
+
+def by_chunks(
+    inputs: Inputs,
+    state: Float[Tensor, "*batch columns width"] | None = None,
+    *,
+    chunk: int | None = None,
+) -> tuple[Float[Tensor, "*batch n width"], Float[Tensor, "*batch columns width"]]:
+    """Return what `by_steps` returns, by matrix products over chunks of rows.
+
+    In a chunk, D_ij = A_{j+1} … A_i for j ≤ i, and the outputs are (Q Kᵀ ⊙ D) U plus what the state
+    before it contributes (Yang et al. 2024, GLA, section 4). Under the delta rule U solves a
+    triangular system (Yang et al. 2024, DeltaNet, section 3). All exponents are at most 0, so no
+    decay overflows. Raise a RegardError for a delta rule whose decay has one number per column.
+
+    >>> x = torch.ones(1, 3, 1)
+    >>> by_chunks(Inputs(x, x, x), chunk=2)[0].flatten().tolist()
+    [1.0, 2.0, 3.0]
+    """
+    n = inputs.queries.shape[-2]
+    decay = inputs.log_decay
+    if state is None:
+        state = first_state(inputs.keys, inputs.values)
+    per_column = decay is not None and decay.shape[-1] > 1
+    if decay is not None and per_column and inputs.rate is not None:
+        raise RegardError(
+            f"the delta rule takes one decay per row, not {decay.shape[-1]}; use by_steps"
+        )
+    chunk = min(chunk or (CHUNK_PER_COLUMN if per_column else CHUNK), max(n, 1))
+    q, k, v = (_split(x, chunk) for x in inputs[:3])
+    log_decay, rate = (None if x is None else _split(x, chunk) for x in inputs[3:])
+    later = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
+    pairs, similar, inside, kept, fading = q @ k.mT, k @ k.mT, q, k, None
+    if log_decay is not None:
+        between, since, until = _decays(log_decay, later)
+        if per_column:
+            pairs = torch.einsum("...id,...jd,...ijd->...ij", q, k, between)
+        else:
+            pairs, similar = (x * between.squeeze(-1) for x in (pairs, similar))
+        inside, kept, fading = q * since, k * until, since[..., -1:, :].mT
+    pairs = pairs.masked_fill(later, 0)
+    read = None
+    if rate is not None:
+        reading = k if log_decay is None else k * since
+        solved = torch.linalg.solve_triangular(
+            rate * similar.tril(-1),
+            rate * torch.cat([v, reading], -1),
+            upper=False,
+            unitriangular=True,
+        )
+        v, read = solved.split([v.shape[-1], k.shape[-1]], -1)
+    outputs = []
+    for c in range(q.shape[-3]):
+        u = v[..., c, :, :]
+        if read is not None:
+            u = u - read[..., c, :, :] @ state
+        outputs.append(pairs[..., c, :, :] @ u + inside[..., c, :, :] @ state)
+        if fading is not None:
+            state = fading[..., c, :, :] * state
+        state = state + kept[..., c, :, :].mT @ u
+    if not outputs:
+        return inputs.queries @ state, state
+    return torch.cat(outputs, -2)[..., :n, :], state
+
+
+def effective_weights(inputs: Inputs) -> Float[Tensor, "*batch n n"]:
+    """Return the weights w with o = w v, for display: O(n²).
+
+    They may be negative and need not sum to 1.
+
+    >>> x = torch.ones(2, 1)
+    >>> effective_weights(Inputs(x, x, x, log_decay=torch.full((2, 1), 0.5).log())).tolist()
+    [[1.0, 0.0], [0.5, 1.0]]
+    """
+    n = inputs.values.shape[-2]
+    unit = torch.eye(n, dtype=inputs.values.dtype, device=inputs.values.device)
+    unit = unit.expand(*inputs.values.shape[:-1], n)
+    return by_chunks(inputs._replace(values=unit))[0]
+
+
+def first_state(keys: Tensor, values: Tensor) -> Tensor:
+    """Return a state of zeros, (\\*batch, columns, width)."""
+    batch = torch.broadcast_shapes(keys.shape[:-2], values.shape[:-2])
+    return values.new_zeros(*batch, keys.shape[-1], values.shape[-1])
+
+
+def _decays(log_decay: Tensor, later: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the decays from j to i (…, i, j, d), from the chunk's start to i, from j to its end.
+
+    Sums of ln A from j + 1 to i, not differences of two sums, which lose digits.
+    """
+    rows = log_decay.unsqueeze(-2).expand(*log_decay.shape[:-1], *later.shape[-1:], -1)
+    hidden = later | torch.eye(len(later), dtype=torch.bool, device=later.device)
+    gap = rows.masked_fill(hidden.unsqueeze(-1), 0).cumsum(-3)
+    return gap.exp(), log_decay.cumsum(-2).exp(), gap[..., -1, :, :].exp()
+
+
+def _split(x: Tensor, chunk: int) -> Tensor:
+    """Split (\\*batch, n, d) into (\\*batch, chunks, chunk, d), with zeros after the end.
+
+    A zero key, rate and ln A leave the state as it is.
+    """
+    missing = -x.shape[-2] % chunk
+    if missing:
+        x = F.pad(x, (0, 0, 0, missing))
+    chunks: Tensor = x.unflatten(-2, (-1, chunk))
+    return chunks
