@@ -82,17 +82,17 @@ def free_mb(device: str = "cpu") -> float:
         import torch
 
         return torch.cuda.mem_get_info()[0] / MEGABYTE if torch.cuda.is_available() else 0.0
-    found = [_of(FREE, "MemAvailable") + _of(FREE, "SwapFree")]
+    bounds = [_of(FREE, "MemAvailable") + _of(FREE, "SwapFree")]
     try:
         most, now = (
             (GROUP / f"memory.{what}").read_text(encoding="ascii").strip()
             for what in ("max", "current")
         )
         cached = _plain(GROUP / "memory.stat", "inactive_file")
-        found.append((int(most) - int(now) + cached) / MEGABYTE)
+        bounds.append((int(most) - int(now) + cached) / MEGABYTE)
     except (OSError, ValueError):  # no container, or one without a bound
         pass
-    return max(min(found), 0.0) if found[0] else 0.0
+    return max(min(bounds), 0.0) if bounds[0] else 0.0
 
 
 def _plain(path: Path, name: str) -> int:
@@ -112,5 +112,5 @@ def _of(path: Path, name: str) -> float:
         text = path.read_text(encoding="utf-8")
     except OSError:
         return 0.0
-    found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
-    return int(found[0]) * 1024 / MEGABYTE if found else 0.0
+    fields = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
+    return int(fields[0]) * 1024 / MEGABYTE if fields else 0.0

@@ -168,13 +168,13 @@ def digests(settings: Mapping[str, object]) -> dict[str, str]:
     >>> digests({"score": "dot", "width": 8})
     {}
     """
-    found = {}
+    hashes = {}
     for spec, path in files_of(settings.values()).items():
         try:
-            found[spec] = hashlib.sha256(path.read_bytes()).hexdigest()
+            hashes[spec] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise RegardError(f"{path} cannot be read: {error.strerror}") from None
-    return found
+    return hashes
 
 
 def changed(settings: Mapping[str, object], known: Mapping[str, str]) -> list[str]:

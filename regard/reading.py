@@ -30,13 +30,13 @@ WIDEST = 1 << 63  # of a whole number
 def read_bytes(path: Path, most: int = MOST) -> bytes:
     """Return a file's content. Errors: no file, or unreadable; more than ``most`` bytes."""
     try:
-        told = path.stat()
-        if not stat.S_ISREG(told.st_mode):  # a pipe would be waited for
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
             raise RegardError(f"{path} cannot be read: it is no file")
-        if told.st_size > most:
+        if status.st_size > most:
             raise RegardError(f"{path} is larger than {most:,} bytes")
         with path.open("rb") as file:
-            return file.read(told.st_size)
+            return file.read(status.st_size)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise RegardError(f"{path} cannot be read: {_why(error)}") from None
 
@@ -55,31 +55,31 @@ def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        found = json.loads(
+        value = json.loads(
             text, parse_float=_finite, parse_int=partial(_whole, widest), parse_constant=_finite
         )
-        _must_be_shallow(found)
+        _must_be_shallow(value)
     except (ValueError, RecursionError) as error:
         raise RegardError(f"{source} is not sound JSON: {_why(error)}") from None
-    return found
+    return value
 
 
 def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, Any]:
     """Return the object of a JSON file. Errors: of `read_bytes`, of `parse_json`; no object."""
-    found = parse_json(read_bytes(path, most), path, widest)
-    if not isinstance(found, dict):
+    value = parse_json(read_bytes(path, most), path, widest)
+    if not isinstance(value, dict):
         raise RegardError(f"{path} is not a JSON object")
-    return found
+    return value
 
 
 def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
     """Return the object of each line. Errors, by line: those of `parse_json`; no object."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
-            found = parse_json(line, f"{source}:{number}")
-            if not isinstance(found, dict):
+            value = parse_json(line, f"{source}:{number}")
+            if not isinstance(value, dict):
                 raise RegardError(f"{source}:{number} is not a JSON object")
-            yield found
+            yield value
 
 
 def checked(kind: type[T], value: Any, source: object) -> T:
@@ -97,7 +97,7 @@ def checked(kind: type[T], value: Any, source: object) -> T:
             raise RegardError(f"{source}: unknown field {odd[0]!r:.60}")
     try:
         adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
-        found = adapter.validate_python(value)
+        converted = adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
@@ -105,7 +105,7 @@ def checked(kind: type[T], value: Any, source: object) -> T:
         if first["type"] == "missing":
             raise RegardError(f"{source}: {where:.100} is missing") from None
         raise RegardError(f"{source}: {where:.100} is {first['input']!r:.60}: {says}") from None
-    return found
+    return converted
 
 
 def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
@@ -125,10 +125,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _finite(number: str) -> float:
-    found = float(number)
-    if not math.isfinite(found):
+    value = float(number)
+    if not math.isfinite(value):
         raise ValueError(f"{number:.20} is no finite number")
-    return found
+    return value
 
 
 def _whole(widest: int, number: str) -> int:

@@ -147,8 +147,8 @@ def meant(name: str, known: Iterable[str]) -> list[str]:
     (['learning_rate'], [])
     """
     names, bare = list(dict.fromkeys(known)), _bare(name)
-    found = [other for other in names if _bare(other) == bare]
-    return found + [x for x in USUAL.get(bare, ()) if x in names and x not in found]
+    matches = [other for other in names if _bare(other) == bare]
+    return matches + [x for x in USUAL.get(bare, ()) if x in names and x not in matches]
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

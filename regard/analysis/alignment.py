@@ -31,6 +31,6 @@ def of_source(recording: Recording, batch: int) -> dict[str, Weights]:
     rows: dict[str, list[Tensor]] = {}
     for name, seen in recording.layers:  # one call for all words, or one for each
         if name == "attention" or "memory_attention" in name:
-            kept = table(seen).float()
-            rows.setdefault(name, []).append(kept.reshape(batch, -1, *kept.shape[-2:]))
+            weights = table(seen).float()
+            rows.setdefault(name, []).append(weights.reshape(batch, -1, *weights.shape[-2:]))
     return {name: torch.cat(parts, 2) for name, parts in rows.items()}

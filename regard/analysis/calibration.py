@@ -30,14 +30,14 @@ def calibrate(*, quick: bool = False) -> dict[str, int]:
 
     ``quick`` measures the smallest candidates alone, and so finds little.
     """
-    found = asdict(choose.SHIPPED)
+    constants = asdict(choose.SHIPPED)
     for name, value in measured(0.02 if quick else 1.0, 2 if quick else 6):
-        found[name] = value
+        constants[name] = value
     path = choose.constants_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, found)
+    write_json(path, constants)
     choose.load_constants.cache_clear()
-    return found
+    return constants
 
 
 def measured(budget: float, most: int) -> Iterator[tuple[str, int]]:

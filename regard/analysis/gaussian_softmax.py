@@ -105,9 +105,9 @@ class Theory:
 
     def __init__(self, keys: int, low: float, high: float, points: int = 40) -> None:
         spreads = np.geomspace(low, high, points)
-        found = [saturation(keys, float(spread)) for spread in spreads]
+        measured = [saturation(keys, float(spread)) for spread in spreads]
         self.keys, self.low, self.high = keys, low, high
-        rows = [[f.entropy, f.largest, f.concentration, f.jacobian] for f in found]
+        rows = [[f.entropy, f.largest, f.concentration, f.jacobian] for f in measured]
         self._curves = CubicSpline(np.log(spreads), np.array(rows))
 
     def at(self, spread: float) -> Saturation:

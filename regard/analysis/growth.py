@@ -27,8 +27,8 @@ def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[f
     [5.0, 1.0]
     """
     table = np.array(terms, dtype=np.float64).T / np.array(amounts, dtype=np.float64)[:, None]
-    found, *_ = np.linalg.lstsq(table, np.ones(len(amounts)), rcond=None)
-    return [float(c) for c in found]
+    coefficients, *_ = np.linalg.lstsq(table, np.ones(len(amounts)), rcond=None)
+    return [float(c) for c in coefficients]
 
 
 def crossing(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -35,7 +35,7 @@ def habits(
     _, queries, keys = weights.shape
     table = torch.from_numpy(np.ascontiguousarray(weights, dtype=np.float32))
     spread = entropy(table)
-    found: dict[str, Weights] = {
+    patterns: dict[str, Weights] = {
         "words": spread.exp().mean(-1).numpy(),
         "broad": (spread / np.log(max(keys, 2))).mean(-1).numpy(),
         "separator": weights[..., separators(tokens)].sum(-1).mean(-1),
@@ -44,13 +44,13 @@ def habits(
         same = _same(asking or tokens, tokens)
         if asking is None:
             np.fill_diagonal(same, False)
-        found["same word"] = (weights * same).sum((-1, -2)) / queries
+        patterns["same word"] = (weights * same).sum((-1, -2)) / queries
     if queries > 1 and asking is None and queries == keys:
-        found |= _within(weights)
-        found["reach"] = reach(table).mean(-1).numpy()
+        patterns |= _within(weights)
+        patterns["reach"] = reach(table).mean(-1).numpy()
     elif asking is not None and queries > 2:
-        found |= _across(weights)
-    return {name: [float(v) for v in np.nan_to_num(values)] for name, values in found.items()}
+        patterns |= _across(weights)
+    return {name: [float(v) for v in np.nan_to_num(values)] for name, values in patterns.items()}
 
 
 def separators(tokens: Sequence[str]) -> list[int]:

@@ -38,10 +38,10 @@ def at_most(weights: int) -> Iterator[None]:
 
 
 class LayerAttention(NamedTuple):
-    """What one attention layer did with one text: weights (heads, queries, keys) over tokens.
+    """The weights (heads, queries, keys) of an attention layer for the tokens of one text.
 
-    One query: a pool that makes one vector of the text. Else each token asks in its turn: the
-    text's own, or those of ``asking``, a text that is written.
+    A pooling layer has one query. Otherwise the queries are the tokens of the text or, in
+    cross-attention, those of ``asking``, the generated text.
     """
 
     layer: str
@@ -68,9 +68,9 @@ def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
 
 def must_be_few(recording: Recording) -> None:
     """Errors: the tables of a recording, which are yet to be made, are over `at_most`."""
-    found = sum(_size(seen) for _, seen in recording.layers)
-    if found > _most.get():
-        raise TooManyWeightsError(_most.get(), found)
+    size = sum(_size(seen) for _, seen in recording.layers)
+    if size > _most.get():
+        raise TooManyWeightsError(_most.get(), size)
 
 
 def _size(seen: Attended | Summary) -> int:
@@ -82,5 +82,5 @@ def _size(seen: Attended | Summary) -> int:
 
 def heads(weights: Tensor) -> NDArray[np.float32]:
     """Return the weights (heads, queries, keys) of the first row of a batch."""
-    kept = weights.float()[0]
-    return np.asarray(kept.reshape(-1, *kept.shape[-2:]).numpy(), dtype=np.float32)
+    first = weights.float()[0]
+    return np.asarray(first.reshape(-1, *first.shape[-2:]).numpy(), dtype=np.float32)

@@ -17,8 +17,8 @@ def entropy(weights: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*ba
     """
     tiny = torch.finfo(weights.dtype).tiny
     logs = weights.clamp(min=tiny).log_()  # torch's own entr goes number by number
-    found: Tensor = (weights * -logs).sum(-1)
-    return found
+    values: Tensor = (weights * -logs).sum(-1)
+    return values
 
 
 def reach(

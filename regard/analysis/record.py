@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from regard.attention import Attended, Attention
 from regard.attention.kernels.summary import Summary
 
-#: Queries × keys above which a layer's weights are summed up at once and its inputs let go.
+#: Queries × keys above which a layer is stored as a summary and its inputs are released.
 LONG = 1024 * 1024
 
 
@@ -19,8 +19,8 @@ LONG = 1024 * 1024
 class Recording:
     """The output of each `Attention` layer in the model's last forward pass, in call order.
 
-    ``layers``: (the layer's name in the model, what it answered); weights are computed when
-    they are asked for. Of a call with more than `LONG` pairs a head it holds the `Summary`.
+    ``layers``: (name of the layer in the model, its output); weights are computed on access. For
+    a call with more than `LONG` pairs per head it contains the `Summary`.
     """
 
     layers: list[tuple[str, Attended | Summary]] = field(default_factory=list)
@@ -30,8 +30,8 @@ class Recording:
 def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
     """Record, in this context, the output of every `Attention` layer of the model.
 
-    A layer with more than ``long`` queries × keys is summed up by its ``top`` keys a query, so that
-    a whole model on a long text takes O(n) memory.
+    A layer with more than ``long`` queries × keys is summarised by the ``top`` keys of each query,
+    so that recording a model on a long text takes O(n) memory.
 
     >>> import torch
     >>> from regard.attention import MultiHeadAttention
@@ -46,7 +46,7 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
         model.register_forward_pre_hook(lambda *_: recording.layers.clear())
     ]
     for name, layer in model.named_modules():
-        # What Linformer's queries look at are mixtures, and no words.
+        # Linformer's keys are mixtures of tokens.
         if isinstance(layer, Attention) and layer.compress is None:
             handles.append(layer.register_forward_hook(_keep(recording, name, long, top)))
     try:
@@ -57,13 +57,13 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
 
 
 def table(seen: Attended | Summary) -> Tensor:
-    """The weights, (\\*batch, n, m); of a summary those that it names, 0 elsewhere."""
+    """Return the weights (\\*batch, n, m); those missing from a summary are 0."""
     return seen.dense() if isinstance(seen, Summary) else seen.weights
 
 
 def _keep(recording: Recording, name: str, long: int, top: int) -> Any:
     def hook(layer: nn.Module, inputs: Any, attended: Attended) -> None:
-        seen = attended.summary(top) if attended.shape[-2:].numel() > long else attended
-        recording.layers.append((name, seen))
+        recorded = attended.summary(top) if attended.shape[-2:].numel() > long else attended
+        recording.layers.append((name, recorded))
 
     return hook

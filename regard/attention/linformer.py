@@ -136,9 +136,9 @@ def compressed(compress: Linformer, arguments: Arguments) -> Arguments:
         if heads and mask.has_heads:
             keys, values = repeat_kv(keys, heads), repeat_kv(values, heads)
         mask = mask.over_heads() if heads else mask
-        seen = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
-        keys, values = compress(keys, values, seen)
-        left = rows_that_see(seen.any(-1)[..., None, None], heads is not None)
+        visible = mask.allows(rows, columns, Tile(slice(0, 1), slice(None))).any(-2)
+        keys, values = compress(keys, values, visible)
+        left = rows_that_see(visible.any(-1)[..., None, None], heads is not None)
     return arguments._replace(queries=queries, keys=keys, values=values, score=score, mask=left)
 
 

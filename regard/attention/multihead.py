@@ -273,10 +273,10 @@ def without_nonfinite(
 
     Their gradients would carry a NaN of the padding into the projections.
     """
-    given = [keys] if values is None else [keys, values]
-    if on_cpu(keys) and is_finite(*given):
+    inputs = [keys] if values is None else [keys, values]
+    if on_cpu(keys) and is_finite(*inputs):
         return keys, values, None
-    rows = [nonfinite_rows(x) for x in given]
+    rows = [nonfinite_rows(x) for x in inputs]
     keys = keys.masked_fill(rows[0], 0)
     values = None if values is None else values.masked_fill(rows[-1], 0)
     return keys, values, (rows[0].unsqueeze(-3), rows[-1].unsqueeze(-3))

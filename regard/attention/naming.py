@@ -49,19 +49,20 @@ def is_row(table: Table[T], name: str) -> bool:
 
 def _options(name: str, row: object, tokens: list[str]) -> dict[str, Any]:
     known: Mapping[str, int] = getattr(row, "options", {})
-    found: dict[str, list[float]] = {}
+    settings: dict[str, list[float]] = {}
     key = next(iter(known)) if len(known) == 1 else ""  # of numbers right behind the name
     for token in tokens:
         if _number.fullmatch(token):
-            found.setdefault(key, []).append(float(token) if "." in token else int(float(token)))
+            settings.setdefault(key, []).append(float(token) if "." in token else int(float(token)))
         else:
             key = token
-            found[key] = []
-    counts = {key: len(numbers) for key, numbers in found.items()}
+            settings[key] = []
+    counts = {key: len(numbers) for key, numbers in settings.items()}
     if any(known.get(key) != count for key, count in counts.items()):
         raise RegardError(f"{name!r} has other numbers than its part takes: {_usage(name, row)}")
     return {
-        key: numbers[0] if len(numbers) == 1 else tuple(numbers) for key, numbers in found.items()
+        key: numbers[0] if len(numbers) == 1 else tuple(numbers)
+        for key, numbers in settings.items()
     }
 
 

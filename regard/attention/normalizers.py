@@ -95,8 +95,8 @@ class TopK(Softmax):
     def _kept(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         if not statistics:
             return scores
-        kept = scores.masked_fill(scores < statistics[0], -torch.inf)
-        return kept.masked_fill(kept > -torch.inf, 0) if self.equal else kept
+        supported = scores.masked_fill(scores < statistics[0], -torch.inf)
+        return supported.masked_fill(supported > -torch.inf, 0) if self.equal else supported
 
 
 class Sum(Normalizer):
@@ -225,8 +225,8 @@ class Sigmoid(Normalizer):
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
         if self.bias is not None:
             return (scores.new_full((1, 1), self.bias),)
-        seen = (scores > -torch.inf).sum(-1, keepdim=True)
-        return (-seen.clamp(min=1).to(scores.dtype).log(),)
+        visible = (scores > -torch.inf).sum(-1, keepdim=True)
+        return (-visible.clamp(min=1).to(scores.dtype).log(),)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return (scores + statistics[0]).sigmoid_()

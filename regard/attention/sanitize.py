@@ -81,8 +81,8 @@ def centred(queries: Tensor, keys: Tensor, context: MaskContext) -> tuple[Tensor
     rows = keys.detach()
     if context.mask is not None:
         rows = repeat_kv(rows, context.heads).expand(*context.shape[:-2], -1, -1)
-        seen = context.seen.expand(rows.shape[:-1]).reshape(-1)
-        origin = rows.reshape(-1, keys.shape[-1]).index_select(0, seen.int().argmax()[None])[0]
+        visible = context.seen.expand(rows.shape[:-1]).reshape(-1)
+        origin = rows.reshape(-1, keys.shape[-1]).index_select(0, visible.int().argmax()[None])[0]
     else:
         origin = rows.reshape(-1, keys.shape[-1])[0]
     return queries - origin, keys - origin

@@ -148,5 +148,5 @@ class StickBreaking(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        given = weights * upstream
-        return (given - scores.sigmoid() * given.cumsum(-1),)
+        products = weights * upstream
+        return (products - scores.sigmoid() * products.cumsum(-1),)

@@ -33,8 +33,8 @@ class Sparsemax(Normalizer):
         inside = 1 + ranks(ranked) * ranked > ranked.cumsum(-1)
         size = inside.sum(-1, keepdim=True).clamp(min=1)  # 0 for a row that is not finite
         support = scores >= ranked.gather(-1, size - 1)
-        kept = scores.masked_fill(~support, 0)
-        threshold = (kept.sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
+        supported = scores.masked_fill(~support, 0)
+        threshold = (supported.sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
         return torch.relu(scores - threshold).masked_fill(empty, 0)
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
@@ -80,9 +80,9 @@ class Entmax15(Normalizer):
         count = inside.sum(-1, keepdim=True).clamp(min=1)
         support = halves >= ranked.gather(-1, count - 1)
         number = support.sum(-1, keepdim=True)
-        kept = halves.masked_fill(~support, 0)
-        mean = kept.sum(-1, keepdim=True) / number
-        square = (kept - mean).masked_fill(~support, 0).square().sum(-1, keepdim=True)
+        supported = halves.masked_fill(~support, 0)
+        mean = supported.sum(-1, keepdim=True) / number
+        square = (supported - mean).masked_fill(~support, 0).square().sum(-1, keepdim=True)
         threshold = mean - ((1 - square) / number).clamp(min=0).sqrt()
         return torch.relu(halves - threshold).square().masked_fill(empty, 0)
 

@@ -39,11 +39,11 @@ def _twin(
         else value
         for name, value in module.__dict__.items()
     }
-    kept = {name: value if value is None else replaced.get(id(value), value)
+    arguments = {name: value if value is None else replaced.get(id(value), value)
             for name, value in module._parameters.items()}  # fmt: skip
     children = {
         name: None if child is None else _twin(child, replaced, twins)
         for name, child in module._modules.items()
     }
-    other.__dict__.update(_parameters=kept, _modules=children, _buffers=module._buffers.copy())
+    other.__dict__.update(_parameters=arguments, _modules=children, _buffers=module._buffers.copy())
     return other

@@ -52,7 +52,7 @@ def train(
     """
     from regard import runs
 
-    model, overrides, asked = wanted(
+    model, overrides, chosen = wanted(
         task,
         model,
         [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)],
@@ -64,13 +64,13 @@ def train(
     place = Path(out or Path("runs") / f"{short(task)}-{short(model)}")
     if pretrain_on:
         before, texts = place.with_name(f"{place.name}-pretrained"), os.fspath(pretrain_on)
-        given = as_pairs(pretrain_budget)
-        first = runs.pretraining_for(before, task, model, texts, overrides, given)
+        own_budget = as_pairs(pretrain_budget)
+        first = runs.pretraining_for(before, task, model, texts, overrides, own_budget)
         ends = end and not first.complete
         follow(first, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
-        asked = runs.Config.make(task, model, [*overrides, f"init={before}"])
+        chosen = runs.Config.make(task, model, [*overrides, f"init={before}"])
         end = end and not ends  # --end has completed the pretraining; train the task fully
-    run = runs.go_on(place, asked)
+    run = runs.go_on(place, chosen)
     done = " (already complete)" if run.complete else ""
     follow(run, f"{model} on {task}", end=end, shown=shows(progress))
     if out is None:

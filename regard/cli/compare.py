@@ -165,7 +165,7 @@ def compare(
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
     search = search_of(tune, sampler, tune_seed, tune_space or [])
     place = folder or usual_folder(task, data, tunes=search is not None)
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "search": search,
         "seeds": seeds,
         "budget": budget or None,
@@ -174,11 +174,11 @@ def compare(
         "overrides": overrides,
     }
     if dry_run:
-        _forecast(Study.plan(task, arms or [], **asked), workers, json)
+        _forecast(Study.plan(task, arms or [], **options), workers, json)
         return
     with bar("runs") as show:
         comparison = run(
-            task, arms or [], **asked, workers=workers, ladder=ladder, on_event=Watch(show)
+            task, arms or [], **options, workers=workers, ladder=ladder, on_event=Watch(show)
         )
     comparison = with_report(comparison)
     if json:
@@ -207,8 +207,8 @@ def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str])
     chosen = look_up(drawn, sampler, "sampler")
     if trials is not None:
         return Search(trials, chosen, seed, tuple(space))
-    given = {"--tune-space": bool(space), "--sampler": sampler != "random", "--tune-seed": seed}
-    for option, is_given in given.items():
+    options = {"--tune-space": bool(space), "--sampler": sampler != "random", "--tune-seed": seed}
+    for option, is_given in options.items():
         if is_given:
             raise RegardError(f"{option} needs a search; add --tune N, the number of trials")
     return None

@@ -48,8 +48,8 @@ def rows(
 
     trust_named([task, data, *(setting.partition("=")[2] for setting in settings or [])])
     entry = look_up(TASKS, task, "task")
-    given = [*(settings or []), *([f"data={data}"] if data else [])]
-    prepared = entry.prepare(entry.configure(split(given, entry.settings)[0]))
+    pairs = [*(settings or []), *([f"data={data}"] if data else [])]
+    prepared = entry.prepare(entry.configure(split(pairs, entry.settings)[0]))
     if not hasattr(prepared, "rows"):
         labelled = entry.labelled
         checks = "use regard data check for labelled texts"

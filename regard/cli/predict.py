@@ -113,14 +113,14 @@ def predict(
     table = file is not None and not score and table_kind(file) is not None
     if column and not table:
         raise RegardError("--text names a table column; add --file FILE.csv, .tsv or .jsonl")
-    given: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
-    given |= {"top_k": top_k, "seed": seed}
-    asked = {key: value for key, value in given.items() if value}
-    asked |= {"penalty": penalty} if penalty is not None else {}
-    asked |= {"temperature": temperature} if temperature is not None else {}
-    asked |= {"top_p": top_p} if top_p != 1 else {}
+    options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
+    options |= {"top_k": top_k, "seed": seed}
+    chosen = {key: value for key, value in options.items() if value}
+    chosen |= {"penalty": penalty} if penalty is not None else {}
+    chosen |= {"temperature": temperature} if temperature is not None else {}
+    chosen |= {"top_p": top_p} if top_p != 1 else {}
     loaded = opened(run, "predict")
-    answer = _how(loaded, asked, score, top)
+    answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
     source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)
     if file and table:

@@ -75,9 +75,9 @@ def show(
     ]
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer} does not exist; choose 1 to {len(layers)}")
-    said = answer.phrase()
+    phrase = answer.phrase()
     if picture is not None:
-        write_picture(picture, text, said, [attention for _, attention in chosen])
+        write_picture(picture, text, phrase, [attention for _, attention in chosen])
     if json:
         emit_json(
             {
@@ -88,7 +88,7 @@ def show(
             }
         )
         return
-    say(f"prediction of {loaded.config.model}: {said}")
+    say(f"prediction of {loaded.config.model}: {phrase}")
     if not layers:
         say(f"{loaded.config.model} has no attention, hence no weights to show")
     for number, attention in chosen:

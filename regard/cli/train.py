@@ -147,11 +147,13 @@ def train(
     if list_settings:
         show_settings(asked_for, json)
         return
-    given = as_pairs(pretrain_budget)
+    own_budget = as_pairs(pretrain_budget)
     if dry_run:
-        asked = [runs.way_of(task, model, pretrain_on, overrides, given)] if pretrain_on else []
-        asked.append((task, overrides))
-        show_forecasts([runs.forecast(what, model, own) for what, own in asked], json)
+        plans = (
+            [runs.way_of(task, model, pretrain_on, overrides, own_budget)] if pretrain_on else []
+        )
+        plans.append((task, overrides))
+        show_forecasts([runs.forecast(what, model, own) for what, own in plans], json)
         return
     from regard.memory import keep_freed_memory
     from regard.training.ranks import ranks
@@ -161,7 +163,7 @@ def train(
     place = folder or Path("runs") / f"{short(task)}-{short(model)}"
     if pretrain_on:
         before = place.with_name(f"{place.name}-pretrained")
-        first = runs.pretraining_for(before, task, model, pretrain_on, overrides, given)
+        first = runs.pretraining_for(before, task, model, pretrain_on, overrides, own_budget)
         if not pretrained(first, pretrain_on, end, json):
             return
         asked_for = runs.Config.make(task, model, [*overrides, f"init={before}"])

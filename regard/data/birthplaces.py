@@ -99,13 +99,13 @@ def load_birthplaces(
         if len(train) < len(every)
         else []
     )
-    found = read_lines(paths["texts"])
+    lines = read_lines(paths["texts"])
     return Birthplaces(
         data if data == "birthplaces" else Path(data).name,
-        found,
+        lines,
         train,
         dev,
-        _fingerprint(found, train, dev),
+        _fingerprint(lines, train, dev),
         tuple(notes),
     )
 
@@ -114,15 +114,15 @@ def read_lines(path: Path) -> list[str]:
     """Return the non-empty lines of a UTF-8 file. Errors: by file:line."""
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        found = []
+        texts = []
         for line in lines:
             if says := lines.complaint():
                 raise RegardError(f"{lines.here}: {says}")
             if line.strip():
-                found.append(line.rstrip("\r\n"))
-    if not found:
+                texts.append(line.rstrip("\r\n"))
+    if not texts:
         raise RegardError(f"{path}: contains no text")
-    return found
+    return texts
 
 
 def read_answers(path: Path, *, answered: bool = True) -> list[Pair]:

@@ -172,7 +172,7 @@ def check(
     """
     if length < 1:
         raise RegardError(f"length must be at least 1 word, not {length}")
-    found: list[Found]
+    parts_read: list[Found]
     remarks: list[str] = []
     named = "" if isinstance(data, Corpus) else str(data)
     own = bool(named) and is_own(named)
@@ -180,34 +180,36 @@ def check(
     numbers = numbers or used_for == "regression"
     tags = tags or used_for == "tagging" or (own and not used_for and tags_by_name(named))
     if isinstance(data, Corpus):
-        name, found = data.name, [("train", data.train, []), ("test", data.test, [])]
+        name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
         columns = {"text": text, "label": label, "group": group}
         files = {"validation": validation, "test": test}
         try:
             if tags:
-                name, found = _tagged(str(data), files, columns, labels, remarks)
+                name, parts_read = _tagged(str(data), files, columns, labels, remarks)
             else:
-                name, found = _gather(str(data), files, columns, labels, data_dir, remarks, numbers)
+                name, parts_read = _gather(
+                    str(data), files, columns, labels, data_dir, remarks, numbers
+                )
         except OtherFileError as error:
             raise RegardError(
                 f"{error}; regard data check only reads texts with labels; text pairs and texts "
                 "without labels are checked when regard train reads them"
             ) from None
-    if not tags and not numbers and (numbers := _hardly_repeat(found[0][1])):
+    if not tags and not numbers and (numbers := _hardly_repeat(parts_read[0][1])):
         remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
-        found = [(part, *_with_numbers(examples, bad)) for part, examples, bad in found]
-    lengths = _lengths([example.text for part in found for example in part[1]], show)
+        parts_read = [(part, *_with_numbers(examples, bad)) for part, examples, bad in parts_read]
+    lengths = _lengths([example.text for part in parts_read for example in part[1]], show)
     parts = []
-    for title, examples, bad in found:
+    for title, examples, bad in parts_read:
         parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers, tags))
         lengths = lengths[len(examples) :]
     shared: list[Pair] = []
     conflicts: list[Pair] = []
     seen: dict[str, tuple[str, Example]] = {}
     reported: set[str] = set()
-    for title, examples, _ in found:
+    for title, examples, _ in parts_read:
         for example in examples:
             where, first = seen.setdefault(likeness(example.text), (title, example))
             pair = Pair(first.source, example.source, (first.label, example.label))
@@ -218,14 +220,14 @@ def check(
             if first.label != example.label and not alike:
                 conflicts.append(pair)
     odd: dict[str, list[str]] = {}
-    for _, examples, _ in found:
+    for _, examples, _ in parts_read:
         for example in examples:
             for character in dict.fromkeys(_odd.findall(example.text)):
                 odd.setdefault(character, []).append(example.source)
-    groups = _shared_groups([examples for _, examples, _ in found])
-    examples = found[0][1]
+    groups = _shared_groups([examples for _, examples, _ in parts_read])
+    examples = parts_read[0][1]
     classes = not numbers and not tags
-    later_parts = found[1:] if classes else []
+    later_parts = parts_read[1:] if classes else []
     strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
     try:
@@ -279,10 +281,10 @@ def _gather(
     beside = {part: path_of(file) for part, file in files.items() if file}
     places = {"train" if beside else "rows": path, **beside}
     names = parse_labels(labels)
-    found = [_scan(part, place, columns, remarks) for part, place in places.items()]
-    rename([example for _, examples, _ in found for example in examples], names)  # errors
+    parts = [_scan(part, place, columns, remarks) for part, place in places.items()]
+    rename([example for _, examples, _ in parts for example in examples], names)  # errors
     return name_of(path), [
-        (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in found
+        (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in parts
     ]
 
 
@@ -299,13 +301,13 @@ def _tagged(
         corpus = load_tagged(data)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     beside = {part: file for part, file in files.items() if file}
-    found: list[Found] = []
+    parts: list[Found] = []
     for part, place in {"train" if beside else "rows": data, **beside}.items():
-        given = {key: value or "" for key, value in columns.items()}
-        read = read_tagged(place, word=given["text"], tag=given["label"], group=given["group"])
+        names = {key: value or "" for key, value in columns.items()}
+        read = read_tagged(place, word=names["text"], tag=names["label"], group=names["group"])
         remarks += read.notes
-        found.append((part, read.examples, []))
-    return name_of(path_of(data)), found
+        parts.append((part, read.examples, []))
+    return name_of(path_of(data)), parts
 
 
 def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[str]) -> Found:

@@ -134,7 +134,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
         raise RegardError(f"{file}: contains a header but no rows")
     chosen = _chosen(file, names, first, x, y)
     places = [names.index(name) for name in chosen]
-    kept, missing, where, count = array("d"), 0, "", 0
+    numbers, missing, where, count = array("d"), 0, "", 0
     for here, fields in _before(first, rest):
         count += 1
         row = []
@@ -147,7 +147,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
                 break
             row.append(value)
         else:
-            kept.extend(row)
+            numbers.extend(row)
             continue
         missing += 1
     if missing > TOLERATED * count:
@@ -155,7 +155,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
             f"{where}; {missing} of {count} rows have missing numbers, more than {TOLERATED:.0%}; "
             "fill them in or drop the column"
         )
-    return Columns(chosen, np.array(kept).reshape(-1, len(chosen)), missing, where)
+    return Columns(chosen, np.array(numbers).reshape(-1, len(chosen)), missing, where)
 
 
 def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> Sequence[str]:

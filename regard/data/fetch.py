@@ -28,8 +28,8 @@ def folders(name: str, data_dir: Path | str | None = None) -> list[Path]:
     `data_dir`, then the environment's ``REGARD_DATA``, each with the source's own subfolder, then
     the cache.
     """
-    given = [data_dir, os.environ.get("REGARD_DATA") or None]
-    roots = [Path(folder).expanduser() for folder in given if folder is not None]
+    given_roots = [data_dir, os.environ.get("REGARD_DATA") or None]
+    roots = [Path(folder).expanduser() for folder in given_roots if folder is not None]
     return [place for root in roots for place in (root / name, root)] + [cache() / name]
 
 

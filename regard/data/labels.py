@@ -92,14 +92,14 @@ def advice(label: str, near: str) -> str:
     >>> advice("a,b", "A,b")
     'use one spelling in the file'
     """
-    asked = f"{label}:{near}"
+    renaming = f"{label}:{near}"
     try:
-        parses = parse_labels(asked) == {label: near}
+        parses = parse_labels(renaming) == {label: near}
     except RegardError:
         parses = False
     if not parses:
         return "use one spelling in the file"
-    word = shlex.quote(f"labels={asked}")
+    word = shlex.quote(f"labels={renaming}")
     return f"{word} renames it (--labels for data check and evaluate)"
 
 

@@ -253,8 +253,8 @@ def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None
     if data_set.used_for != used_for:
         raise RegardError(f"{data} has no {rows}; it is for {data_set.used_for}")
     try:
-        given = data_set.read()
-        parts = given if isinstance(given, Mapping) else {"train": given}
+        rows_read = data_set.read()
+        parts = rows_read if isinstance(rows_read, Mapping) else {"train": rows_read}
         read = {part: list(rows) for part, rows in parts.items()}
     except Exception as error:  # whatever a user's code raises
         raise RegardError(f"{data} cannot be read: {one_line(error)}") from error

@@ -234,13 +234,13 @@ def _dates(locales: Sequence[str], seed: int, examples: int) -> PairCorpus:
         "validation": human_dates.dates(HELD, seed, split="validation", locales=locales),
         "test": human_dates.dates(HELD, seed, split="formats", locales=locales),
     }
-    kept, held = (
+    used, held = (
         len({(c.locale, c.format) for c in human_dates.combinations(held_out=out)
              if not locales or c.locale in locales})
         for out in (False, True)
     )  # fmt: skip
     notes = [
-        f"train and validation use {kept} date formats of "
+        f"train and validation use {used} date formats of "
         f"{len(locales or human_dates.LOCALES)} locales, test {held} other formats; no date is in "
         "two splits"
     ]
@@ -298,8 +298,8 @@ def _eng_fra(
     reading: Reading,
 ) -> Loaded:
     languages = {"": "", "en": "en", "eng": "en", "fr": "fr", "fra": "fr"}
-    asked = tuple(languages.get(name.strip().lower(), "?") for name in names)
-    if asked not in (("", ""), ("en", "fr"), ("fr", "en")):
+    direction = tuple(languages.get(name.strip().lower(), "?") for name in names)
+    if direction not in (("", ""), ("en", "fr"), ("fr", "en")):
         raise RegardError(
             f"eng-fra translates en to fr or fr to en, not {names[0]!r} to {names[1]!r}"
         )
@@ -310,7 +310,7 @@ def _eng_fra(
         folder = fetch("eng-fra", data_dir, show=show)[0].parent
     archive = folder / "fra-eng.zip"
     path = archive if archive.is_file() else folder / "fra.txt"
-    back = asked == ("fr", "en")
+    back = direction == ("fr", "en")
     columns = ("2", "1") if back else ("1", "2")
     stream = reading(path, source_name=columns[0], target_name=columns[1])
     pairs = collect(stream)

@@ -48,9 +48,9 @@ def recall(count: int, seed: int, *, pairs: int = 8, symbols: int = 16) -> Examp
     keys, values = (
         torch.rand(count, symbols, generator=draw).argsort(-1)[:, :pairs] for _ in range(2)
     )
-    asked = torch.randint(pairs, (count, 1), generator=draw)
+    pick = torch.randint(pairs, (count, 1), generator=draw)
     context = torch.stack([1 + keys, 1 + symbols + values], -1).flatten(1)
-    return Examples(torch.cat([context, 1 + keys.gather(1, asked)], 1), values.gather(1, asked))
+    return Examples(torch.cat([context, 1 + keys.gather(1, pick)], 1), values.gather(1, pick))
 
 
 def sorting(count: int, seed: int, *, length: int = 8, symbols: int = 10) -> Examples:

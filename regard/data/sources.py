@@ -76,18 +76,18 @@ def load_corpus(
     (4000, 1000, ('negative', 'positive'))
     """
     task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
-    given = examples_of(data, task, rows)
+    own_parts = examples_of(data, task, rows)
     path = path_of(data)
     place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
-    own = given is not None or data == "imdb" or place
+    own = own_parts is not None or data == "imdb" or place
     if own and test:
         raise RegardError(f"{data} has its own test part; test=FILE needs data=FILE")
     if own and validation:
         raise RegardError(f"{data} has its own validation part; validation=FILE needs data=FILE")
     if own and (text or label or group or labels):
         raise RegardError(f"{data} has no columns; remove text, label, group and labels")
-    if given is not None:
-        return _from_parts(data, given, "text", seed, duplicates, numbers)
+    if own_parts is not None:
+        return _from_parts(data, own_parts, "text", seed, duplicates, numbers)
     if data == "imdb":
         return _imdb("imdb", find_imdb(data_dir, show=show), duplicates)
     if not path.exists() and not path.suffix and len(path.parts) == 1 and "," not in data:
@@ -312,8 +312,8 @@ def _without(
     shared_note = f"{len(shared):,} {_texts(shared)} in {names[0]} and {names[1]}"
     if duplicates == "keep":
         return earlier, [f"{shared_note}: kept"]
-    kept = [example for example in earlier if likeness(example.text) not in shared]
-    return kept, [f"{shared_note}: {_rows(len(earlier) - len(kept))} of {names[0]} dropped"]
+    rest = [example for example in earlier if likeness(example.text) not in shared]
+    return rest, [f"{shared_note}: {_rows(len(earlier) - len(rest))} of {names[0]} dropped"]
 
 
 def in_order(labels: set[str]) -> tuple[str, ...]:

@@ -229,25 +229,25 @@ def load_tagged(
     >>> len(corpus.train), len(corpus.test)
     (2400, 600)
     """
-    given = examples_of(data, "tagging", "tags")
-    if given is not None and (test or validation or word or tag or group):
+    own_parts = examples_of(data, "tagging", "tags")
+    if own_parts is not None and (test or validation or word or tag or group):
         raise RegardError(f"{data} has all its parts; remove test, validation, text, label, group")
-    for example in chain.from_iterable((given or {}).values()):
+    for example in chain.from_iterable((own_parts or {}).values()):
         words, tags = (len(side.split(" ")) for side in (example.text, example.label))
         if words != tags:
             raise RegardError(f"{example.source}: {words} words and {tags} tags; give one for each")
     path = path_of(data)
-    if given is None and not path.exists() and not path.suffix and len(path.parts) == 1:
+    if own_parts is None and not path.exists() and not path.suffix and len(path.parts) == 1:
         if data in DATA:
             raise RegardError(
                 f"{data} has no tags; it is for {DATA[data].used_for}; use entities or a file"
             )
         look_up({"entities": None}, data, "data set or file")
     places = {"train": data, "validation": validation, "test": test}
-    parts: dict[str, list[Example]] = given or {}
+    parts: dict[str, list[Example]] = own_parts or {}
     notes: list[str] = []
     for part, place in places.items():
-        if place and given is None:
+        if place and own_parts is None:
             loaded = read_tagged(place, word=word, tag=tag, group=group)
             parts[part] = loaded.examples
             notes += loaded.notes
@@ -267,7 +267,7 @@ def load_tagged(
             f"hash of the {group or 'sentence'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    name = path.name if given is None else short(data)
+    name = path.name if own_parts is None else short(data)
     return corpus_of(name, parts, notes, duplicates=duplicates, numbers=True)
 
 

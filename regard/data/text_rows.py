@@ -61,9 +61,9 @@ def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[
                 place = 0
                 yield fields[0]
                 continue
-            given = numbered(column, names)
-            if given is not None and 0 <= given < width:
-                place = given
+            index = numbered(column, names)
+            if index is not None and 0 <= index < width:
+                place = index
                 if names[place] not in TEXT_NAMES:
                     yield fields[place]
                 continue

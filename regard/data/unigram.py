@@ -86,9 +86,9 @@ def _shortened(words: Mapping[str, int]) -> dict[str, int]:
     for word, count in words.items():
         for start in range(0, len(word), LONGEST_WORD):
             counts[word[start : start + LONGEST_WORD]] += count
-    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
-    signs = np.cumsum([len(word) for word, _ in found])
-    return dict(found[: int(np.searchsorted(signs, SIGNS, "right")) or 1])
+    commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
+    signs = np.cumsum([len(word) for word, _ in commonest])
+    return dict(commonest[: int(np.searchsorted(signs, SIGNS, "right")) or 1])
 
 
 def _seeds(words: Mapping[str, int], room: int) -> list[str]:
@@ -98,9 +98,9 @@ def _seeds(words: Mapping[str, int], room: int) -> list[str]:
         for start in range(len(word) - 1):
             for stop in range(start + 2, min(start + LONGEST_PIECE, len(word)) + 1):
                 counts[word[start:stop]] += count
-    found = [(count * len(piece), piece) for piece, count in counts.items() if count > 1]
-    found.sort(key=lambda item: (-item[0], item[1]))
-    return [piece for _, piece in found[:room]]
+    gains = [(count * len(piece), piece) for piece, count in counts.items() if count > 1]
+    gains.sort(key=lambda item: (-item[0], item[1]))
+    return [piece for _, piece in gains[:room]]
 
 
 def _losses(
@@ -109,8 +109,8 @@ def _losses(
 ) -> Floats:  # fmt: skip
     """Return the likelihood loss without each piece; −∞ for an unneeded piece."""
     used, edges = lattice.best(scores)
-    seen = np.unique(np.stack([lattice.word[edges], lattice.piece[edges]], 1), axis=0)
-    standing = np.bincount(seen[:, 1], lattice.count[seen[:, 0]], len(scores))
+    pairs = np.unique(np.stack([lattice.word[edges], lattice.piece[edges]], 1), axis=0)
+    standing = np.bincount(pairs[:, 1], lattice.count[pairs[:, 0]], len(scores))
     total = used.sum()
     _, edges = others.best(scores)
     word, piece = others.word[edges], others.piece[edges]

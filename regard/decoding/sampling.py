@@ -60,15 +60,15 @@ def sample(
 def nucleus(
     chances: Float[Tensor, "texts words"], temperature: float, top_k: int, top_p: float
 ) -> tuple[Float[Tensor, "texts kept"], Int[Tensor, "texts kept"]]:
-    """Shares of the words that may be drawn, the likeliest first, zeros for the others.
+    """Return the probabilities of the top-k and top-p tokens, sorted, and zeros for the others.
 
     >>> shares, words = nucleus(torch.tensor([[0.1, 0.6, 0.3]]).log(), 1.0, 0, 0.8)
     >>> [round(share, 3) for share in shares[0].tolist()], words[0].tolist()
     ([0.667, 0.333, 0.0], [1, 2, 0])
     """
     sharp = (chances - chances.amax(-1, keepdim=True)).double() / temperature
-    kept = min(top_k, chances.shape[-1]) if top_k else chances.shape[-1]
-    best, words = sharp.topk(kept, sorted=True)
+    count = min(top_k, chances.shape[-1]) if top_k else chances.shape[-1]
+    best, words = sharp.topk(count, sorted=True)
     shares = best.softmax(-1)
     before = shares.cumsum(-1) - shares
     shares = shares.masked_fill(before >= top_p, 0)

@@ -133,8 +133,8 @@ class Plan:
         settings = self.preset.pretraining.before if self.preset.pretraining else {}
         budget = {k: v for k, v in self.user_settings.items() if k in BUDGETS}
         budget |= parse_budget(self.budget) if self.budget else {}
-        kept = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
-        return {"data": self.data, **self.sizes(), **kept, **budget}
+        others = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
+        return {"data": self.data, **self.sizes(), **others, **budget}
 
     def initialized(self, out: Path) -> list[Arm]:
         """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""

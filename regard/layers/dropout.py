@@ -19,5 +19,5 @@ def drop(x: Float[Tensor, "*shape"], share: float, training: bool) -> Float[Tens
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
     bits.random_(-(1 << 63), None)
     draws = bits.view(torch.int16)[: x.numel()].view(x.shape)  # −32,768 … 32,767
-    kept = (draws >= lost - CHOICES // 2).to(x.dtype)
-    return x * kept.mul_(CHOICES / (CHOICES - lost))
+    survivors = (draws >= lost - CHOICES // 2).to(x.dtype)
+    return x * survivors.mul_(CHOICES / (CHOICES - lost))

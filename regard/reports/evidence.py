@@ -93,9 +93,9 @@ class Arm:
         entry = self.models.get(self.model)
         if entry is None:
             return ""
-        kept = {k: v for k, v in self.config.items() if k in entry.settings.model_fields}
+        settings = {k: v for k, v in self.config.items() if k in entry.settings.model_fields}
         try:
-            return entry.describe(entry.configure(kept))
+            return entry.describe(entry.configure(settings))
         except RegardError:  # a config.toml with invalid settings
             return entry.describe()
 
@@ -199,11 +199,11 @@ def arms_of(comparison: Mapping[str, Any], folder: Path) -> list[Arm]:
     """Return the arms of a comparison in their order, each with its existing run folders."""
     names = [(str(row["name"]), row) for row in comparison.get("arms", [])]
     seeds = comparison.get("seeds")
-    kept = {f"seed-{seed}" for seed in range(seeds)} if isinstance(seeds, int) else None
+    wanted = {f"seed-{seed}" for seed in range(seeds)} if isinstance(seeds, int) else None
     arms = []
     for name, row in names:
         runs = _runs(folder / study.Arm(name, "").folder)  # an earlier call may have had more seeds
-        runs = tuple(run for run in runs if kept is None or run.name in kept)
+        runs = tuple(run for run in runs if wanted is None or run.name in wanted)
         arms.append(Arm(name, row, runs, str(comparison.get("metric", "accuracy"))))
     return arms
 

@@ -153,9 +153,9 @@ def _fill(description: dict[str, Any], layers: Sequence[LayerAttention], top: in
     """Add the weights of every head and return their length in characters."""
     total = 0
     for row, layer in zip(description["layers"], layers, strict=True):
-        kept = min(top or 0, layer.weights.shape[-1])
-        row["top"] = kept
-        row["packed"] = [_packed(head, kept or None) for head in layer.weights]
+        count = min(top or 0, layer.weights.shape[-1])
+        row["top"] = count
+        row["packed"] = [_packed(head, count or None) for head in layer.weights]
         total += sum(map(len, row["packed"]))
     return total
 

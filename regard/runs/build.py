@@ -167,9 +167,9 @@ def facts(vectors: "Vectors | None") -> dict[str, int]:
 
 def small(config: Config) -> Callable[[], nn.Module]:
     """Return a function that builds the network for a vocabulary of eight words."""
-    given = config.network.model_dump()
+    settings = config.network.model_dump()
     # The width of pretrained vectors is not known yet: use any that is divisible by heads.
-    width = 4 * given.get("heads", 1) if given.get("vectors") else given["width"]
+    width = 4 * settings.get("heads", 1) if settings.get("vectors") else settings["width"]
     return partial(build_network, config, vocabulary=8, labels=2, width=width)
 
 

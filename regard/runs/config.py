@@ -58,9 +58,11 @@ class Config:
         """
         task, model = absolute(task), absolute(model)
         trust_named((task, model))
-        asked = look_up(TASKS, task, "task")
-        entry = look_up(asked.models, model, "model")
-        data, network, training = split(overrides, asked.settings, entry.settings, TrainingSettings)
+        task_entry = look_up(TASKS, task, "task")
+        entry = look_up(task_entry.models, model, "model")
+        data, network, training = split(
+            overrides, task_entry.settings, entry.settings, TrainingSettings
+        )
         data, network = (
             {key: absolute(value) for key, value in part.items()} for part in (data, network)
         )
@@ -71,21 +73,24 @@ class Config:
                     f"{model} is a baseline and cannot start from a run; leave init out"
                 )
             before = cls.read(Path(init))
-            _must_be_its_tokens(asked.configure(data), before, data.keys(), init)
-            data = {**shared(before.data, asked.settings, (*CUTTING, *asked.inherits)), **data}
+            _must_be_its_tokens(task_entry.configure(data), before, data.keys(), init)
+            data = {
+                **shared(before.data, task_entry.settings, (*CUTTING, *task_entry.inherits)),
+                **data,
+            }
             network = {**_taken_over(before, entry, network, init), **network}
-        _must_have_trees(str(network.get("position", "")), asked, data)
+        _must_have_trees(str(network.get("position", "")), task_entry, data)
         configured = entry.configure(network)
         if name := getattr(configured, "weights", ""):
-            data = {**data, "tokenizer": _own_tokens(asked.configure(data), data.keys(), name)}
+            data = {**data, "tokenizer": _own_tokens(task_entry.configure(data), data.keys(), name)}
             configured = configured if init else _as_stored(name, network)
         elif entry.frozen:
             raise RegardError(
                 f"{model} needs a pretrained encoder: give weights=FOLDER, or a name on the hub"
             )
-        usual = training_defaults(asked, configured, training)
+        usual = training_defaults(task_entry, configured, training)
         settings = build(TrainingSettings, {**usual, **training})
-        return cls(task, model, asked.configure(data), configured, settings)
+        return cls(task, model, task_entry.configure(data), configured, settings)
 
     @classmethod
     def read(cls, folder: Path) -> "Config":
@@ -111,9 +116,9 @@ class Config:
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None
         must_be_trusted({"task": task, "model": model}, path)
-        asked = look_up(TASKS, task, "task")
-        entry = look_up(asked.models, model, "model")
-        kinds: tuple[type[Settings], ...] = (asked.settings, entry.settings)
+        task_entry = look_up(TASKS, task, "task")
+        entry = look_up(task_entry.models, model, "model")
+        kinds: tuple[type[Settings], ...] = (task_entry.settings, entry.settings)
         data, network = (build(kind, values) for kind, values in zip(kinds, sections, strict=False))
         config = cls(task, model, data, network, build(TrainingSettings, sections[2]))
         must_be_trusted(config.named, path)
@@ -270,10 +275,12 @@ def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
 
 def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
     """Return ``tokenizer`` for pretrained weights. Errors: another one is given."""
-    asked = data.model_dump()
+    settings = data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
-        if asked["tokenizer"] != PRETRAINED:
-            raise RegardError(f"weights={name} has its own tokenizer; leave {key}={asked[key]} out")
+        if settings["tokenizer"] != PRETRAINED:
+            raise RegardError(
+                f"weights={name} has its own tokenizer; leave {key}={settings[key]} out"
+            )
     return PRETRAINED
 
 
@@ -290,9 +297,9 @@ def _taken_over(
 
 def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:
     """Raise an error for tokenizer settings that differ from those of the run to start from."""
-    asked, theirs = data.model_dump(), before.data.model_dump()
+    own, theirs = data.model_dump(), before.data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
-        if key in theirs and asked[key] != theirs[key]:
+        if key in theirs and own[key] != theirs[key]:
             raise RegardError(
                 f"init={init} has its own tokenizer with {key}={theirs[key]}; leave {key}= out"
             )

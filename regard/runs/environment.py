@@ -17,12 +17,12 @@ from regard.training.settings import TrainingSettings
 PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn", "pydantic")
 
 
-class Stood(BaseModel):
+class Environment(BaseModel):
     """The schema of ``env.json``; other fields are ignored."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
-    class Made(BaseModel):
+    class Precision(BaseModel):
         """The precision of the computation."""
 
         model_config = ConfigDict(extra="forbid")
@@ -30,7 +30,7 @@ class Stood(BaseModel):
         reason: str
 
     class Data(BaseModel):
-        """What the task stores about its data."""
+        """The task's description of its data."""
 
         model_config = ConfigDict(extra="allow")
         name: str
@@ -41,12 +41,12 @@ class Stood(BaseModel):
         commonest: str = ""
 
         @model_validator(mode="after")
-        def _fit_together(self) -> "Stood.Data":
+        def _fit_together(self) -> "Environment.Data":
             if len({*self.labels}) < len(self.labels) or len(self.labels) != len(self.counts):
                 raise ValueError("labels must be unique, with one count each")
             return self
 
-    class Begun(BaseModel):
+    class InitialWeights(BaseModel):
         """The initial pretrained weights."""
 
         model_config = ConfigDict(extra="allow")
@@ -55,16 +55,16 @@ class Stood(BaseModel):
 
     versions: dict[str, str | None] = {}
 
-    class Learned(BaseModel):
+    class TrainingData(BaseModel):
         """The size of the training data, if it is not counted by labels."""
 
         model_config = ConfigDict(extra="allow")
         examples: int = Field(0, ge=0)
         tokens: int = Field(0, ge=0)
 
-    trained_on: Learned | None = None
+    trained_on: TrainingData | None = None
     threads: int = Field(ge=1, le=4096)
-    precision: Made
+    precision: Precision
     data: Data
     vectors: dict[str, Annotated[int, Field(ge=0, le=1_000_000)]] = {}
     kernels: dict[str, Annotated[int, Field(ge=0)]] = {}
@@ -72,7 +72,7 @@ class Stood(BaseModel):
     parameters: int = Field(0, ge=0)
     processes: int = Field(1, ge=1)
     ended: float | None = Field(None, ge=0, le=1)
-    weights: Begun = Begun()
+    weights: InitialWeights = InitialWeights()
     init: dict[str, Any] = {}
 
 

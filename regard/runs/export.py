@@ -58,7 +58,7 @@ def card_of(run: Run) -> Card:
     config = run.config
     trained = {"task": config.task, **config.data.model_dump(mode="json")}
     trained |= {key: _names(trained[key]) for key in FILES if trained.get(key)}
-    kept = {key: value for key, value in trained.items() if not _unset(value) and key != HOME}
+    settings = {key: value for key, value in trained.items() if not _unset(value) and key != HOME}
     training = config.training.model_dump(mode="json")
     metrics = {key: shown(value) for key, value in run.evaluate().json().items()}
     notes = (
@@ -66,7 +66,7 @@ def card_of(run: Run) -> Card:
         f"{training['learning_rate']}.",
         *(f"{note.capitalize()}." for note in run.notes),
     )
-    return Card(f"{config.model} on {config.task}", kept, metrics, notes)
+    return Card(f"{config.model} on {config.task}", settings, metrics, notes)
 
 
 #: Paths are private: the card shows file names only.

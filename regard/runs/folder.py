@@ -12,7 +12,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.reading import checked, parse_tensors, read_json
 from regard.runs.config import CONFIG
-from regard.runs.environment import Stood
+from regard.runs.environment import Environment
 from regard.training.checkpoints import Checkpoints, Tensors
 
 LOCK = ".lock"
@@ -50,11 +50,11 @@ class Folder:
         return self.environment_path.exists()
 
     def environment(self) -> dict[str, Any]:
-        """Return ``env.json``, empty before the training. Errors: it does not match `Stood`."""
+        """Return ``env.json``, empty before the training. Errors: a field of another type."""
         if not self.begun:
             return {}
         values = read_json(self.environment_path)
-        checked(Stood, values, self.environment_path)
+        checked(Environment, values, self.environment_path)
         return values
 
     def seal(self) -> None:

@@ -37,8 +37,8 @@ class MetricsLog:
     def cut(self, step: int) -> None:
         """Remove the lines from this step on, and an incomplete last line."""
         if self.path.exists():
-            kept = [row for row in self.rows() if row["step"] < step]
-            lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
+            earlier = [row for row in self.rows() if row["step"] < step]
+            lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in earlier)
             atomic_io.write_bytes(self.path, lines.encode())
 
     def rows(self) -> list[dict[str, Any]]:

@@ -71,8 +71,8 @@ def way_of(
     for key in map(key_of, budget):
         if key not in known:
             raise RegardError(unknown_key(key, sorted(known)))
-    given = [f"{k}={v}" for k, v in pairs.items() if v != ""]
-    return way, [*given, *own, *budget]
+    assignments = [f"{k}={v}" for k, v in pairs.items() if v != ""]
+    return way, [*assignments, *own, *budget]
 
 
 def judged_by(data: Settings, texts: str) -> dict[str, str]:

@@ -72,8 +72,8 @@ def need(network: nn.Module, settings: TrainingSettings, trained: bool, length: 
         for part in network.modules()
         if isinstance(part, nn.Linear)
     )
-    kept, batch = times * parameters * NUMBER / 1e6, wide * tokens * NUMBER / 1e6
-    return Need(parameters, kept, batch if trained else 0.0, tokens, settings.device)
+    stored, batch = times * parameters * NUMBER / 1e6, wide * tokens * NUMBER / 1e6
+    return Need(parameters, stored, batch if trained else 0.0, tokens, settings.device)
 
 
 def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:

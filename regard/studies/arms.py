@@ -97,9 +97,9 @@ def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     >>> spelled(parse_arm("gpt"), 120, 256)
     'gpt:steps=120,batch_tokens=256'
     """
-    kept = [p for p in arm.overrides if not steps or key_of(p) != "minutes"]
+    overrides = [p for p in arm.overrides if not steps or key_of(p) != "minutes"]
     budget = {"steps": steps, "batch_tokens": batch_tokens if steps else 0}
-    settings = ",".join([*kept, *(f"{key}={value}" for key, value in budget.items() if value)])
+    settings = ",".join([*overrides, *(f"{key}={value}" for key, value in budget.items() if value)])
     return f"{arm.model}:{settings}" if settings else arm.model
 
 

@@ -81,10 +81,10 @@ def compare(
         study = replace(study, arms=tuned.arms)
         study.check_folders()
     jobs = study.jobs()
-    kept = [job for job in jobs if read_score(Path(job.task.folder))]
-    missing = [job for job in jobs if job not in kept]
-    facts = study.read_data({job.arm for job in kept}) if missing else {}
-    for job in kept:
+    complete = [job for job in jobs if read_score(Path(job.task.folder))]
+    missing = [job for job in jobs if job not in complete]
+    facts = study.read_data({job.arm for job in complete}) if missing else {}
+    for job in complete:
         check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
         notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
     outcomes = launch(missing, train_and_score, workers=workers, on_event=notify)

@@ -139,13 +139,13 @@ class _ArmSearch:
         """Return the jobs of a batch that have no result yet; notify of the stored ones."""
         if self.failed:
             return []
-        seen = [
+        history = [
             ({**self.default, **drawn}, trial.validation)
             for drawn, trial in zip(self.drawn, self.trials, strict=True)
         ]
         missing = []
         for number in batch:
-            self.drawn.append(self.search.suggest(self.arm.name, number, self.space, seen))
+            self.drawn.append(self.search.suggest(self.arm.name, number, self.space, history))
             run = self.study.trial(self.arm, number, self.drawn[number])
             stored = read_trial(Path(run.folder)) or _contradictory(run)
             if stored is None:

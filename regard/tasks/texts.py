@@ -133,9 +133,9 @@ class TextTask(Task[Batch]):
         ids, trees = [], []
         for example in parsed:
             whole, parents = word_ids(known, example.words), example.parents or ()
-            kept = truncate(range(len(whole)), self.settings.length, self.settings.truncate)
-            ids.append(np.array([whole[place] for place in kept], np.int32))
-            trees.append(np.array(kept_tree(parents, kept), np.int32))
+            positions = truncate(range(len(whole)), self.settings.length, self.settings.truncate)
+            ids.append(np.array([whole[place] for place in positions], np.int32))
+            trees.append(np.array(kept_tree(parents, positions), np.int32))
         return ids, trees
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
@@ -212,8 +212,8 @@ class TextTask(Task[Batch]):
     def tokens(self, text: str) -> list[str]:
         """Return the tokens that the model reads, as readable pieces of the text."""
         pieces = self.tokenizer.split(text)
-        kept = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
-        return [pieces[place] for place in kept]
+        positions = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
+        return [pieces[place] for place in positions]
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text that are cut off."""

@@ -62,8 +62,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps with a complete checkpoint, in order."""
-        found = (STEP.fullmatch(path.name) for path in self.folder.glob("step-*"))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (STEP.fullmatch(path.name) for path in self.folder.glob("step-*"))
+        return sorted(int(match[1]) for match in matches if match)
 
     def load(self, step: int) -> Checkpoint:
         """Load a checkpoint and verify the hash of each file. Errors: a damaged file."""

@@ -67,8 +67,8 @@ def follow_the_clock(training: "Training") -> None:
     """
     settings, usual = training.settings, training.batch_tokens
     small = max(FEWEST_TOKENS, training.task.most_tokens("train"))
-    given = settings.batch_size or settings.batch_tokens
-    if settings.budget.unit != "minutes" or given or small >= usual:
+    fixed = settings.batch_size or settings.batch_tokens
+    if settings.budget.unit != "minutes" or fixed or small >= usual:
         return
     training.batch_tokens = small
     plan = training.plan()
@@ -106,8 +106,8 @@ class FewUpdates:
         state, settings = training.state, training.settings
         if state.step == 1:
             self.first = state.seconds
-        seen = state.step == LOOKED or (state.step < LOOKED and training.finished())
-        if settings.budget.unit != "minutes" or not seen or not self.first:
+        due = state.step == LOOKED or (state.step < LOOKED and training.finished())
+        if settings.budget.unit != "minutes" or not due or not self.first:
             return ""
         pace = (state.seconds - self.first) / max(state.step - 1, 1)
         left = max(settings.minutes * 60 - state.seconds, 0)

@@ -1,4 +1,4 @@
-"""Whether a training has converged, judged by its validation scores.
+"""Judge by its validation scores whether a training has converged.
 
 A training that patience stopped has converged. One that a budget stopped is judged by the trend of
 its scores y over steps x in the last half of its validations, at least 3 of them:
@@ -42,8 +42,10 @@ def outcome(rows: Sequence[Mapping[str, Any]], patience: int = 0) -> str:
     """
     if rows and rows[-1].get("ended") == "patience" and patience >= LEAST:
         return CONVERGED
-    seen = {row["step"]: float(row["validation"]) for row in rows if row["validation"] is not None}
-    rising = still_rising(list(seen), list(seen.values()))
+    scores = {
+        row["step"]: float(row["validation"]) for row in rows if row["validation"] is not None
+    }
+    rising = still_rising(list(scores), list(scores.values()))
     return UNKNOWN if rising is None else RISING if rising else CONVERGED
 
 

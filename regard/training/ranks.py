@@ -36,8 +36,8 @@ class Ranks:
         if self.world == 1:
             return
         held = [p for p in model.parameters() if p.requires_grad]
-        given = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
-        flat = torch.cat([grad.reshape(-1) for grad in given])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
+        flat = torch.cat([grad.reshape(-1) for grad in gradients])
         distributed.all_reduce(flat)
         flat /= self.world
         for p, mean in zip(held, flat.split([p.numel() for p in held]), strict=True):

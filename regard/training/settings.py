@@ -24,7 +24,7 @@ Optimizer = Literal["adamw", "muon"]
 
 
 class Budget(NamedTuple):
-    """How long to train: an amount of epochs, steps, tokens or minutes."""
+    """A budget of training: an amount of epochs, steps, tokens or minutes."""
 
     unit: str
     amount: float
@@ -113,10 +113,10 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="after")
     def one_budget(self) -> Self:
-        given = [unit for unit in BUDGETS if getattr(self, unit)]
-        if len(given) > 1:
+        budgets = [unit for unit in BUDGETS if getattr(self, unit)]
+        if len(budgets) > 1:
             raise RegardError(
-                f"only one budget is allowed, not {' and '.join(given)}; leave one out"
+                f"only one budget is allowed, not {' and '.join(budgets)}; leave one out"
             )
         look_up(SCHEDULES, self.schedule, "schedule")
         return self

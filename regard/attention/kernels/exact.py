@@ -50,7 +50,7 @@ def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> T
 def lost_rows(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
     """Return which queries, (\\*batch, n, 1), are not finite or may see a key that is not."""
     keys, asking = repeat_kv(nonfinite.keys.unsqueeze(-2), heads), nonfinite.queries.unsqueeze(-1)
-    seen = keys if allowed is None else allowed & keys
+    visible = keys if allowed is None else allowed & keys
     if allowed is not None:  # a query that may see nothing gets zeros, even if it is not finite
         asking = asking & allowed.any(-1, keepdim=True)
-    return asking | seen.any(-1, keepdim=True)
+    return asking | visible.any(-1, keepdim=True)

@@ -61,16 +61,16 @@ def strips_of(
     axes = len(batch) - (1 if context.heads and not alike else 0) if split else 0
     strips = []
     for rows, columns, whole in regions(context, sizes):
-        seen = m if isinstance(columns, slice) and columns.stop is None else count(columns)
+        width = m if isinstance(columns, slice) and columns.stop is None else count(columns)
         part = len(range(*rows.indices(n)))
         # Each part of the batch evaluates a mask of pairs again, which costs more than it saves.
         cheap = alike and (whole or context.kind == "keys")
-        least = min(part, PRODUCT_ROWS if cheap else 16) * seen
+        least = min(part, PRODUCT_ROWS if cheap else 16) * width
         room = max(
             2 if cheap else 1, sizes.numbers // max(1, least)
         )  # a product for each of 2 cores
         shares, each = shares_of(batch, axes, room)
-        step = max(1, min(part, max(sizes.least, sizes.numbers // max(1, each * seen))))
+        step = max(1, min(part, max(sizes.least, sizes.numbers // max(1, each * width))))
         for share in shares:
             for first in range(rows.start, rows.start + part, step):
                 piece = slice(first, min(first + step, rows.start + part))

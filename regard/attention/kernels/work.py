@@ -147,19 +147,19 @@ def parts_of(
 
     These are all columns, unless the score's numbers per pair would exceed the size of a strip.
     """
-    seen = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
+    width = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
     numbers = work.score.acceleration.numbers_per_pair(work.score, joined(theirs, work.tuples[1]))
     if numbers <= 1:
-        return [(slice(0, seen), strip)]
+        return [(slice(0, width), strip)]
     slices = max(
         part(x, strip.batch, len(work.context.shape)).shape[:-2].numel()
         for x in (ours[0], theirs[0])
     )
     rows = strip.tile.rows.stop - strip.tile.rows.start
     step = max(16, work.sizes.numbers // max(1, slices * rows * numbers))
-    if step >= seen:
-        return [(slice(0, seen), strip)]
-    chunks = [slice(i, min(i + step, seen)) for i in range(0, seen, step)]
+    if step >= width:
+        return [(slice(0, width), strip)]
+    chunks = [slice(i, min(i + step, width)) for i in range(0, width, step)]
     tile = strip.tile
     return [
         (chunk, strip._replace(tile=Tile(tile.rows, taken(tile.columns, chunk))))

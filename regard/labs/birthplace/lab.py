@@ -154,12 +154,12 @@ def measure(result: Result) -> BirthplaceAnswers:
 
 def answer(result: Result) -> list[str]:
     """Return the accuracy and the confidence of the answers."""
-    seen, means = result.measured, result.means
-    known = seen.known
+    measured, means = result.measured, result.means
+    known = measured.known
     return [
-        f"{seen.best} answers {means[seen.best]:.1%} of the questions about new people correctly, "
-        f"a model without pretraining {means.get(NONE, 0.0):.1%}; always answering "
-        f"{seen.judged[seen.best].commonest!r} gets {seen.baseline:.1%} right.",
+        f"{measured.best} answers {means[measured.best]:.1%} of the questions about new people "
+        f"correctly, a model without pretraining {means.get(NONE, 0.0):.1%}; always answering "
+        f"{measured.judged[measured.best].commonest!r} gets {measured.baseline:.1%} right.",
         f"Asked about people in no text, {known.arm} names a place as well, with a mean confidence "
         f"of {mean(known.strange):.0%}, compared with {mean(known.right):.0%} for right answers.",
         *result.summary,
@@ -246,8 +246,8 @@ AIMS = {
 
 def claims(result: Result) -> list[Claim]:
     """Return the claims of a result."""
-    seen = result.measured
-    return claims_of(result.plan.data, result.means, seen.judged, seen.known)
+    measured = result.measured
+    return claims_of(result.plan.data, result.means, measured.judged, measured.known)
 
 
 def following(result: Result) -> str:

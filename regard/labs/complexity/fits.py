@@ -1,4 +1,4 @@
-"""What follows from the numbers of the lab ``complexity``: exponents, and who pays from where."""
+"""Exponents and crossings fitted to the measurements of the lab ``complexity``."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -122,14 +122,14 @@ def fit(measured: Measured, name: str) -> Fit:
     left out.
     """
     settings, counted = measured.settings, measured.counted
-    kept = list(range(len(settings.lengths)))
+    used = list(range(len(settings.lengths)))
     if name == "window":
-        kept = [i for i in kept if is_linear(settings.size(settings.lengths[i]))]
+        used = [i for i in used if is_linear(settings.size(settings.lengths[i]))]
     order, of_n, of_d = ORDERS[name]
-    lengths = [settings.lengths[i] for i in kept]
+    lengths = [settings.lengths[i] for i in used]
     over_n = math.nan
     if len(lengths) > 1:
-        over_n = exponent(lengths, [counted.over_n[name][i] for i in kept])
+        over_n = exponent(lengths, [counted.over_n[name][i] for i in used])
     return Fit(
         name,
         order,
@@ -166,5 +166,5 @@ def cross(measured: Measured, ours: str, theirs: str) -> Crossing:
 
 
 def _powers(values: Sequence[float | None], form: str) -> str:
-    found = zip("ndk", values, strict=True)
-    return " ".join(f"{x}^{form.format(p)}" for x, p in found if p is not None and p == p)
+    powers = zip("ndk", values, strict=True)
+    return " ".join(f"{x}^{form.format(p)}" for x, p in powers if p is not None and p == p)

@@ -53,7 +53,7 @@ def claims(found: Compared) -> list[Claim]:
 
 def orders(fits: dict[str, Fit]) -> list[Claim]:
     """Return each layer's exponents beside the table's."""
-    found = []
+    results = []
     for name, fitted in fits.items():
         if not math.isfinite(fitted.counted[0]):
             continue
@@ -61,8 +61,8 @@ def orders(fits: dict[str, Fit]) -> list[Claim]:
         off = fitted.off
         says = f"{name}: counted operations grow as {fitted.says}{where}; {fitted.order} says "
         says += f"{fitted.table_says}: at most {off:.3f} apart"
-        found.append(claim(says, off, off <= TOLERANCE))
-    return found
+        results.append(claim(says, off, off <= TOLERANCE))
+    return results
 
 
 def whole_layer(measured: Measured) -> list[Claim]:
@@ -81,19 +81,19 @@ def whole_layer(measured: Measured) -> list[Claim]:
 
 def chains(measured: Measured) -> list[Claim]:
     """Return what must wait: the RNN's chain grows with n, the others' do not."""
-    found, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
-    per_step = {name: (chain[-1] - chain[0]) / span for name, chain in found.items()}
+    lengths, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
+    per_step = {name: (chain[-1] - chain[0]) / span for name, chain in lengths.items()}
     others = max(value for name, value in per_step.items() if name != "rnn")
     return [
         claim(
             f"rnn: every position adds {per_step['rnn']:.2f} operations that must wait for the one "
-            f"before ({found['rnn'][-1]} in a row at n = {CHAINS[-1]}): O(n)",
+            f"before ({lengths['rnn'][-1]} in a row at n = {CHAINS[-1]}): O(n)",
             per_step["rnn"],
             per_step["rnn"] >= 1,
         ),
         claim(
             f"all others: a position adds {others:.2f} (at every n: "
-            + ", ".join(f"{name} {found[name][-1]}" for name in found if name != "rnn")
+            + ", ".join(f"{name} {lengths[name][-1]}" for name in lengths if name != "rnn")
             + "): O(1)",
             others,
             others == 0,
@@ -103,7 +103,7 @@ def chains(measured: Measured) -> list[Claim]:
 
 def paths(measured: Measured) -> list[Claim]:
     """Return layers or steps between the two ends."""
-    found, settings = measured.waiting.paths, measured.settings
+    lengths, settings = measured.waiting.paths, measured.settings
     n, far, kernel = PATHS[-1], PATHS[-1] - 1, settings.kernel
     reach = kernel // 2
     expected = {
@@ -129,7 +129,7 @@ def paths(measured: Measured) -> list[Claim]:
             value[-1],
             value[-1] == expected[name],
         )
-        for name, value in found.items()
+        for name, value in lengths.items()
     ]
 
 
@@ -145,7 +145,7 @@ def answer(found: Compared) -> str:
     """Return the result in a few sentences."""
     measured = found.measured
     settings, how = measured.settings, measured.last
-    said = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in found.crossings)
+    crossings = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in found.crossings)
     off = max(fitted.off for fitted in found.fits.values())
     threads = torch.get_num_threads()
     top = settings.lengths[-1]
@@ -157,9 +157,9 @@ def answer(found: Compared) -> str:
     whole = "with its projections" if settings.projections else "without projections"
     return (
         f"Here ({threads} thread{'s' * (threads > 1)}, float32, d = {settings.d}, batch "
-        f"{settings.batch}, {how}, attention {whole}), each is faster than self-attention: {said}. "
-        f"How many times as fast at n = {top:,}: {faster}. Counted operations grow as the "
-        f"table says, exponents at most {off:.3f} apart."
+        f"{settings.batch}, {how}, attention {whole}), each is faster than self-attention: "
+        f"{crossings}. How many times as fast at n = {top:,}: {faster}. Counted operations grow as "
+        f"the table says, exponents at most {off:.3f} apart."
     )
 
 

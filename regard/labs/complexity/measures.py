@@ -1,4 +1,4 @@
-"""What the lab ``complexity`` counts and measures, without a word about it."""
+"""Counts and measurements of the lab ``complexity``."""
 
 import json
 import math
@@ -43,10 +43,10 @@ Call = tuple[str, str, int, int]
 
 
 def _rising(least: int, value: object) -> tuple[int, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    assert isinstance(given, Sequence), "whole numbers with commas between, as in 128,512,2048"
-    numbers = tuple(int(str(x)) for x in given if str(x).strip().isdecimal())
-    if len(numbers) != len(given) or len(numbers) < 2 or list(numbers) != sorted(set(numbers)):
+    parts = value.split(",") if isinstance(value, str) else value
+    assert isinstance(parts, Sequence), "whole numbers with commas between, as in 128,512,2048"
+    numbers = tuple(int(str(x)) for x in parts if str(x).strip().isdecimal())
+    if len(numbers) != len(parts) or len(numbers) < 2 or list(numbers) != sorted(set(numbers)):
         raise ValueError("two or more whole numbers, rising, commas between, as in 128,512,2048")
     if numbers[0] < least:
         raise ValueError(f"the smallest may be {least}, not {numbers[0]}")
@@ -86,12 +86,12 @@ class ComplexitySettings(Settings):
     @property
     def seconds(self) -> float:
         """The budget. Errors: one that is no time."""
-        asked = parse_budget(self.budget)
-        if "minutes" not in asked:
+        budget = parse_budget(self.budget)
+        if "minutes" not in budget:
             raise RegardError(
                 f"budget {self.budget!r}: this lab trains nothing; its budget is a time, as in 30s"
             )
-        return float(asked["minutes"]) * 60
+        return float(budget["minutes"]) * 60
 
     @property
     def middle(self) -> int:
@@ -279,13 +279,13 @@ def wait_for(settings: ComplexitySettings) -> Waiting:
 
 def memory_aside(settings: ComplexitySettings) -> Aside:
     """Start the measurement of memory in a new process."""
-    asked = settings.size(0)._asdict() | {
+    arguments = settings.size(0)._asdict() | {
         "lengths": settings.lengths,
         "projections": settings.projections,
         "backward": settings.backward,
     }
-    del asked["n"]
-    return Aside("regard.labs.complexity.layers", json.dumps(asked), PROMPT)
+    del arguments["n"]
+    return Aside("regard.labs.complexity.layers", json.dumps(arguments), PROMPT)
 
 
 def time_all(settings: ComplexitySettings, hear: Hear) -> dict[Call, list[float]]:

@@ -268,17 +268,17 @@ def _by_length(
 
 def waits(measured: Measured) -> Section:
     """Return the section on sequential steps and path lengths."""
-    found = measured.waiting
+    waiting = measured.waiting
     depth = _chart(
         "Operations that must wait for each other",
-        {name: (name, found.chains[name]) for name in LAYERS},
+        {name: (name, waiting.chains[name]) for name in LAYERS},
         CHAINS,
         "length n",
         "longest chain",
     )
     path = _chart(
         "Between the two ends of a sequence",
-        {name: (name, found.paths[name]) for name in found.paths},
+        {name: (name, waiting.paths[name]) for name in waiting.paths},
         PATHS,
         "length n",
         "layers or steps",
@@ -301,7 +301,7 @@ def waits(measured: Measured) -> Section:
             "path by the table",
             f"path at n = {PATHS[0]}, {PATHS[-1]}",
         ],
-        [_row(measured, name) for name in found.paths],
+        [_row(measured, name) for name in waiting.paths],
         note="Chain: operations of torch that must wait for each other. Path: layers (of the rnn: "
         "steps) until the last output depends on the first input.",
     )
@@ -355,8 +355,8 @@ def _timed(name: str, sizes: Sequence[int], times: Sequence[Interval]) -> Series
 
 
 def _slopes(measured: Measured, how: str) -> str:
-    found = {name: [x.median for x in measured.times(how, name)] for name in LAYERS}
-    return ", ".join(f"{name} {measured.grows(times):.2f}" for name, times in found.items())
+    medians = {name: [x.median for x in measured.times(how, name)] for name in LAYERS}
+    return ", ".join(f"{name} {measured.grows(times):.2f}" for name, times in medians.items())
 
 
 def _interval(time: Interval) -> str:

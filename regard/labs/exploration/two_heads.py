@@ -1,4 +1,4 @@
-"""What one head and two make of a key of varying norm: the words, figures and claims of it."""
+"""Text, figures and claims on one and two heads given a key of varying norm."""
 
 import math
 
@@ -89,7 +89,7 @@ def part(study: Study, found: Measured) -> Part:
 def claims_of(study: Study, found: Measured) -> list[Claim]:
     """Return what is to be looked for."""
     ratio = found.ratio
-    said = [
+    parts = [
         claim(
             f"(d) {arm.name}: variance {arm.variance} of the share of v_a; theory {arm.theory:.3g}",
             arm.variance.value,
@@ -98,7 +98,7 @@ def claims_of(study: Study, found: Measured) -> list[Claim]:
         for arm in (found.single, found.pair)
     ]
     return [
-        *said,
+        *parts,
         claim(
             f"(d) that is {ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less with "
             f"two heads, over {study.draws:,} draws",

@@ -94,7 +94,7 @@ def measure(study: Study, show: Callable[[float], None]) -> Measured:
     """Draw all keys once, ask them in every way, sum up."""
     generator = torch.Generator().manual_seed(study.seed + 3)
     betas = sorted({*GRID, study.beta})
-    found: dict[tuple[str, float], list[Tensor]] = {}
+    samples: dict[tuple[str, float], list[Tensor]] = {}
     first: list[Tensor] = []
     drawn, step = 0, max(1, CHUNK // (study.n * study.d))
     means = orthonormal(generator, study.d, study.n)
@@ -102,18 +102,18 @@ def measure(study: Study, show: Callable[[float], None]) -> Measured:
         count = min(step, study.draws - drawn)
         even, varied = draw(generator, means, study.alpha, count)
         for beta in betas:
-            found.setdefault(("single", beta), []).append(one_head(varied, means, beta))
+            samples.setdefault(("single", beta), []).append(one_head(varied, means, beta))
             heads = head_shares(varied, means, beta)
-            found.setdefault(("pair", beta), []).append(heads.mean(1)[:, :2])
+            samples.setdefault(("pair", beta), []).append(heads.mean(1)[:, :2])
             if beta == study.beta:
                 first.append(heads[:, 0, 0])
-        found.setdefault(("even", study.beta), []).append(one_head(even, means, study.beta))
+        samples.setdefault(("even", study.beta), []).append(one_head(even, means, study.beta))
         cosine = cosine_of(study.beta)
         answered = one_head(varied, means, study.beta, cosine)
-        found.setdefault(("cosine", study.beta), []).append(answered)
+        samples.setdefault(("cosine", study.beta), []).append(answered)
         drawn += count
         show(drawn / study.draws * 0.7)
-    shares = {key: torch.cat(parts).numpy() for key, parts in found.items()}
+    shares = {key: torch.cat(parts).numpy() for key, parts in samples.items()}
     names = [(name, beta) for beta in betas for name in ("single", "pair")]
     names += [("even", study.beta), ("cosine", study.beta)]
     a = np.stack([shares[name][:, 0] for name in names], 1)

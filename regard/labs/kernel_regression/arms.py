@@ -108,16 +108,16 @@ def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
     unit, dimensions = list(points.unit), points.x.shape[1]
 
     def fitted(kernel: str, widths: Any, **more: Any) -> Callable[[], "KernelRegression"]:
-        made = KernelRegression(
+        regression = KernelRegression(
             kernel, widths, steps=how.steps, batch=how.batch, seed=how.seed, **more
         )
-        return lambda: made.fit(points.x, points.y)
+        return lambda: regression.fit(points.x, points.y)
 
     neighbors = how.neighbors or best_neighbors(points, how.seed)
     by = "as set" if how.neighbors else f"k = {neighbors}: least leave-one-out error"
     start = "from w = 1" if how.w == 1 else f"from w = {how.w:g}"
     learned = f"by gradient, leaving one out, {start}"
-    found = [
+    rows = [
         Arm(AVERAGE, "nothing to choose", fitted("average", unit)),
         Arm(fixed_name(how), "as set", fitted("gaussian", unit)),
         Arm(LEARNED, learned, fitted("gaussian", "learn", start=unit), parameters=dimensions),
@@ -126,14 +126,14 @@ def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
     ]
     if points.small:
         reach = list(points.unit * KERNELS["epanechnikov"].reach)
-        found.append(
+        rows.append(
             Arm("Epanechnikov", learned, fitted("epanechnikov", "learn", start=reach),
                 parameters=dimensions)
         )  # fmt: skip
     spread = list(points.scale)
     nearest = fitted("k-nearest", spread, n_neighbors=neighbors)
     return [
-        *found,
+        *rows,
         Arm("k-nearest", by, nearest),
         Arm("KNeighborsRegressor", by, partial(peer_neighbors, points, neighbors), "baseline"),
         Arm("KernelRidge", *ridge(points, how.seed)),
@@ -149,10 +149,10 @@ def best_neighbors(points: Points, seed: int) -> int:
     rows = np.sort(np.random.default_rng(seed).permutation(count)[:ASKED])
     scaled = points.x / points.scale
     near = NearestNeighbors(n_neighbors=most + 1).fit(scaled)
-    found = near.kneighbors(scaled[rows], return_distance=False)
-    itself = found == rows[:, None]
+    neighbors = near.kneighbors(scaled[rows], return_distance=False)
+    itself = neighbors == rows[:, None]
     itself[~itself.any(1), -1] = True  # where as many others have the same x
-    others = found[~itself].reshape(len(rows), most)
+    others = neighbors[~itself].reshape(len(rows), most)
     means = points.y[others].cumsum(1) / np.arange(1, most + 1)
     errors = np.square(means - points.y[rows, None]).mean(0)
     return int(errors.argmin()) + 1
@@ -165,8 +165,8 @@ def peer_neighbors(points: Points, neighbors: int) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     neighbors = min(neighbors, len(points.x))
-    made = make_pipeline(StandardScaler(), KNeighborsRegressor(n_neighbors=neighbors))
-    return made.fit(points.x, points.y)
+    pipeline = make_pipeline(StandardScaler(), KNeighborsRegressor(n_neighbors=neighbors))
+    return pipeline.fit(points.x, points.y)
 
 
 def ridge(points: Points, seed: int) -> tuple[str, Callable[[], Any], str]:
@@ -213,9 +213,9 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
         show(len(fitted), total, arm.name)
         begin = time.perf_counter()
         model = arm.fit()
-        said = np.asarray(model.predict(points.new_x))
+        predicted = np.asarray(model.predict(points.new_x))
         spent = time.perf_counter() - begin + arm.searched
-        fitted[arm.name] = Fitted(arm, model, said, spent)
+        fitted[arm.name] = Fitted(arm, model, predicted, spent)
 
     for arm in chosen:
         take(arm)
@@ -235,8 +235,8 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
             show(total - 1, total, f"without {points.names[place]}")
             blind = learned.widths_.copy()
             blind[place] = 1e6 * points.scale[place]  # so wide that it tells nothing apart
-            said = made("gaussian", list(blind), points).predict(points.new_x)
-            without.append(float(np.square(said - points.new_y).mean()) / spread)
+            outputs = made("gaussian", list(blind), points).predict(points.new_x)
+            without.append(float(np.square(outputs - points.new_y).mean()) / spread)
     return Lab(points, how, fitted, grid, without)
 
 
@@ -262,8 +262,8 @@ def criterion(
 
     def error(w: Sequence[float]) -> float:
         tell()
-        said = made(kernel, [1 / x for x in w], points).leave_one_out(rows)
-        return float(np.square(said - points.y[rows]).mean())
+        predicted = made(kernel, [1 / x for x in w], points).leave_one_out(rows)
+        return float(np.square(predicted - points.y[rows]).mean())
 
     return error
 

@@ -75,25 +75,25 @@ def parity(lab: Lab) -> Claim:
 def claims_of(lab: Lab) -> list[Claim]:
     """Yield row K3 and the claim about leaving one out."""
     (difference,) = compared(lab, [(LEARNED, lab.fixed)])
-    found = [claim(
+    claims = [claim(
         f"the learned w beats w = {lab.how.w:g} on what was held out: {percent(lab, LEARNED)} % of "
         f"the variance of {lab.points.target} is left, not {percent(lab, lab.fixed)} %",
         difference.mean, difference.low > 0,
     )]  # fmt: skip
     if len(lab.w) == 1:
         ratio = lab.w[0] / lab.grid.best[0]
-        found.append(claim(
+        claims.append(claim(
             f"the learned w is within 10 % of the best of {len(lab.grid.tried)} on a grid: "
             f"{lab.w[0]:.3g} beside {lab.grid.best[0]:.3g}, {ratio - 1:+.1%}".replace("-", "−"),
             ratio, 1 / 1.1 <= ratio <= 1.1,
         ))  # fmt: skip
     else:
-        found.append(claim(
+        claims.append(claim(
             f"the leave-one-out error of the learned w is within 2 % of the best of "
             f"{len(lab.grid.tried)} on a grid: {lab.grid.ratio:.3f} times it",
             lab.grid.ratio, lab.grid.ratio <= 1.02,
         ))  # fmt: skip
-    return found
+    return claims
 
 
 def many_keys(keys: int) -> Part:
@@ -116,12 +116,12 @@ def many_keys(keys: int) -> Part:
         "Each query looks at every key, but the weights are never all there: torch's fused kernel "
         "goes over the keys block by block. So memory grows with the keys, not with the pairs."
     )
-    found = claim(
+    result = claim(
         f"{many.keys:,} keys fit in O(n) memory: {many.seconds:.2g} s and {many.extra_mb:.0f} MB "
         f"beside the inputs, growing with the keys to the power {growth:.2f}",
         many.extra_mb, growth <= 1.1,
     )  # fmt: skip
-    return Part(Section("Many keys", [says], tables=[table]), [found])
+    return Part(Section("Many keys", [says], tables=[table]), [result])
 
 
 def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
@@ -145,12 +145,12 @@ def judged(lab: Lab) -> Table:
         widthless = name in (AVERAGE, "dot", "cosine", "k-nearest")
         widths = [] if widthless else getattr(fitted.model, "widths_", [])
         w = [1 / float(h) for h in widths] or [np.nan]
-        said: Cell = ", ".join(map(number, w)) if several else w[0]
+        shown: Cell = ", ".join(map(number, w)) if several else w[0]
         cells: list[Cell] = [
             100 * mean,
             100 * low,
             100 * high,
-            said,
+            shown,
             fitted.seconds,
             fitted.arm.chosen,
         ]

@@ -54,8 +54,8 @@ def ask(keys: int) -> Cost:
         return call
 
     model(queries, queries, queries)
-    found = probe(make)
-    return Cost(keys, seconds, found.extra_mb)
+    peak = probe(make)
+    return Cost(keys, seconds, peak.extra_mb)
 
 
 if __name__ == "__main__":

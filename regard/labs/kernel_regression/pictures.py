@@ -33,9 +33,9 @@ def fits(lab: "Lab", table: Table) -> list[Figure]:
         rows, x_label="% of the variance at held-out points", reference=lab.fixed,
     )  # fmt: skip
     look = "The further left the better. Bars: 95 % intervals over the held-out points; squares: "
-    found = [Figure(errors, f"{look}scikit-learn. The dashed line is {lab.fixed}.")]
+    parts = [Figure(errors, f"{look}scikit-learn. The dashed line is {lab.fixed}.")]
     if len(lab.w) > 1:
-        return [*found, *_said_and_true(lab)]
+        return [*parts, *_said_and_true(lab)]
     first = [AVERAGE, lab.fixed, LEARNED]
     second = ["Epanechnikov", "boxcar", "k-nearest", "KernelRidge"]
     what = f"{lab.points.target} over {lab.points.names[0]}"
@@ -46,7 +46,7 @@ def fits(lab: "Lab", table: Table) -> list[Figure]:
         see += " Faint: the curve without its noise."
     return [
         Figure(_fit_chart(lab, "The average, the fixed w, the learned w", first), see),
-        *found,
+        *parts,
         Figure(
             _fit_chart(lab, f"Other kernels: {what}", second),
             "Boxcar and k-nearest jump where a point enters or leaves their reach; Epanechnikov "
@@ -177,8 +177,8 @@ def _film(lab: "Lab") -> Figure:
     for number in chosen[: last + 1]:
         step = history[number]
         model = KernelRegression(widths=1 / step.w[0]).fit(lab.points.x, lab.points.y)
-        said = model.predict(along[:, None])
-        frames.append((f"step {step.number}: w = {step.w[0]:.2f}", list(said)))
+        predicted = model.predict(along[:, None])
+        frames.append((f"step {step.number}: w = {step.w[0]:.2f}", list(predicted)))
     like = [Series("", list(along), y) for _, y in frames]
     pictures = [
         (says, line_chart(
@@ -202,8 +202,8 @@ def _criterion(lab: "Lab") -> Figure:
     if lab.points.small:
         itself = []
         for w in x[::3]:
-            said = KernelRegression(widths=1 / w).fit(lab.points.x, lab.points.y)
-            wrong = said.predict(lab.points.x) - lab.points.y
+            fitted = KernelRegression(widths=1 / w).fit(lab.points.x, lab.points.y)
+            wrong = fitted.predict(lab.points.x) - lab.points.y
             itself.append(100 * float(np.square(wrong).mean()) / spread)
         lines.append(Series("asking itself too", x[::3], itself, look=1))
     mark = Series(
@@ -245,8 +245,8 @@ def _look(rows: Any, widths: Numbers) -> Numbers:
     from regard.models.kernel_regression import NadarayaWatson
 
     model = NadarayaWatson("gaussian", list(1 / widths)).requires_grad_(False)
-    found: Numbers = model.weights(rows, rows).numpy()
-    return found
+    weights: Numbers = model.weights(rows, rows).numpy()
+    return weights
 
 
 def columns(lab: "Lab") -> list[Figure]:

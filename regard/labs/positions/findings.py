@@ -1,4 +1,4 @@
-"""What the networks of the positions lab say, as sections, claims and an answer."""
+"""Sections, claims and answer of the positions lab."""
 
 from collections.abc import Mapping
 
@@ -61,16 +61,16 @@ def cell(table: NDArray[np.bool_]) -> str:
 
 def probes(found: All, length: int) -> Part:
     """Return what can be read from each kind of position."""
-    asked = {(key.task, key.position) for key in found} | {
+    cells = {(key.task, key.position) for key in found} | {
         ("further on", key.position) for key in found if key.task == "distance"
     }
     rows = [
-        [name, *(cell(rights(found, task, name)) if (task, name) in asked else "—"
+        [name, *(cell(rights(found, task, name)) if (task, name) in cells else "—"
                  for task in QUESTIONS)]
         for name in ASKED
     ]  # fmt: skip
-    seen = [
-        [100 * share(found, task, name) if (task, name) in asked else np.nan for task in QUESTIONS]
+    shares = [
+        [100 * share(found, task, name) if (task, name) in cells else np.nan for task in QUESTIONS]
         for name in ASKED
     ]
     chance, near = 1 / length, 1 / (2 * NEAR + 1)
@@ -79,7 +79,7 @@ def probes(found: All, length: int) -> Part:
     leak, alone = (share(found, task, "none") for task in ("begin, causal", "causal"))
     worst = min(share(found, "begin, causal", name) for name in OF_TEXT)
     exact = min(share(found, "distance", name) for name in FREE if name != "alibi")
-    kept = min(share(found, "further on", name) for name in FREE if name != "alibi")
+    further_on = min(share(found, "further on", name) for name in FREE if name != "alibi")
     lost = max(share(found, "further on", name) for name in ("sinusoidal", "learned"))
     far, side = of_alibi(counts(found, "distance", "alibi"))
     lumped, apart = share(found, "begin", "t5-bias"), share(found, "begin", "relative-keys")
@@ -116,10 +116,11 @@ def probes(found: All, length: int) -> Part:
             far >= 0.9 and abs(side - 0.5) <= 0.1,
         ),
         claim(
-            f"{length} places further on the relative ones are still right in at least {kept:.1%}; "
+            f"{length} places further on the relative ones are still right in at least "
+            f"{further_on:.1%}; "
             f"sinusoidal and learned positions, never trained there, in at most {lost:.1%}",
-            kept - lost,
-            kept >= 0.95 and lost <= 0.5,
+            further_on - lost,
+            further_on >= 0.95 and lost <= 0.5,
         ),
         claim(
             f"T5 puts far places into one bucket: with a begin word it reads {lumped:.1%} of the "
@@ -147,7 +148,7 @@ def probes(found: All, length: int) -> Part:
         ],
         [
             Figure(
-                heat_map("Right answers, %", seen, rows=list(ASKED), columns=list(QUESTIONS)),
+                heat_map("Right answers, %", shares, rows=list(ASKED), columns=list(QUESTIONS)),
                 "What to see: absolute positions are right on the left and lost on the right; "
                 "relative ones the other way round. Blank: not asked, or by chance.",
             ),
@@ -171,7 +172,7 @@ def probes(found: All, length: int) -> Part:
         f"(at least {absolute:.0%} right), relative ones cannot ({blind:.1%}, chance "
         f"{chance:.1%}) until a begin word and a causal mask leak it (at least {worst:.0%}, "
         f"{leak:.0%} with no positions at all); they tell the distance of two words wherever "
-        f"those stand ({kept:.0%}), ALiBi without the side."
+        f"those stand ({further_on:.0%}), ALiBi without the side."
     )
     return Part(section, claims, answer)
 
@@ -189,8 +190,8 @@ def by_place(found: All, length: int) -> Figure:
     """Return the chart of right answers by place, with a begin word."""
     series = []
     for look, name in enumerate(("none", "alibi", "t5-bias", "relative-keys")):
-        said = counts(found, "begin", name)
-        shares = 100 * said.diagonal() / said.sum(1)
+        confusion = counts(found, "begin", name)
+        shares = 100 * confusion.diagonal() / confusion.sum(1)
         series.append(Series(name, list(range(length)), shares.tolist(), look=look))
     chart = line_chart(
         "With a begin word: which place is this?", series, x_label="place of the word",
@@ -206,9 +207,9 @@ def by_place(found: All, length: int) -> Figure:
 
 def said_of(found: All, name: str) -> Figure:
     """Return which distance was said of which."""
-    said = counts(found, "distance", name)
+    confusion = counts(found, "distance", name)
     chart = heat_map(
-        f"{name}: said of each distance, %", 100 * said / said.sum(1, keepdims=True),
+        f"{name}: said of each distance, %", 100 * confusion / confusion.sum(1, keepdims=True),
         x_label="j − i as said", y_label="true j − i", x_span=(-NEAR, NEAR),
         y_span=(-NEAR, NEAR), width=400,
     )  # fmt: skip

@@ -124,7 +124,7 @@ def plan(settings: PositionsSettings) -> list[Experiment]:
     """Return every network that is trained."""
     of_text = [name for name in ASKED if not name.startswith("tree")]
     beside = ["sinusoidal", "relative-keys", "tree-depth", "tree-keys"]
-    asked = {
+    tasks = {
         "moved": ASKED,
         "begin": of_text,
         "causal": ["none"],
@@ -148,7 +148,7 @@ def plan(settings: PositionsSettings) -> list[Experiment]:
             heads=settings.heads,
         )
         for seed in range(settings.seed, settings.seed + settings.seeds)
-        for task, names in asked.items()
+        for task, names in tasks.items()
         for name in names
     ]
 

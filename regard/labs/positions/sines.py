@@ -50,8 +50,8 @@ def turned(width: int, shift: int, farthest: int) -> Turned:
 def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> list[Part]:
     """Return what the sine positions are, and how far the rotation that moves them is exact."""
     table = sinusoidal(torch.arange(DRAWN), width, torch.float64)
-    found = [turned(w, s, farthest) for w in widths for s in shifts]
-    most = max(one.most for one in found)
+    rotations = [turned(w, s, farthest) for w in widths for s in shifts]
+    most = max(one.most for one in rotations)
     products = table @ table.T
     diagonals = [products.diagonal(d) for d in range(DRAWN)]
     uneven = max(float(d.max() - d.min()) for d in diagonals)
@@ -70,7 +70,7 @@ def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: in
         ),
     ]
     answer = f"M_δ p_i is p_(i+δ) to {most:.0e}."
-    return [Part(_formula(table, products), claims, answer), Part(_rotation(found, farthest))]
+    return [Part(_formula(table, products), claims, answer), Part(_rotation(rotations, farthest))]
 
 
 def _formula(table: Tensor, products: Tensor) -> Section:

@@ -1,4 +1,4 @@
-"""What is asked of each kind of position: small tasks, the small network that learns them, a run.
+"""Tasks that test each kind of position, the small network that learns them, and a run.
 
 Every network is trained from end to end on its one question, for positions give nothing to read
 that a network could not be trained to show: a probe on frozen random weights would measure their
@@ -182,7 +182,7 @@ def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool 
         return Texts(tokens, where, None, moved(trees, where, of.longest), labels, middle)
     if task.startswith("begin"):
         tokens[:, 0] = of.words
-    asked, labels = torch.ones(count, n, dtype=torch.bool), at.expand(count, n)
+    queried, labels = torch.ones(count, n, dtype=torch.bool), at.expand(count, n)
     if task == "depth":
         assert trees is not None
         labels = nodes(trees)[..., 0].clamp(max=DEPTHS - 1)
@@ -191,11 +191,11 @@ def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool 
         inner = ((at >= NEAR) & (at < n - NEAR))[:, None]
         if task == "way":
             assert trees is not None
-            found, inner = nodes(trees), torch.ones(n, 1, dtype=torch.bool)
-            apart = way(found, found, apart)
-        asked, labels = (apart.abs() <= NEAR) & inner, apart + NEAR
+            ids, inner = nodes(trees), torch.ones(n, 1, dtype=torch.bool)
+            apart = way(ids, ids, apart)
+        queried, labels = (apart.abs() <= NEAR) & inner, apart + NEAR
     mask = causal() if task.endswith("causal") else None
-    return Texts(tokens, at, mask, trees, labels, asked)
+    return Texts(tokens, at, mask, trees, labels, queried)
 
 
 def further(texts: Texts, of: Experiment) -> Texts:
@@ -229,8 +229,8 @@ def moved(
 def to_copy(of: Experiment, count: int, length: int, chance: torch.Generator) -> Texts:
     """Draw texts in which the answer to each word is the word ``back`` places before."""
     tokens, at = torch.randint(of.words, (count, length), generator=chance), torch.arange(length)
-    asked = (at >= of.back).expand(count, length)
-    return Texts(tokens, at, causal(), None, tokens.roll(of.back, 1), asked)
+    queried = (at >= of.back).expand(count, length)
+    return Texts(tokens, at, causal(), None, tokens.roll(of.back, 1), queried)
 
 
 def experiment(of: Experiment) -> Found:
@@ -279,7 +279,7 @@ def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
     texts = draw(of, HELD_OUT, chance, held_out=True)
     pick = torch.rand(texts.asked.shape, generator=chance) * texts.asked
     one = pick.flatten(1).argmax(1, keepdim=True)
-    said = np.zeros((0, 0), np.int64)
+    confusion = np.zeros((0, 0), np.int64)
     rights = []
     for asked in [texts, further(texts, of)] if of.task == "distance" else [texts]:
         with asked.tree:
@@ -288,11 +288,11 @@ def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
         right = torch.zeros(asked.asked.shape, dtype=torch.bool)
         right[asked.asked] = answered == truth
         rights.append(right.flatten(1).gather(1, one)[:, 0].numpy())
-        if not said.size:
+        if not confusion.size:
             classes = CLASSES[of.task] or of.length
             pairs = torch.bincount(truth * classes + answered, minlength=classes**2)
-            said = pairs.reshape(classes, classes).numpy()
-    return rights[0], rights[-1], said, np.zeros(0), np.zeros(0)
+            confusion = pairs.reshape(classes, classes).numpy()
+    return rights[0], rights[-1], confusion, np.zeros(0), np.zeros(0)
 
 
 def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
@@ -308,8 +308,8 @@ def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> A
         right = network(texts).argmax(-1) == texts.labels[texts.asked]
         rights.append(right.view(AT_ONCE, -1))
     hook.remove()
-    seen, right = torch.stack(weights).mean(0), torch.cat(rights)
-    mass, looks = seen.diagonal(-of.back, -2, -1).amax(0), seen[:, -1].mean(0).flip(-1)
+    attention, right = torch.stack(weights).mean(0), torch.cat(rights)
+    mass, looks = attention.diagonal(-of.back, -2, -1).amax(0), attention[:, -1].mean(0).flip(-1)
     none = np.zeros((0, 0), np.int64)
     return right.numpy(), right.numpy(), none, mass.numpy(), looks.numpy()
 

@@ -238,9 +238,9 @@ def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
     losses, follows = [], []
     for seed in range(seeds):
         run = load(out / "pretrained" / model / f"seed-{seed}")
-        found = run.evaluate()
-        assert isinstance(found, Likelihoods)
-        losses.append(found.loss)
+        evaluation = run.evaluate()
+        assert isinstance(evaluation, Likelihoods)
+        losses.append(evaluation.loss)
         if model == "bert":
             assert isinstance(run.task, MaskedModeling)
             with run.computing():

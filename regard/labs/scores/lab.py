@@ -30,9 +30,9 @@ SLOW = {"additive": 2.5, "epanechnikov": 1.7, "boxcar": 1.5, "entmax": 1.5}
 
 
 def _names(what: str, table: Mapping[str, object], value: object) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    assert isinstance(given, Sequence), f"names of {what}s with commas between"
-    names = [str(name).strip() for name in given]
+    parts = value.split(",") if isinstance(value, str) else value
+    assert isinstance(parts, Sequence), f"names of {what}s with commas between"
+    names = [str(name).strip() for name in parts]
     trust_named(names)
     for name in names:
         if name not in table:
@@ -43,10 +43,10 @@ def _names(what: str, table: Mapping[str, object], value: object) -> tuple[str, 
 
 
 def _rates(value: object) -> tuple[float, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    assert isinstance(given, Sequence), "learning rates with commas between, as in 0.01,0.03"
+    parts = value.split(",") if isinstance(value, str) else value
+    assert isinstance(parts, Sequence), "learning rates with commas between, as in 0.01,0.03"
     try:
-        rates = tuple(float(rate) for rate in given)
+        rates = tuple(float(rate) for rate in parts)
     except ValueError:
         rates = ()
     if not rates or not all(0 < rate <= 1 for rate in rates) or len(set(rates)) < len(rates):

@@ -1,4 +1,4 @@
-"""What the scores lab says: each task's answer, and what to look for."""
+"""Answers and claims of the scores lab, task by task."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,15 +131,15 @@ def named(study: Study, arms: Sequence[Trained]) -> str:
 def claims(studies: Sequence[Study]) -> list[Claim]:
     """Return what to look for, task by task, of the arms that were run."""
     by_name = {study.task.name: study for study in studies}
-    found = []
+    results = []
     if study := by_name.get("recall"):
-        found += [_no_match(study), _no_gradient(study), _together(study)]
+        results += [_no_match(study), _no_gradient(study), _together(study)]
     if study := by_name.get("sorting"):
-        found += [_no_need(study), _even(study)]
+        results += [_no_need(study), _even(study)]
     if study := by_name.get("reviews"):
-        found.append(_order(study))
-    found += [_normalizers(study) for study in studies]
-    return [one for one in found if one]
+        results.append(_order(study))
+    results += [_normalizers(study) for study in studies]
+    return [one for one in results if one]
 
 
 def _best(arms: Sequence[Trained]) -> Trained | None:
@@ -206,8 +206,8 @@ def _no_need(study: Study) -> Claim | None:
 
 
 def _even(study: Study) -> Claim | None:
-    found = [study.found("scaled-dot", name) for name in SPARSE]
-    arms = [arm for arm in found if arm is not None]
+    candidates = [study.found("scaled-dot", name) for name in SPARSE]
+    arms = [arm for arm in candidates if arm is not None]
     if not arms:
         return None
     worse = [

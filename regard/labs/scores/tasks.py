@@ -149,9 +149,9 @@ def train(work: Work, report: Callable[[float, str], None]) -> Trained:
             right = answers(network, held[:GLANCE]).all(-1)
             curve.append((step + 1, right.float().mean(-1)))
             report((step + 1) / steps, arm.short)
-    found = answers(network, held).all(-1).float().mean(-1)
-    curve.append((steps, found))
-    by_rate = found.view(len(budget.rates), budget.seeds).mean(-1)
+    accuracy = answers(network, held).all(-1).float().mean(-1)
+    curve.append((steps, accuracy))
+    by_rate = accuracy.view(len(budget.rates), budget.seeds).mean(-1)
     best = int(by_rate.argmax())
     mine = slice(best * budget.seeds, (best + 1) * budget.seeds)
     right = answers(network, task.held(budget.held, "test"))[mine]
@@ -208,14 +208,14 @@ def loss_of(network: StackedEncoder, batch: Examples) -> Tensor:
 @torch.no_grad()
 def answers(network: StackedEncoder, examples: Examples) -> Bool[Tensor, "networks n asked"]:
     """Return which answers are right; all networks are asked the same."""
-    found = []
+    correct = []
     for first in range(0, len(examples), AT_ONCE):
         some = examples[first : first + AT_ONCE]
         some = rows_for(
             stacked([some]), slice(None), torch.zeros(network.networks, dtype=torch.long)
         )
-        found.append(network(some.tokens, some.lengths).argmax(-1) == some.targets)
-    return torch.cat(found, 1)
+        correct.append(network(some.tokens, some.lengths).argmax(-1) == some.targets)
+    return torch.cat(correct, 1)
 
 
 def stacked(parts: Sequence[Examples]) -> Examples:

@@ -21,10 +21,10 @@ def pairs(known: Sequence[Example] = (), count: int = PAIRS) -> list[Pair]:
     >>> words(negative.text) == words(positive.text), negative.text == positive.text
     (True, False)
     """
-    seen = {example.text for example in known}
+    texts = {example.text for example in known}
     bags: dict[tuple[str, ...], dict[str, Example]] = {}
     for example in reviews(DRAWN, SEED):
-        if example.text not in seen:
+        if example.text not in texts:
             bags.setdefault(tuple(words(example.text)), {})[example.label] = example
     matches = [(bag["negative"], bag["positive"]) for bag in bags.values() if len(bag) == 2]
     return matches[:count]

@@ -240,7 +240,7 @@ def temperature(found: Found, show: Show) -> Part:
                                                   found.seed)  # fmt: skip
     all_of_them = [Series("", ranks, [0.0, *[1.0] * (len(ranks) - 1)])]
     for hot, curve in curves.items():
-        seen, theory = sights[hot], found.theory.of_products(d, 1 / hot)
+        measured, theory = sights[hot], found.theory.of_products(d, 1 / hot)
         says = f"T = {hot:.3g} = √d × {hot / math.sqrt(d):.3g}"
         drawn = line_chart(
             f"Weights in order, {says}",
@@ -250,9 +250,11 @@ def temperature(found: Found, show: Show) -> Part:
         )  # fmt: skip
         frames.append((says, drawn))
         rows.append([
-            hot, hot / math.sqrt(d), seen.variance.value, seen.entropy.value, theory.entropy,
-            math.exp(seen.entropy.value), seen.largest.value, rooted(seen.jacobian).value,
-            seen.dead.value,
+            hot, hot / math.sqrt(d), measured.variance.value, measured.entropy.value,
+            theory.entropy,
+            math.exp(measured.entropy.value), measured.largest.value,
+            rooted(measured.jacobian).value,
+            measured.dead.value,
         ])  # fmt: skip
     spreads = [math.sqrt(sight.variance.value) for sight in sights.values()]
     best = max(sights, key=lambda hot: sights[hot].jacobian.value)
@@ -333,10 +335,10 @@ def dots(
 
 def row(found: Found, name: str, width: int) -> list[Cell]:
     """Return a score at a width, measured and by theory."""
-    seen = found.seen[name, width]
+    measured = found.seen[name, width]
     theory: Saturation = found.theory.of_products(width, scale(name, width))
     return [
-        str(width), seen.entropy.value, theory.entropy, seen.largest.value, theory.largest,
-        rooted(seen.jacobian).value, power(theory.jacobian, True), seen.jacobian_median,
-        seen.dead.value, rooted(seen.gradient).value, seen.gradient_median,
+        str(width), measured.entropy.value, theory.entropy, measured.largest.value, theory.largest,
+        rooted(measured.jacobian).value, power(theory.jacobian, True), measured.jacobian_median,
+        measured.dead.value, rooted(measured.gradient).value, measured.gradient_median,
     ]  # fmt: skip

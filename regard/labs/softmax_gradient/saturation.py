@@ -1,4 +1,4 @@
-"""What attention makes of random queries and keys: measured in blocks, so that intervals are right.
+"""Measure the saturation of softmax on random queries and keys, in independent blocks.
 
 A block is `ROWS` queries against one set of keys, all normal; its rows share the keys, and blocks
 share nothing. Every mean is one over blocks, with a t interval from their spread.
@@ -108,8 +108,8 @@ def made(name: str, width: int) -> Score:
 def product_variance(width: int, keys: int, seed: int) -> Mean:
     """Return the variance of q·k."""
     count = min(1024, max(2 * LEAST, 2 * DRAWN // ((ROWS + keys) * width)))
-    found = [(q @ k.mT).flatten(1).var(1) for q, k in draw(width, keys, count, seed)]
-    return Mean.of(torch.cat(found))
+    variances = [(q @ k.mT).flatten(1).var(1) for q, k in draw(width, keys, count, seed)]
+    return Mean.of(torch.cat(variances))
 
 
 def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
@@ -122,13 +122,13 @@ def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
         blocks = min(blocks, max(LEAST, HIDDEN // (FEW * keys * min(width, UNITS))))
     else:
         blocks = min(blocks, max(LEAST, DRAWN // ((ROWS + keys) * width)))
-    found: list[list[Tensor]] = []
+    samples: list[list[Tensor]] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         score = made(name, width)
         for q, k in draw(width, keys, blocks, seed, **({"rows": FEW, "held": 1} if fresh else {})):
-            found.append(one(made(name, width) if fresh else score, q, k))
-    return summed(found)
+            samples.append(one(made(name, width) if fresh else score, q, k))
+    return summed(samples)
 
 
 def summed(found: Sequence[Sequence[Tensor]]) -> Seen:
@@ -287,6 +287,6 @@ def additive_variance() -> float:
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     weights, nodes = weights / weights.sum(), nodes / math.sqrt(3)
-    given = np.tanh(nodes[:, None] + nodes)  # (a, b)
-    mean, square = given @ weights, given**2 @ weights
+    values = np.tanh(nodes[:, None] + nodes)  # (a, b)
+    mean, square = values @ weights, values**2 @ weights
     return float(weights @ (square - mean**2)) / 3

@@ -71,8 +71,8 @@ class BirthplacePretraining(NextToken):
 
     def corrupted(self, split: Split, seed: int, epoch: int, index: int) -> NDArray[np.int32]:
         """Return a document as corrupted in an epoch."""
-        kept, start, stop = (int(part[index]) for part in self.drawn(split, seed, epoch))
-        ids = self.split(split).ids[index][:kept]
+        length, start, stop = (int(part[index]) for part in self.drawn(split, seed, epoch))
+        ids = self.split(split).ids[index][:length]
         return single_span(ids, start, stop, self.special_tokens.mask, closed=self.settings.closed)
 
     @property

@@ -184,9 +184,9 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     def read(self, text: str) -> NDArray[np.int32]:
         """Return [CLS], the first tokens of the text, [SEP]."""
-        kept = self.whole(text)[: self.room]
+        tokens = self.whole(text)[: self.room]
         return np.array(
-            [self.special_tokens.classify, *kept, self.special_tokens.separator], np.int32
+            [self.special_tokens.classify, *tokens, self.special_tokens.separator], np.int32
         )
 
     @torch.no_grad()

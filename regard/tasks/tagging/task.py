@@ -153,8 +153,8 @@ class Tagging(TextTask):
     def cut(self, words: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the truncated tokens of a sentence, and the word index of each."""
         whole = [(token, i) for i, ids in enumerate(self.pieces(words)) for token in ids]
-        kept = truncate(whole, self.settings.length, self.settings.truncate)
-        table = np.array(kept, dtype=np.int32).reshape(-1, 2)
+        truncated = truncate(whole, self.settings.length, self.settings.truncate)
+        table = np.array(truncated, dtype=np.int32).reshape(-1, 2)
         return table[:, 0].copy(), table[:, 1].copy()
 
     def cut_all(self, sentences: Sequence[str | Example]) -> Sentences:
@@ -303,8 +303,8 @@ class Tagging(TextTask):
         """Return the tokens that the model reads, as readable pieces of the text."""
         words = words_of(text)
         named = list(self._named(words))
-        kept = truncate(range(len(named)), self.settings.length, self.settings.truncate)
-        return [named[place] for place in kept]
+        positions = truncate(range(len(named)), self.settings.length, self.settings.truncate)
+        return [named[place] for place in positions]
 
     def _named(self, words: Sequence[str]) -> Iterator[str]:
         """Yield the name of each token: the word, or the part of it."""

@@ -46,11 +46,11 @@ class Encoded:
         """Create a split on disk, without pairs of more than ``most`` tokens on a side."""
         stored = store_pairs(pairs, tokenizer, fingerprint=pairs.fingerprint)
         source, target = stored.source.lengths, stored.target.lengths
-        kept = np.flatnonzero((source <= most) & (target <= most))
+        rows = np.flatnonzero((source <= most) & (target <= most))
         lengths = source + target + 1
-        if len(kept) == len(lengths):
+        if len(rows) == len(lengths):
             return cls(stored.source, stored.target, (), lengths)
-        return cls(Rows(stored.source, kept), Rows(stored.target, kept), (), lengths[kept])
+        return cls(Rows(stored.source, rows), Rows(stored.target, rows), (), lengths[rows])
 
 
 @dataclass(frozen=True)

@@ -270,12 +270,12 @@ def paired_bootstrap(
             "a paired bootstrap needs the same measure, signature and number of texts, not "
             f"{_title(a)} and {_title(b)}"
         )
-    seen = a.value - b.value
+    difference = a.value - b.value
     drawn = np.array([a.score(texts) - b.score(texts) for texts in _draws(len(a), resamples, seed)])
     low, high = np.quantile(drawn, [0.025, 0.975])
-    far = np.abs(drawn - seen) >= abs(seen)
+    far = np.abs(drawn - difference) >= abs(difference)
     return Resampled(
-        seen,
+        difference,
         float(low),
         float(high),
         float((1 + far.sum()) / (1 + resamples)),

@@ -163,13 +163,13 @@ def reread(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> R
     written = list(written)
     _check(request, written)
     source = torch.from_numpy(request.source.astype(np.int64))[None]
-    kept = written[:-1] if written and written[-1] == request.end else written
-    size = request.window(len(kept))
-    if request.behind and size < source.shape[1] + len(kept):
-        return _reread_window(model, request, written, kept, size)
+    content = written[:-1] if written and written[-1] == request.end else written
+    size = request.window(len(content))
+    if request.behind and size < source.shape[1] + len(content):
+        return _reread_window(model, request, written, content, size)
     with torch.no_grad(), record(model) as recording:
         if request.behind:
-            tokens = torch.tensor([[*source[0].tolist(), *kept]])
+            tokens = torch.tensor([[*source[0].tolist(), *content]])
             states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
             layers = looked(recording, request.names(tokens[0].tolist()))
         else:
