@@ -47,7 +47,7 @@ class Answers:
         self, name: str, several: Sequence[Sequence[str]], best: int
     ) -> list[list[dict[str, Any]]]:
         """Return the texts generated for several requests. Errors: a run that labels texts."""
-        if self.registry.model(name).kind != "sequences":
+        if not self.registry.model(name).answers_in_texts:
             raise RegardError(f"{name} does not generate text; use /predict")
         return self._best(name, several, best)
 

@@ -39,7 +39,7 @@ HEADS = ("n_head", "num_attention_heads", "num_heads", "n_heads")
 class ServedPretrained:
     """A pretrained model: GPT-2 continues a text, BERT fills in masks, T5 answers its prompt."""
 
-    kind = "sequences"
+    answers_in_texts = True
     residual = 0.5
 
     def __init__(self, name: str, loaded: huggingface.Loaded) -> None:
@@ -177,7 +177,7 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
         "task": "Hugging Face",
         "model": kind,
         "says": descriptions.get(layout, "generates a text from its prompt"),
-        "kind": "sequences",
+        "answers_in_texts": True,
         "data": "",
         "labels": [],
         "attends": True,

@@ -37,7 +37,7 @@ class Registry:
     keep: int = 4
     open: Open = opened
     _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
-    _kinds: dict[str, str] = field(default_factory=dict)
+    _answers_in_texts: dict[str, bool] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -63,7 +63,7 @@ class Registry:
     def listed(self) -> list[dict[str, Any]]:
         """Describe each run in plain values without loading its model.
 
-        A folder that only a custom ``open`` can read is loaded once to learn its kind.
+        A folder that only a custom ``open`` can read is loaded once.
         """
         return [self._listed(name, folder) for name, folder in self.runs.items()]
 
@@ -78,9 +78,9 @@ class Registry:
     def _describe(self, name: str, folder: Path) -> dict[str, Any]:
         with suppress(RegardError):
             return describe_run(name, folder)
-        if name not in self._kinds:
-            self._kinds[name] = self.model(name).kind
-        return describe_custom(name, self._kinds[name])
+        if name not in self._answers_in_texts:
+            self._answers_in_texts[name] = self.model(name).answers_in_texts
+        return describe_custom(name, self._answers_in_texts[name])
 
     def examples(self, name: str) -> list[str]:
         """Return a few short texts of a run's test split, with different labels if possible.
@@ -217,7 +217,7 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
         "task": config.task,
         "model": config.model,
         "says": config.entry.describe(config.network),
-        "kind": "sequences" if TASKS[config.task].answers_in_texts else "classification",
+        "answers_in_texts": TASKS[config.task].answers_in_texts,
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.attends,
@@ -230,15 +230,14 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def describe_custom(name: str, kind: str) -> dict[str, Any]:
+def describe_custom(name: str, writes: bool) -> dict[str, Any]:
     """Describe a custom model, which is not a run of regard."""
-    writes = kind == "sequences"
     return {
         "name": name,
         "task": "your own",
         "model": name,
         "says": "generates texts" if writes else "labels texts",
-        "kind": kind,
+        "answers_in_texts": writes,
         "data": "",
         "labels": [],
         "attends": True,

@@ -25,7 +25,7 @@ class ServedModel(Protocol):
     """The interface of a served model. Any object with these methods can be served."""
 
     name: str
-    kind: str  # "classification" or "sequences"
+    answers_in_texts: bool  # False: answers with labels
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, before truncation."""
@@ -56,8 +56,7 @@ class ServedRun:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
-        writes = TASKS[run.config.task].answers_in_texts
-        self.kind = "sequences" if writes else "classification"
+        self.answers_in_texts = TASKS[run.config.task].answers_in_texts
 
     def count(self, text: str) -> int:
         """Return the number of tokens before truncation; for a baseline, of words."""
@@ -142,7 +141,7 @@ class ServedRun:
             return reread(self.run.network, request, written)
 
     def _request(self, text: str, most: int) -> WriteRequest | None:
-        if self.kind == "classification":
+        if not self.answers_in_texts:
             raise RegardError(f"{self.name} does not generate text; use /predict")
         task = self.run.task
         return task.request(text, most) if isinstance(task, Writes) else None

@@ -41,11 +41,11 @@ def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
     assert set(found) == {"labels", "counts", "writes", "goes", "hugging"}
     ways = {name: row["writes"] for name, row in found.items()}
     assert ways == {"labels": "", "counts": "", "writes": "another", "goes": "on", "hugging": "on"}
-    assert found["labels"]["kind"] == "classification"
+    assert found["labels"]["answers_in_texts"] is False
     assert found["labels"]["attends"] is True
     assert (found["labels"]["layers"], found["labels"]["heads"]) == (2, 2)
     assert found["counts"]["attends"] is False
-    assert found["writes"]["kind"] == "sequences"
+    assert found["writes"]["answers_in_texts"] is True
     assert "regard_models_loaded 0.0\n" in client("GET", "/metrics").text
 
 
@@ -69,8 +69,8 @@ class Own:
 
     residual, temperature = 0.5, 0.0
 
-    def __init__(self, name: str, kind: str) -> None:
-        self.name, self.kind = name, kind
+    def __init__(self, name: str, answers_in_texts: bool) -> None:
+        self.name, self.answers_in_texts = name, answers_in_texts
 
     def count(self, text: str) -> int:
         return len(text.split())
@@ -95,7 +95,7 @@ def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path:
         asked.append(name)
         if name == "broken":
             raise RegardError("its weights are gone")
-        return Own(name, "classification" if name == "mine" else "sequences")
+        return Own(name, answers_in_texts=name != "mine")
 
     names = ("mine", "theirs", "broken")
     registry = Registry(
@@ -105,8 +105,8 @@ def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path:
         mine, theirs, broken, labels = client.get("/runs").json()["runs"]
         client.get("/runs")
         said = client.post("/predict", json={"run": "mine", "text": "a"}).json()
-    assert (mine["kind"], mine["writes"]) == ("classification", "")
-    assert (theirs["kind"], theirs["writes"]) == ("sequences", "another")
+    assert (mine["answers_in_texts"], mine["writes"]) == (False, "")
+    assert (theirs["answers_in_texts"], theirs["writes"]) == (True, "another")
     assert set(mine) == set(labels), "a page reads them alike"
     assert broken == {"name": "broken", "error": "its weights are gone"}
     assert labels["task"] == "classification"

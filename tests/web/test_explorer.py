@@ -31,8 +31,14 @@ LABELS = """() => {
 
 def run_row(name: str, **more: Any) -> dict[str, Any]:
     """A run as /runs lists it."""
-    about = {"task": "classification", "model": "mean", "says": "a mean", "data": "reviews"}
-    return {"name": name, **about, "kind": "classification", "labels": [], "attends": True, **more}
+    about = {
+        "task": "classification",
+        "model": "mean",
+        "says": "a mean",
+        "data": "reviews",
+        "attends": True,
+    }
+    return {"name": name, **about, "answers_in_texts": False, "labels": [], **more}
 
 
 def test_the_names_of_rows_stay_with_their_rows_on_a_phone(opened: Open) -> None:

@@ -466,11 +466,12 @@ def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None
     on.well()
 
 
-@pytest.mark.parametrize("kind", ["classification", "sequences"])
+@pytest.mark.parametrize("texts", [False, True])
 def test_a_subject_of_ones_own_is_tried(
-    opened: Callable[..., Opened], tmp_path: Path, kind: str
+    opened: Callable[..., Opened], tmp_path: Path, texts: bool
 ) -> None:
-    registry = Registry({"mine": tmp_path}, open=lambda name, folder: SimpleNamespace(kind=kind))  # type: ignore[arg-type,return-value]
+    model = SimpleNamespace(answers_in_texts=texts)
+    registry = Registry({"mine": tmp_path}, open=lambda name, folder: model)  # type: ignore[arg-type,return-value]
     on = opened()
     on.page.route("**/runs", answering({"runs": registry.listed(), "comparisons": []}))
     on.page.route("**/examples*", answering({"texts": []}))
@@ -510,7 +511,7 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
     page = on.page
     sound = [text.encode(errors="replace").decode() for text in HOSTILE]
     rows = [
-        {"name": text, "task": text, "model": text, "says": text, "kind": "classification",
+        {"name": text, "task": text, "model": text, "says": text, "answers_in_texts": False,
          "data": text, "labels": [text], "attends": True}
         for text in sound
     ]  # fmt: skip
