@@ -160,7 +160,7 @@ def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
     for _ in run.train():
         pass
     (told,) = find([tmp_path]).listed()
-    assert (told["kind"], told["writes"], told["labels"]) == ("classification", "", [])
+    assert (told["answers_in_texts"], told["writes"], told["labels"]) == (False, "", [])
     subject = opened("run", tmp_path / "run")
     (answer,) = subject.predict(["A joy."])
     assert answer == {"value": run.predict("A joy.").value}
