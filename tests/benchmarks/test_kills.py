@@ -15,9 +15,9 @@ def test_killed_trainings_end_in_the_same_bits(tmp_path: Path) -> None:
         "-m",
         "benchmarks.kills",
         "--kills",
-        "5",
-        "--inside-save",
         "2",
+        "--inside-save",
+        "1",
     ]
     done = subprocess.run(
         [*command, "--out", str(out)], capture_output=True, text=True, timeout=300
@@ -25,8 +25,8 @@ def test_killed_trainings_end_in_the_same_bits(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     tally = json.loads(out.read_text())
     assert tally == json.loads(done.stdout)
-    assert tally["kills"] >= 5
-    assert tally["inside_save"] >= 2
+    assert tally["kills"] >= 2
+    assert tally["inside_save"] >= 1
     assert tally["trainings"] >= 1
     assert tally["mismatches"] == tally["unreadable"] == 0
     assert len(tally["reference"]) == 64

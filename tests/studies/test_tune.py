@@ -159,7 +159,7 @@ def test_stopped_anywhere_and_run_again_it_finds_the_same(
 
 def test_killed_and_run_again_by_the_command_it_finds_the_same(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "regard", "compare", "classification", "--arms", "tfidf,nb-svm"]
-    words += ["--tune", "4", "--seeds", "1", "--workers", "1", "examples=200", "--json", "--out"]
+    words += ["--tune", "3", "--seeds", "1", "--workers", "1", "examples=200", "--json", "--out"]
     place = tmp_path / "killed" / "tfidf" / "tune" / "trial-1.json"
     command = subprocess.Popen(
         [*words, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
