@@ -9,7 +9,7 @@ from regard.errors import RegardError
 
 
 class KeyValueCache:
-    """Prepared keys, values and positions of the past, for one attention layer.
+    """Prepared keys, values and positions of the past, or a state, for one attention layer.
 
     Its memory grows by doubling, so that a step writes its own rows and rarely copies the past.
     Positions are absolute. No gradient flows into cached rows. A ``fixed`` cache stores only the
@@ -20,6 +20,8 @@ class KeyValueCache:
         self.fixed = fixed
         #: The columns of keys that are also the values, which are then not stored again.
         self.shared: slice | None = None
+        #: The state of a mechanism that stores one instead of keys, with the batch at axis 0.
+        self.state: tuple[Tensor, ...] | None = None
         self.finite = True  # no cached number is known to be NaN or infinite
         self._origin: Tensor | None = None
         self._length = 0
@@ -34,9 +36,14 @@ class KeyValueCache:
 
     @property
     def numbers(self) -> int:
-        """Return how many numbers of keys and values are cached, positions left out."""
+        """Return how many numbers of keys and values, or of a state, are cached."""
         rows = [x.narrow(-2, 0, self._length) for x in self._room[:-1]] if self._room else []
-        return sum(x.numel() for x in rows)
+        return sum(x.numel() for x in (*rows, *(self.state or ())))
+
+    def hold(self, state: tuple[Tensor, ...], rows: int) -> None:
+        """Replace the state by the one after ``rows`` further rows."""
+        self.state = state
+        self._length += rows
 
     def append(
         self,
@@ -108,6 +115,8 @@ class KeyValueCache:
 
         Tensors shared by the whole batch, such as positions, are unchanged.
         """
+        if self.state is not None:
+            self.state = tuple(x.index_select(0, rows) for x in self.state)
         batch = self._room[-2].shape[0] if self._room else 0
         self._room = [
             x.narrow(-2, 0, self._length).index_select(0, rows)

@@ -73,6 +73,9 @@ class Mask:
     [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
     """
 
+    #: In beam search, the rows of the previous step that the rows continue, (batch, rows).
+    parents: Tensor | None = None
+
     def __init__(
         self,
         predicate: Predicate,
@@ -256,6 +259,17 @@ def as_mask(mask: object) -> Mask | None:
     if mask is None or isinstance(mask, Mask):
         return mask
     raise RegardError(remedy(mask))
+
+
+def conjuncts(mask: Mask | None) -> list[Mask]:
+    """Return the masks that a mask joins by ``&``, or the mask alone; without a mask none."""
+    if mask is None:
+        return []
+    if isinstance(mask, _OverHeads):
+        return conjuncts(mask.inner)
+    if isinstance(mask, _Joined) and mask.how is torch.logical_and:
+        return [*conjuncts(mask.one), *conjuncts(mask.two)]
+    return [mask]
 
 
 def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:

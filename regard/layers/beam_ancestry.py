@@ -43,7 +43,9 @@ class BeamAncestry:
         inherited = before.gather(1, parents[..., None].expand(-1, -1, before.shape[2]))
         own = torch.eye(rows, dtype=torch.bool, device=tokens.device).expand(batch, rows, rows)
         self.ancestors = torch.cat([inherited, own], -1)
-        return dense(self.ancestors)
+        mask = dense(self.ancestors)
+        mask.parents = parents
+        return mask
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Drop all texts but these."""

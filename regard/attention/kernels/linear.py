@@ -108,15 +108,19 @@ def by_chunks(
             unitriangular=True,
         )
         v, read = solved.split([v.shape[-1], k.shape[-1]], -1)
+    # unbind, because the gradient of each x[..., c, :, :] would be as large as x.
+    chunks = [
+        [None] * q.shape[-3] if x is None else x.unbind(-3)
+        for x in (pairs, inside, kept, v, read, fading)
+    ]
     outputs = []
-    for c in range(q.shape[-3]):
-        u = v[..., c, :, :]
-        if read is not None:
-            u = u - read[..., c, :, :] @ state
-        outputs.append(pairs[..., c, :, :] @ u + inside[..., c, :, :] @ state)
-        if fading is not None:
-            state = fading[..., c, :, :] * state
-        state = state + kept[..., c, :, :].mT @ u
+    for among, asking, stored, u, known, faded in zip(*chunks, strict=True):
+        if known is not None:
+            u = u - known @ state
+        outputs.append(among @ u + asking @ state)
+        if faded is not None:
+            state = faded * state
+        state = state + stored.mT @ u
     if not outputs:
         return inputs.queries @ state, state
     return torch.cat(outputs, -2)[..., :n, :], state
