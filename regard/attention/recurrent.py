@@ -377,9 +377,9 @@ class StateAttention(Mechanism):
         if tail is None:
             tail = x.new_zeros(*x.shape[:-2], TAIL, x.shape[-1])
         whole = torch.cat([tail.to(x.dtype), x], -2)
-        mixed = sum(
-            (whole[..., i : i + n, :] * self.taps[i] for i in range(TAPS)), torch.zeros_like(x)
-        )
+        flat = whole.reshape(-1, TAIL + n, x.shape[-1]).mT
+        taps = self.taps.T.unsqueeze(1).to(x.dtype)
+        mixed = F.conv1d(flat, taps, groups=x.shape[-1]).mT.reshape(x.shape)
         if seen is None:
             return F.silu(mixed), whole[..., n:, :]
         last = (seen * torch.arange(1, n + 1, device=x.device)).amax(-1, keepdim=True)

@@ -49,7 +49,7 @@ def test_the_recurrence_is_its_formula(decay: str, delta: bool) -> None:
 
 
 @over_kinds
-@pytest.mark.parametrize("n", [1, 7, 64, 131])
+@pytest.mark.parametrize("n", [1, 7, 64, 131, 1100])
 def test_chunks_are_the_recurrence(decay: str, delta: bool, n: int) -> None:
     inputs = drawn(n, decay=decay, delta=delta)
     state = torch.ones(2, 3, 4, 5, dtype=torch.float64)

@@ -4,16 +4,19 @@ S_t = A_t S_{t−1} + k_t u_tᵀ and o_t = S_tᵀ q_t, with a decay A_t of the s
 Time and memory are O(n). The cache of a step is S.
 """
 
+import itertools
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from regard.errors import RegardError
 
 CHUNK = 64  # rows whose products are computed as one matrix
+SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
 CHUNK_PER_COLUMN = 16  # with decays per column a chunk takes rows² · columns numbers
 
 
@@ -76,7 +79,6 @@ def by_chunks(
     >>> by_chunks(Inputs(x, x, x), chunk=2)[0].flatten().tolist()
     [1.0, 2.0, 3.0]
     """
-    n = inputs.queries.shape[-2]
     decay = inputs.log_decay
     if state is None:
         state = first_state(inputs.keys, inputs.values)
@@ -85,7 +87,31 @@ def by_chunks(
         raise RegardError(
             f"the delta rule takes one decay per row, not {decay.shape[-1]}; use by_steps"
         )
-    chunk = min(chunk or (CHUNK_PER_COLUMN if per_column else CHUNK), max(n, 1))
+    chunk = chunk or (CHUNK_PER_COLUMN if per_column else CHUNK)
+    rows = chunk * max(1, SEGMENT // chunk)
+    many = per_column or inputs.rate is not None  # numbers per row: computed again for gradients
+    main = zip(*(x.split(rows, -2) for x in inputs[:3]), strict=True)
+    gates = [itertools.repeat(None) if x is None else x.split(rows, -2) for x in inputs[3:]]
+    outputs = []
+    for (queries, keys, values), log_decay, rate in zip(main, *gates, strict=False):
+        segment = Inputs(queries, keys, values, log_decay, rate)
+        if many and torch.is_grad_enabled() and inputs.queries.shape[-2] > rows:
+            output, state = checkpoint(
+                _segment, segment, state, chunk, use_reentrant=False, preserve_rng_state=False
+            )
+        else:
+            output, state = _segment(segment, state, chunk)
+        outputs.append(output)
+    if not outputs:
+        return inputs.queries @ state, state
+    return torch.cat(outputs, -2), state
+
+
+def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """Return the outputs and the last state of consecutive chunks."""
+    n = inputs.queries.shape[-2]
+    per_column = inputs.log_decay is not None and inputs.log_decay.shape[-1] > 1
+    chunk = min(chunk, n)
     q, k, v = (_split(x, chunk) for x in inputs[:3])
     log_decay, rate = (None if x is None else _split(x, chunk) for x in inputs[3:])
     later = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
@@ -121,8 +147,6 @@ def by_chunks(
         if faded is not None:
             state = faded * state
         state = state + stored.mT @ u
-    if not outputs:
-        return inputs.queries @ state, state
     return torch.cat(outputs, -2)[..., :n, :], state
 
 
