@@ -82,6 +82,8 @@ def by_chunks(
     decay = inputs.log_decay
     if state is None:
         state = first_state(inputs.keys, inputs.values)
+    if not inputs.queries.shape[-2]:
+        return inputs.queries @ state, state
     per_column = decay is not None and decay.shape[-1] > 1
     if decay is not None and per_column and inputs.rate is not None:
         raise RegardError(
@@ -102,8 +104,6 @@ def by_chunks(
         else:
             output, state = _segment(segment, state, chunk)
         outputs.append(output)
-    if not outputs:
-        return inputs.queries @ state, state
     return torch.cat(outputs, -2), state
 
 
