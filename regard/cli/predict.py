@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from regard.cli.console import Json, RunFolder, emit_json, opened, say
-from regard.data.files import Example, table_kind
-from regard.data.text_rows import text_rows
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
+    from regard.data.examples import Example
     from regard.runs import Run
     from regard.tasks.writing.searching import Search
 
@@ -108,6 +107,9 @@ def predict(
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
 
+    from regard.data.files import table_kind
+    from regard.data.text_rows import text_rows
+
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
     table = file is not None and not score and table_kind(file) is not None
@@ -122,7 +124,7 @@ def predict(
     loaded = opened(run, "predict")
     answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
-    source: Iterable[str | Example] = [as_utf8(text) for text in texts] if texts else lines(file)
+    source: "Iterable[str | Example]" = [as_utf8(text) for text in texts] if texts else lines(file)
     if file and table:
         source = text_rows(file, column, empty=True)
     elif file and (own := loaded.task.read_file(file)) is not None:
@@ -173,8 +175,8 @@ def _how(
     if asked:
         raise RegardError(f"--{option} needs a run that generates texts; leave it out for this run")
 
-    def labelled(given: Sequence[str | Example], name: str, done: int) -> Iterator[Answer]:
-        texts = [x.text if isinstance(x, Example) else x for x in given]
+    def labelled(given: "Sequence[str | Example]", name: str, done: int) -> Iterator[Answer]:
+        texts = [x if isinstance(x, str) else x.text for x in given]
         _warn(run, texts, name, done)
         for text, answer in zip(texts, run.predict(list(given)), strict=True):
             if top:

@@ -53,8 +53,8 @@ Normalize = Annotated[
 Attention = Annotated[
     str,
     Field(
-        description="attention of a block: multi-head, gated, differential, latent; in O(n) time "
-        "linear, retention, gla, delta, ssd; or your own class, FILE.py:Name"
+        description="attention of a block: multi-head, gated, differential, latent, linear, "
+        "linear-relu, linear-softmax, retention, gla, delta, ssd, or your own class, FILE.py:Name"
     ),
 ]
 Pattern = Annotated[
