@@ -24,7 +24,8 @@ WRITERS_IN_WORDS = (
 )
 TASKS_IN_WORDS = (
     "classification, regression, tagging; reverse, dates, translation; language-modeling, "
-    "masked-modeling, span-corruption; birthplace-pretrain, birthplace"
+    "masked-modeling, span-corruption; birthplace-pretrain, birthplace; mqar, induction, "
+    "selective-copying, sorting, reversing, max-retrieval, indirect-indexing, modular-addition"
 )
 
 TEXT = "'your text'"  # the argument in a suggested command

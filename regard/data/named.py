@@ -211,6 +211,14 @@ BUILT_IN = {
         "tagging",
         read=_entities,
     ),
+    "mqar": DataSet("key-value pairs, and keys whose values are asked for", "mqar"),
+    "induction": DataSet("symbols, and a part of them again", "induction"),
+    "selective-copying": DataSet("symbols among noise", "selective-copying"),
+    "sorting": DataSet("symbols, and the same in order", "sorting"),
+    "reversing": DataSet("symbols, and the same reversed", "reversing"),
+    "max-retrieval": DataSet("items with priorities and classes", "max-retrieval"),
+    "indirect-indexing": DataSet("symbols, one of them, and a shift", "indirect-indexing"),
+    "modular-addition": DataSet("two numbers and their sum modulo a third", "modular-addition"),
 }
 DATA: Table[DataSet] = Table(
     {**BUILT_IN, **_SOURCES},

@@ -20,6 +20,7 @@ from regard.tasks.settings import (
     SequencesSettings,
     SpanCorruptionSettings,
 )
+from regard.tasks.symbols import PUZZLES
 from regard.tasks.tagging import TAGGERS, TaggingSettings
 from regard.tasks.units import UNITS, Unit
 
@@ -132,6 +133,9 @@ UNTIL_IT_STOPS_IMPROVING = {
 #: an epoch few steps.
 TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
+#: A puzzle is often solved after a long plateau.
+SYMBOLS = {**TEXTS, "patience": 15}
+
 SPAN_WRITERS = {name: WRITERS[name] for name in ("t5", "transformer")}
 
 _ALL = [
@@ -165,6 +169,21 @@ _ALL = [
         training=TEXTS,
         examples="sentences",
         tags_words=True,
+    ),
+    *(
+        TaskEntry(
+            name,
+            f"solve a puzzle: {description}",
+            settings,
+            "regard.tasks.symbols.task:SymbolTask",
+            models,
+            "gpt",
+            {"data": name},
+            training=SYMBOLS,
+            examples="examples",
+            tags_words=True,
+        )
+        for name, (description, settings, models) in PUZZLES.items()
     ),
     _writing("reverse", "reverse a string of letters", "lab-6"),
     _writing("dates", "convert a written date to ISO 8601", "bahdanau"),

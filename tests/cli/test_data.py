@@ -9,6 +9,7 @@ from regard.cli.data import app
 from regard.data.birthplaces import load_birthplaces
 from regard.data.fetch import present
 from regard.errors import RegardError
+from regard.tasks.symbols import PUZZLES
 
 BIRTHPLACES = present("birthplaces")
 
@@ -35,9 +36,11 @@ def test_list(tmp_path):
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
         *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings", "entities"),
+        *PUZZLES,
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    assert [row["where"] for row in rows[:8]] == [*["built in"] * 7, None]
+    built_in = 7 + len(PUZZLES)
+    assert [row["where"] for row in rows[: built_in + 1]] == [*["built in"] * built_in, None]
     assert [row["used_for"] for row in rows[:4]] == [
         *("classification", "translation", "birthplace", "pretraining")
     ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ class TagEvaluation(Evaluation):
         examples: Sequence[Example],
         predicted: Sequence[Sequence[str]],
         commonest: str,
-    ) -> "TagEvaluation":
+    ) -> Self:
         """Evaluate tags against those of the examples.
 
         Errors: no sentences; a sentence with different numbers of words and tags.
@@ -305,7 +305,7 @@ class TagEvaluation(Evaluation):
         return "".join(f"{line}\n" for line in lines).encode()
 
     @classmethod
-    def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> "TagEvaluation":
+    def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> Self:
         """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
         try:
             pairs = [
