@@ -31,6 +31,9 @@ def lab(
     budget: Annotated[str, typer.Option(help="Budget of each run: 10m, 500 steps, 3 epochs.")] = "",
     x: Annotated[str, typer.Option(help="Columns to predict from: a,b (kernel-regression).")] = "",
     y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
+    only: Annotated[
+        str, typer.Option(help="Comparisons: a,b (replications, mechanisms).", metavar="NAMES")
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of parallel runs, one thread each.")
@@ -45,8 +48,8 @@ def lab(
         _list(as_json)
         return
     chosen = open_lab(name)
-    columns = [f"{key}={value}" for key, value in (("x", x), ("y", y)) if value]
-    request = LabRequest(data, seeds, budget, out, workers, [*columns, *(overrides or ())])
+    flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
+    request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())])
 
     follow = Follow()
 

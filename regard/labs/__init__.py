@@ -98,6 +98,14 @@ LABS: Table[Questioned] = Table(
             "What does attention remember that a single state forgets? Reversing strings.",
             "regard.labs.reverse:LAB",
         ),
+        "replications": LabEntry(
+            "Which published findings about attention hold in small models, over several seeds?",
+            "regard.labs.replications.lab:LAB",
+        ),
+        "mechanisms": LabEntry(
+            "Which mechanism of attention is better at what, and at what cost?",
+            "regard.labs.mechanisms:LAB",
+        ),
         "translation": LabEntry(
             "What does attention add to translation, and where does it look? Dates or sentences.",
             "regard.labs.translation.lab:LAB",

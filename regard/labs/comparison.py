@@ -228,13 +228,18 @@ class ComparisonLab(Lab):
             plan.task, plan.initialized(out), workers=workers, ladder=plan.ladder,
             on_event=follow(show), **_study_arguments(plan, out),
         )  # fmt: skip
-        return self.finish(request, self.report(plan, comparison, out), out, plan.data, say)
+        result = self.result(plan, comparison, out)
+        return self.finish(request, self.report(result, comparison), out, plan.data, say)
 
-    def report(self, plan: Plan, comparison: "Comparison", out: Path) -> LabReport:
-        """Evaluate the trained runs and describe the results."""
+    def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
+        """Evaluate the trained runs."""
         record = comparison.record()
         result = Result(plan, out, record, arms_of(record, out))
-        result = replace(result, measured=self.measure(result))
+        return replace(result, measured=self.measure(result))
+
+    def report(self, result: Result, comparison: "Comparison") -> LabReport:
+        """Describe the results."""
+        record = result.record
         return LabReport(
             [*self.answer(result)],
             [*self.figures(result)],

@@ -16,6 +16,7 @@ from regard.reports.scales import number
 
 Cell = str | float | int
 SHOWN = 24  # rows of a table in the terminal; all are in the report
+WIDEST = 60  # characters of a cell in the terminal
 REGION = {"class_": "scroll", "tabindex": "0", "role": "region"}
 
 
@@ -35,7 +36,10 @@ class Table:
     note: str = ""
 
     def text(self, most: int = SHOWN) -> str:
-        """Return the table as plain text, the first column left-aligned, the others right."""
+        """Return the table as plain text, the first column left-aligned, the others right.
+
+        Long cells are cut.
+        """
         rows = [list(self.columns), *([_as_text(v) for v in row] for row in self.rows[:most])]
         wide = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
         lines = [
@@ -185,7 +189,7 @@ def _flat(value: object) -> str:
 
 
 def _as_text(value: Cell) -> str:
-    return value if isinstance(value, str) else number(value)
+    return shorten(value, WIDEST) if isinstance(value, str) else number(value)
 
 
 def _cell(value: Cell) -> Html:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from regard.errors import RegardError
 from regard.labs import LABS, LabRequest, open_lab
+from regard.labs.collection import CollectionLab
 from regard.labs.comparison import ComparisonLab
 from regard.labs.lab import Claim, MeasuringLab, ReferenceTime, claim
 from regard.reports.findings import Section, Table
@@ -171,6 +172,9 @@ def test_every_lab_takes_seeds_and_a_budget(name: str) -> None:
             update={"seeds": 0}
         ), "the budget changes what is measured"
         return
+    if isinstance(lab, CollectionLab):
+        settings, (member, *_) = lab._chosen(request)
+        request, lab = lab._request(member, request, settings, Path("out")), member.lab
     assert isinstance(lab, ComparisonLab)
     plan = lab.plan(request)
     assert plan.seeds == 2

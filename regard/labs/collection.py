@@ -1,0 +1,184 @@
+"""`CollectionLab`: several comparisons with a summary on one page."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from regard.errors import RegardError
+from regard.labs import LabRequest, Say, Show
+from regard.labs.comparison import ComparisonLab, Result, Values, pairs, parse_names
+from regard.labs.lab import Claim, Lab, LabReport
+from regard.labs.running import follow
+from regard.reports.figures import Row, interval_chart
+from regard.reports.findings import Cell, Figure, Section, Table
+from regard.reports.scales import duration
+from regard.settings import Settings, build
+from regard.studies.arms import Arm
+from regard.studies.compare import compare
+from regard.studies.result import Comparison
+from regard.tasks import unit_of
+
+QUICK: Final = "quick"
+
+
+class CollectionSettings(Settings):
+    """Settings of a collection; every other ``key=value`` is a setting of all its runs."""
+
+    only: str = Field("", description="names of comparisons, with commas between; empty: all")
+    size: Literal["quick", "full"] = Field(
+        QUICK, description="quick: a minute in all; full: with the seeds and steps of the record"
+    )
+
+
+@dataclass(frozen=True)
+class Member:
+    """A comparison of a collection.
+
+    ``quick`` and ``quick_seeds`` replace settings of its preset in the version of a minute.
+    ``quick_arms`` are the names of the arms that remain in it; empty: all. ``about``: paragraphs
+    above its results. ``rows``: its rows in the summary.
+    """
+
+    name: str
+    lab: ComparisonLab
+    rows: Callable[[Result], Sequence[Sequence[Cell]]]
+    about: Sequence[str] = ()
+    quick: Values = field(default_factory=dict)
+    quick_seeds: int = 2
+    quick_arms: Sequence[str] = ()
+
+    def lab_of(self, size: str) -> ComparisonLab:
+        """Return the comparison with the arms of a size."""
+        if size != QUICK or not self.quick_arms:
+            return self.lab
+        arms = [arm for arm in self.lab.arms if isinstance(arm, Arm)]
+        return replace(self.lab, arms=[arm for arm in arms if arm.name in self.quick_arms])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionLab(Lab):
+    """A lab of several comparisons, each with a folder and a section of the report.
+
+    ``only=NAME,…`` selects some. The same command resumes: complete runs are not repeated.
+    ``title`` and ``columns`` are those of the summary, ``answer`` its sentences.
+    """
+
+    members: Sequence[Member]
+    title: str
+    columns: Sequence[str]
+    answer: Callable[[Sequence[Sequence[Cell]]], Sequence[str]]
+    next: str
+
+    def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
+        """Train and compare the members one after another; write and print one report.
+
+        Errors: an unknown member or setting; data, which each member chooses itself.
+        """
+        settings, chosen = self._chosen(request)
+        say(self.question)
+        out = self.place(request, settings.size)
+        rows: list[Sequence[Cell]] = []
+        sections: list[Section] = []
+        claims: list[Claim] = []
+        records: dict[str, Any] = {}
+        for member in chosen:
+            own = self._request(member, request, settings, out)
+            lab = member.lab_of(settings.size)
+            plan = lab.plan(own)
+            say(f"{member.name}: {plan.about}")
+            comparison = compare(
+                plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
+                reference=plan.reference, out=own.out or out, overrides=plan.overrides,
+                workers=request.workers or None, on_event=follow(show),
+            )  # fmt: skip
+            result = lab.result(plan, comparison, own.out or out)
+            part = lab.report(result, comparison)
+            rows += member.rows(result)
+            sections.append(_section(member, comparison, part))
+            claims += part.claims
+            records[member.name] = comparison.record()
+        summary = Section(self.title, tables=[Table(self.title, self.columns, rows)])
+        report = LabReport(
+            [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}
+        )
+        return self.finish(request, report, out, settings.size, say)
+
+    def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
+        """Forecast each member and their sum."""
+        settings, chosen = self._chosen(request)
+        total, rows = 0.0, []
+        for member in chosen:
+            say(f"{member.name}:")
+            own = self._request(member, request, settings, Path("dry-run"))
+            forecast = replace(member.lab_of(settings.size), name=member.name).dry_run(
+                own, lambda text: None
+            )
+            total += float(forecast["seconds"])
+            rows.append({"name": member.name, "seconds": forecast["seconds"]})
+            say(f"  about {duration(forecast['seconds'])}")
+        says = f"all: about {duration(total)}"
+        say(says)
+        return {"task": self.name, "forecast": rows, "seconds": total, "says": says}
+
+    def _chosen(self, request: LabRequest) -> tuple[CollectionSettings, list[Member]]:
+        """Return the lab's settings, and the members that they select."""
+        if request.data:
+            raise RegardError(
+                f"--data {request.data}: every comparison of this lab has its own data; use only="
+            )
+        _, given = ComparisonLab._split(request)
+        own = {key: given[key] for key in CollectionSettings.model_fields if key in given}
+        settings = build(CollectionSettings, own)
+        known = [member.name for member in self.members]
+        names = parse_names("only", settings.only, known) if settings.only else known
+        return settings, [member for member in self.members if member.name in names]
+
+    @staticmethod
+    def _request(
+        member: Member, request: LabRequest, settings: CollectionSettings, out: Path
+    ) -> LabRequest:
+        """Return the request for one member."""
+        normalized, given = ComparisonLab._split(request)
+        own = {k: v for k, v in given.items() if k not in CollectionSettings.model_fields}
+        quick = settings.size == QUICK
+        seeds = normalized.seeds or (member.quick_seeds if quick else 0)
+        values = {**(member.quick if quick and not normalized.budget else {}), **own}
+        return replace(normalized, seeds=seeds, out=out / member.name, overrides=pairs(values))
+
+
+def _section(member: Member, comparison: Comparison, report: LabReport) -> Section:
+    """Return the section of a member: its text, its arms as a chart and a table, its verdicts."""
+    unit = unit_of(comparison.metric)
+    rows = [
+        Row(arm.arm.name, unit.times * arm.mean, unit.times * arm.low, unit.times * arm.high,
+            trained=arm.trained)
+        for arm in comparison.arms
+    ]  # fmt: skip
+    chart = interval_chart(
+        f"{member.name}: {comparison.metric}, 95 % intervals", rows,
+        x_label=unit.heading(comparison.metric), reference=comparison.reference,
+        lines={name: unit.times * value for name, value in comparison.trivial.items()},
+        digits=unit.digits,
+    )  # fmt: skip
+    sentences = [verdict.sentence for verdict in comparison.verdicts]
+    own = report.sections
+    figures = [Figure(chart), *(figure for section in own for figure in section.figures)]
+    tables = [arms_table(member.name, comparison), *(table for one in own for table in one.tables)]
+    text = [*member.about, *(text for section in own for text in section.paragraphs), *sentences]
+    return Section(f"{member.name}: {member.lab.question}", text, figures, tables)
+
+
+def arms_table(name: str, comparison: Comparison) -> Table:
+    """Return the arms of a comparison with their costs."""
+    unit = unit_of(comparison.metric)
+    columns = ["arm", unit.heading(comparison.metric), "95 % interval", "seeds", "parameters",
+               "seconds", "training"]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [arm.arm.name, unit.write(arm.mean), f"{unit.write(arm.low)} to {unit.write(arm.high)}",
+         arm.seeds, arm.parameters or 0, round(arm.seconds or 0.0, 1), arm.training()]
+        for arm in comparison.arms
+    ]  # fmt: skip
+    return Table(f"{name}: the arms", columns, rows)

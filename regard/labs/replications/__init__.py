@@ -1,0 +1,1 @@
+"""Published findings about attention, repeated at a laptop's size with several seeds."""

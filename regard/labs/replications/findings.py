@@ -1,0 +1,416 @@
+"""The shelf of published findings: their sources, their settings here, and their verdicts.
+
+Settings are smaller than the published ones, so that each takes less than an hour on two cores.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from regard.labs.collection import Member
+from regard.labs.comparison import Result, Values
+from regard.labs.replications.curves import (
+    Curves,
+    Lengths,
+    curves_of,
+    learning_section,
+    lengths_section,
+)
+from regard.labs.replications.outcomes import (
+    AGREES,
+    DISAGREES,
+    UNCLEAR,
+    Outcome,
+    Verdict,
+    all_of,
+    arm,
+    at_least,
+    at_lengths,
+    better,
+    difference,
+    half_widths,
+    member,
+    written,
+)
+from regard.studies.arms import Arm
+
+PERFECT = 0.95  # an accuracy that is called solved
+ZOOLOGY = "Arora et al. 2023, figure 2"
+#: The learning rate falls to zero at the end of the steps.
+TRAINING: Values = {"schedule": "linear", "learning_rate": 3e-3, "dropout": 0.0}
+
+
+def gpt(name: str, *settings: str) -> Arm:
+    """Return an arm of the decoder."""
+    return Arm(name, "gpt", settings)
+
+
+def recall_outcomes(result: Result) -> list[Outcome]:
+    """Compare two layers of attention with one, and with states of constant size."""
+    two, solved = arm(result, "2 layers"), at_least(arm(result, "2 layers"), PERFECT)
+    behind = all_of(*(better(result, "2 layers", name) for name in ("linear", "retention")))
+    return [
+        Outcome(
+            "attention solves associative recall", ZOOLOGY, "about 100 %, 2 layers",
+            written(result, "2 layers"), two["mean"], solved,
+        ),
+        Outcome(
+            "one layer of attention does not", "When recalling in-context (2508.19029)", "fails",
+            written(result, "1 layer"), difference(result, "2 layers", "1 layer"),
+            all_of(solved, better(result, "2 layers", "1 layer")),
+        ),
+        Outcome(
+            "states of constant size recall less at the same width", ZOOLOGY,
+            "attention ahead of all models without it", written(result, "linear", "retention"),
+            difference(result, "2 layers", "linear"), all_of(solved, behind),
+        ),
+        Outcome(
+            "the delta rule recalls what linear attention forgets",
+            "Yang et al. 2024 (2406.06484)", "DeltaNet about 100 %, linear attention less",
+            written(result, "delta", "linear"), difference(result, "delta", "linear"),
+            better(result, "delta", "linear"),
+        ),
+    ]  # fmt: skip
+
+
+RECALL = member(
+    "recall",
+    "Which models recall the values of several keys?",
+    "mqar",
+    [
+        gpt("2 layers"),
+        gpt("1 layer", "layers=1"),
+        gpt("linear", "attention=linear"),
+        gpt("retention", "attention=retention"),
+        gpt("delta", "attention=delta"),
+    ],
+    recall_outcomes,
+    settings={
+        **TRAINING,
+        "symbols": 128, "train_length": 64, "pairs": 8, "width": 32, "heads": 1, "layers": 2,
+        "feedforward": 128, "position": "rotary", "steps": 3000, "batch_size": 32,
+        "evaluate_every": 300,
+    },
+    quick={"steps": 60, "examples": 2000, "held_out": 100},
+    about=[
+        "Zoology's setting has 8,192 symbols, 100,000 examples, width 64 and up to 64 epochs at "
+        "four learning rates; here: 128 symbols, 8 pairs among 64, width 32, one rate.",
+    ],
+)  # fmt: skip
+
+
+def induction_outcomes(result: Result) -> list[Outcome]:
+    """Compare one layer with two, and measure how sudden two layers learn."""
+    curves: dict[str, Curves] = result.measured
+    sudden, low, high = half_widths(curves["2 layers"].steepest())
+    depth = all_of(at_least(arm(result, "2 layers"), PERFECT),
+                   better(result, "2 layers", "1 layer"))  # fmt: skip
+    jump: Verdict = AGREES if low > 0.5 else DISAGREES if high < 0.5 else UNCLEAR
+    says = f"{sudden:.0%} of the gain in the steepest tenth of the steps ({low:.0%} to {high:.0%})"
+    source = "Olsson et al. 2022 (2209.11895)"
+    return [
+        Outcome(
+            "two layers form induction heads, one does not", source, "picture",
+            written(result, "2 layers", "1 layer"), difference(result, "2 layers", "1 layer"),
+            depth,
+        ),
+        Outcome(
+            "induction heads form in a phase change", source,
+            "picture; here: more than half of the gain in a tenth of the steps", says, sudden,
+            jump if depth == AGREES else UNCLEAR,
+        ),
+    ]  # fmt: skip
+
+
+INDUCTION = member(
+    "induction",
+    "Does a repetition need two layers, and are they learned suddenly?",
+    "induction",
+    [gpt("2 layers"), gpt("1 layer", "layers=1")],
+    induction_outcomes,
+    settings={
+        **TRAINING,
+        "symbols": 32, "train_length": 24, "width": 32, "heads": 1, "layers": 2,
+        "feedforward": 128, "position": "learned", "steps": 3000, "batch_size": 32,
+        "learning_rate": 2e-3, "evaluate_every": 60,
+    },
+    quick={"steps": 100, "examples": 2000, "held_out": 100, "evaluate_every": 10},
+    about=["Random symbols in place of text; two or one layers with feed-forward layers."],
+    measure=curves_of,
+    figures=lambda result: [
+        learning_section(result.measured, "Learning to continue a repetition", "")
+    ],
+)  # fmt: skip
+
+
+SIZES = (16, 64, 256, 1024)
+
+
+def retrieval_outcomes(result: Result) -> list[Outcome]:
+    """Compare the accuracy at more items than in training with that of the trained number."""
+    scores: Lengths = result.measured
+    plain = scores["softmax"]
+    means = {n: half_widths(values) for n, values in plain.items()}
+    drops = [a - b for a, b in zip(plain[SIZES[0]], plain[SIZES[-1]], strict=True)]
+    drop, low, high = half_widths(drops)
+    says = ", ".join(f"{100 * mean:.1f} at {n}" for n, (mean, _, _) in means.items())
+    fell: Verdict = AGREES if low > 0.1 else DISAGREES if high < 0.1 else UNCLEAR
+    source = "Veličković et al. 2024 (2410.01104)"
+    return [
+        Outcome(
+            "attention disperses: the maximum of more items is missed", source,
+            "98.6 / 94.3 / 81.3 / 53.8 % at 16 / 64 / 256 / 1k items", f"{says} %", drop,
+            fell if means[SIZES[0]][1] > 0.8 else UNCLEAR,
+        ),
+        Outcome(
+            "a temperature that depends on the input disperses less", source,
+            "57.7 % in place of 53.8 % at 1k; here scalable softmax, which grows with ln n",
+            written(result, "scalable-softmax", "softmax"),
+            difference(result, "scalable-softmax", "softmax"),
+            better(result, "scalable-softmax", "softmax"),
+        ),
+    ]  # fmt: skip
+
+
+RETRIEVAL = member(
+    "max-retrieval",
+    "Does softmax find the maximum of more items than in training?",
+    "max-retrieval",
+    [
+        Arm("softmax", "transformer", ()),
+        Arm("scalable-softmax", "transformer", ("normalize=scalable-softmax",)),
+    ],
+    retrieval_outcomes,
+    settings={
+        **TRAINING,
+        "levels": 32, "classes": 10, "train_length": 16, "shortest": 5, "test_length": 1024,
+        "length": 1100, "held_out": 500, "width": 32, "heads": 1, "layers": 1,
+        "feedforward": 64, "position": "none", "steps": 4000, "batch_size": 64,
+        "evaluate_every": 400,
+    },
+    quick={"steps": 100, "examples": 2000, "held_out": 50},
+    about=[
+        "Priorities are one of 32 levels, not real numbers, and the maximum is unique. Trained on "
+        "5 to 16 items.",
+    ],
+    measure=lambda result: at_lengths(result, SIZES),
+    figures=lambda result: [
+        lengths_section(result.measured, "The maximum of more items", "",
+                        "Published, at 16 / 64 / 256 / 1,024: 98.6 / 94.3 / 81.3 / 53.8.")
+    ],
+)  # fmt: skip
+
+
+def indexing_outcomes(result: Result) -> list[Outcome]:
+    """Compare PoPE with rotary positions."""
+    return [
+        Outcome(
+            "PoPE separates what from where", "Gopalakrishnan et al. 2025 (2509.10534)",
+            "rotary 11.2 %, PoPE 94.8 %, 3 seeds", written(result, "rotary", "pope"),
+            difference(result, "pope", "rotary"), better(result, "pope", "rotary"),
+        )
+    ]  # fmt: skip
+
+
+INDEXING = member(
+    "indirect-indexing",
+    "Which positions find the symbol so many places away from another?",
+    "indirect-indexing",
+    [gpt("rotary", "position=rotary"), gpt("pope", "position=pope")],
+    indexing_outcomes,
+    settings={
+        **TRAINING,
+        "symbols": 32, "train_length": 16, "reach": 4, "width": 64, "heads": 4, "layers": 2,
+        "feedforward": 128, "steps": 4000, "batch_size": 64, "evaluate_every": 400,
+    },
+    quick={"steps": 60, "examples": 2000, "held_out": 100},
+    about=["The published task has longer texts and larger shifts; here 16 symbols, shifts to 4."],
+)  # fmt: skip
+
+
+FACTORS = (8, 16, 32)
+
+
+def sorting_outcomes(result: Result) -> list[Outcome]:
+    """Compare results without a mistake beyond the trained length."""
+    scores: Lengths = result.measured
+    says = "; ".join(
+        f"{name} " + " / ".join(f"{100 * np.mean(values):.1f}" for values in by_length.values())
+        for name, by_length in scores.items()
+    )
+    ahead = better(result, "adaptive-entmax", "softmax")
+    return [
+        Outcome(
+            "adaptive entmax sorts beyond the trained length, softmax does not",
+            "Vasylenko et al. 2025 (2506.16640), table 1",
+            "softmax 0 / 0 %, ASEntmax 100 / 79.7 % at 2 / 4 times",
+            f"{says} % at {' / '.join(map(str, FACTORS))} symbols, trained on up to 8",
+            difference(result, "adaptive-entmax", "softmax"), ahead,
+        )
+    ]  # fmt: skip
+
+
+SORTING = member(
+    "sorting",
+    "Which normaliser sorts more symbols than in training?",
+    "sorting",
+    [
+        gpt("softmax"),
+        gpt("adaptive-entmax", "normalize=adaptive-entmax"),
+    ],
+    sorting_outcomes,
+    settings={
+        **TRAINING,
+        "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 16, "held_out": 500,
+        "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "none",
+        "steps": 3000, "batch_size": 64, "evaluate_every": 300,
+    },
+    quick={"steps": 60, "examples": 2000, "held_out": 50},
+    about=[
+        "Trained on 2 to 8 symbols, tested on 16. The published models are larger, their positions "
+        "mix ALiBi with none by head, and they are trained longer.",
+    ],
+    measure=lambda result: at_lengths(result, FACTORS),
+    figures=lambda result: [
+        lengths_section(result.measured, "Results without a mistake", "",
+                        "Published at 2 / 4 times the length: softmax 0 / 0, ASEntmax 100 / 79.7.")
+    ],
+)  # fmt: skip
+
+
+POSITIONS = ("none", "t5-bias", "alibi", "rotary", "learned")
+
+
+def length_outcomes(result: Result) -> list[Outcome]:
+    """Compare positions on longer inputs than in training."""
+    source = "Kazemnejad et al. 2023 (2305.19466)"
+    return [
+        Outcome(
+            "no positions extrapolate better than rotary and learned ones", source,
+            "ranking: none, T5 bias, ALiBi, rotary, absolute",
+            written(result, *POSITIONS), difference(result, "none", "rotary"),
+            all_of(better(result, "none", "rotary"), better(result, "none", "learned")),
+        ),
+        Outcome(
+            "T5's bias extrapolates better than rotary positions", source,
+            "ranking: none, T5 bias, ALiBi, rotary, absolute", written(result, "t5-bias", "rotary"),
+            difference(result, "t5-bias", "rotary"), better(result, "t5-bias", "rotary"),
+        ),
+    ]  # fmt: skip
+
+
+LENGTHS = member(
+    "length",
+    "Which positions sort longer inputs than in training?",
+    "sorting",
+    [gpt(name, f"position={name}") for name in POSITIONS],
+    length_outcomes,
+    settings={
+        **TRAINING,
+        "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
+        "metric": "accuracy", "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
+        "steps": 3000, "batch_size": 64, "evaluate_every": 300,
+    },
+    quick={"steps": 40, "examples": 2000, "held_out": 50},
+    about=["One of their tasks, trained on 2 to 8 symbols and tested on 12; models of 2 layers."],
+)  # fmt: skip
+
+
+def grokking_outcomes(result: Result) -> list[Outcome]:
+    """Compare weight decay with none, and the steps of memorising with those of generalising."""
+    curves: dict[str, Curves] = result.measured
+    decayed = curves["weight decay 1"]
+    known, general = decayed.learned(0.05), decayed.first(0.9)
+    ratios = [b / max(a, 1.0) for a, b in zip(known, general, strict=True)]
+    late = [ratio for ratio in ratios if np.isfinite(ratio)]
+    solved = at_least(arm(result, "weight decay 1"), PERFECT)
+    mean, low, high = half_widths(late) if late else (float("nan"),) * 3
+    after: Verdict = UNCLEAR
+    if late:
+        after = AGREES if low > 2 else DISAGREES if high < 2 else UNCLEAR
+    says = f"validation exceeds 90 % after {mean:.1f} times the steps of learning by heart"
+    source = "Power et al. 2022 (2201.02177); Nanda et al. 2023 (2301.05217)"
+    return [
+        Outcome(
+            "sums are learned by heart first and understood late", source,
+            "test accuracy reaches 100 % long after training accuracy",
+            f"{written(result, 'weight decay 1')}; {says} ({low:.1f} to {high:.1f})", mean,
+            all_of(solved, after),
+        ),
+        Outcome(
+            "weight decay makes them understood sooner", source, "most with weight decay",
+            written(result, "weight decay 1", "no weight decay"),
+            difference(result, "weight decay 1", "no weight decay"),
+            better(result, "weight decay 1", "no weight decay"),
+        ),
+    ]  # fmt: skip
+
+
+GROKKING = member(
+    "grokking",
+    "Does a network understand addition long after it knows the examples by heart?",
+    "modular-addition",
+    [gpt("weight decay 1", "weight_decay=1"), gpt("no weight decay", "weight_decay=0")],
+    grokking_outcomes,
+    settings={
+        **TRAINING,
+        "modulus": 53, "share": 0.4, "width": 64, "heads": 4, "layers": 1, "feedforward": 256,
+        "position": "learned", "length": 16, "steps": 4000, "batch_size": 5000,
+        "learning_rate": 1e-3, "schedule": "constant", "patience": 0, "average": 0,
+        "evaluate_every": 50,
+    },
+    quick={"steps": 100, "evaluate_every": 10},
+    about=[
+        "Modulus 53 and 40 % of the pairs for training, where Nanda et al. have 113 and 30 %; all "
+        "training pairs in every step.",
+    ],
+    measure=curves_of,
+    figures=lambda result: [learning_section(result.measured, "Validation accuracy", "")],
+)  # fmt: skip
+
+
+CHANGES = {
+    "gated": ("a gate behind the attention lowers the loss", "Qiu et al. 2025 (2505.06708)"),
+    "differential": ("differential attention lowers the loss", "Ye et al. 2024 (2410.05258)"),
+    "qk-norm": ("QK-norm lowers the loss", "Henry et al. 2020 (2010.04245)"),
+}
+
+
+def language_outcomes(result: Result) -> list[Outcome]:
+    """Compare each change with plain attention."""
+    return [
+        Outcome(
+            finding, source, "a lower loss in larger models", written(result, name, "plain"),
+            difference(result, name, "plain"), better(result, name, "plain"),
+        )
+        for name, (finding, source) in CHANGES.items()
+    ]  # fmt: skip
+
+
+LANGUAGE = member(
+    "language",
+    "Which changes of attention lower the loss of a language model of letters?",
+    "language-modeling",
+    [
+        gpt("plain"),
+        gpt("gated", "attention=gated", "feedforward=224"),
+        gpt("differential", "attention=differential"),
+        gpt("qk-norm", "score=scaled-dot+qk-norm"),
+    ],
+    language_outcomes,
+    data="pydoc",
+    settings={
+        **TRAINING,
+        "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
+        "dropout": 0.0, "length": 64, "steps": 1500, "batch_size": 32, "evaluate_every": 250,
+    },
+    quick={"steps": 20},
+    about=[
+        "340,000 letters of Python's own help text, and models of 100,000 parameters with equal "
+        "parameters and steps; the papers' models have a hundred million and more.",
+    ],
+)  # fmt: skip
+
+MEMBERS: Sequence[Member] = (
+    RECALL, INDUCTION, RETRIEVAL, INDEXING, SORTING, LENGTHS, GROKKING, LANGUAGE,
+)  # fmt: skip

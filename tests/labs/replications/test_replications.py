@@ -1,0 +1,151 @@
+"""Verdicts of replications by hand, and a small run of one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.labs import LabRequest, open_lab
+from regard.labs.comparison import Result
+from regard.labs.replications import findings
+from regard.labs.replications.curves import Curves
+from regard.labs.replications.outcomes import (
+    AGREES,
+    DISAGREES,
+    UNCLEAR,
+    all_of,
+    at_least,
+    at_lengths,
+    better,
+    half_widths,
+    summary,
+)
+from regard.reports.evidence import arms_of
+from regard.studies.compare import compare
+
+
+def arm(name: str, mean: float, half: float = 0.01, trained: bool = True) -> dict[str, Any]:
+    return {
+        "name": name, "mean": mean, "low": mean - half, "high": mean + half, "trained": trained,
+        "training": "converged" if trained else "still rising", "seconds": 1.0,
+    }  # fmt: skip
+
+
+def verdict(a: str, b: str, difference: float, p: float) -> dict[str, Any]:
+    return {"a": a, "b": b, "difference": difference, "low": 0.0, "high": 0.0, "p": p}
+
+
+def result(arms: list[Any], verdicts: list[Any], measured: Any = None) -> Result:
+    record = {"metric": "accuracy", "arms": arms, "verdicts": verdicts}
+    plan: Any = None
+    return Result(plan, Path(), record, [], measured)
+
+
+def test_a_verdict_needs_evidence_and_a_disagreement_a_trained_arm() -> None:
+    arms = [arm("a", 0.5), arm("b", 0.4), arm("c", 0.3, trained=False)]
+    ahead, none = verdict("a", "b", 0.1, 0.01), verdict("a", "b", 0.1, 0.2)
+    assert better(result(arms, [ahead]), "a", "b") == AGREES
+    assert better(result(arms, [ahead]), "b", "a") == DISAGREES
+    assert better(result(arms, [none]), "a", "b") == UNCLEAR
+    assert better(result(arms, []), "a", "b") == UNCLEAR
+    assert better(result(arms, [verdict("c", "a", -0.2, 0.01)]), "c", "a") == UNCLEAR
+    assert at_least(arm("a", 0.99), 0.95) == AGREES
+    assert at_least(arm("a", 0.955), 0.95) == UNCLEAR
+    assert at_least(arm("a", 0.5), 0.95) == DISAGREES
+    assert at_least(arm("a", 0.5, trained=False), 0.95) == UNCLEAR
+    assert all_of(AGREES, AGREES) == AGREES
+    assert all_of(AGREES, UNCLEAR, DISAGREES) == DISAGREES
+
+
+def test_recall_has_four_findings_with_their_numbers() -> None:
+    arms = [arm("2 layers", 0.99), arm("1 layer", 0.2), arm("linear", 0.5), arm("retention", 0.4),
+            arm("delta", 0.9)]  # fmt: skip
+    verdicts = [
+        verdict(name, "2 layers", -0.4, 0.001) for name in ("1 layer", "linear", "retention")
+    ]
+    verdicts += [verdict("delta", "linear", 0.4, 0.3)]
+    told = findings.recall_outcomes(result(arms, verdicts))
+    assert [one.verdict for one in told] == [AGREES, AGREES, AGREES, UNCLEAR]
+    assert told[0].here == "accuracy, %: 2 layers 99.0 (98.0 to 100.0)"
+    assert told[1].value == pytest.approx(0.4)
+    claim = told[1].claim()
+    assert claim["holds"]
+    assert "agrees" in claim["says"]
+    assert len(told[0].row()) == 5
+    assert summary([one.row() for one in told]) == [
+        "Of 4 published findings 3 agree with the rerun.",
+        "Cannot be told at this size: the delta rule recalls what linear attention forgets.",
+    ]
+
+
+def test_sudden_learning_is_told_from_gradual_learning() -> None:
+    steps = list(range(0, 101, 5))
+    jump = [0.1 if x < 50 else 0.9 for x in steps]
+    slow = [0.1 + 0.008 * x for x in steps]
+    curves = Curves([(steps, jump), (steps, slow)], [(steps, [1 - y for y in jump])])
+    sudden, gradual = curves.steepest()
+    assert sudden == pytest.approx(1.0, abs=0.01)
+    assert gradual == pytest.approx(0.1, abs=0.01)
+    assert curves.first(0.5)[0] == 50
+    assert curves.learned(0.5) == [50]
+    assert np.isnan(Curves([(steps, slow)], []).first(0.95)).all()
+
+
+def test_late_understanding_is_a_ratio_of_steps() -> None:
+    steps = list(range(0, 101, 10))
+    known = [1.0 if x < 20 else 0.01 for x in steps]
+    late = [0.0 if x < 80 else 1.0 for x in steps]
+    curves = Curves([(steps, late)] * 2, [(steps, known)] * 2)
+    arms = [arm("weight decay 1", 0.99), arm("no weight decay", 0.1)]
+    verdicts = [verdict("no weight decay", "weight decay 1", -0.8, 0.001)]
+    measured = {"weight decay 1": curves, "no weight decay": curves}
+    first, second = findings.grokking_outcomes(result(arms, verdicts, measured))
+    assert (first.value, first.verdict, second.verdict) == (4.0, AGREES, AGREES)
+
+
+def test_dispersion_is_the_loss_from_the_trained_to_the_largest_number() -> None:
+    plain = {16: [0.99, 0.97], 64: [0.9, 0.9], 256: [0.7, 0.7], 1024: [0.5, 0.5]}
+    arms = [arm("softmax", 0.5), arm("scalable-softmax", 0.6)]
+    verdicts = [verdict("scalable-softmax", "softmax", 0.1, 0.01)]
+    first, second = findings.retrieval_outcomes(result(arms, verdicts, {"softmax": plain}))
+    assert first.value == pytest.approx(0.48)
+    assert (first.verdict, second.verdict) == (AGREES, AGREES)
+    assert first.here == "98.0 at 16, 90.0 at 64, 70.0 at 256, 50.0 at 1024 %"
+
+
+def test_an_interval_over_seeds_is_students() -> None:
+    assert half_widths([0.5]) == (0.5, 0.5, 0.5)
+    mean, low, high = half_widths([0.1, 0.2, 0.3])
+    assert mean == pytest.approx(0.2)
+    assert high - mean == pytest.approx(4.3027 * 0.1 / 3**0.5, abs=1e-4)
+    assert low == pytest.approx(2 * mean - high)
+
+
+def test_one_finding_from_end_to_end(tmp_path: Path) -> None:
+    lab = open_lab("replications")
+    settings = ["steps=3", "examples=60", "held_out=10", "width=8", "test_length=20", "threads=1"]
+    lines: list[str] = []
+    request = LabRequest(out=tmp_path, workers=2, overrides=["only=max-retrieval", *settings])
+    record = lab.run(request, lines.append, lambda *given: None)
+    assert [row[-1] for row in record["tables"][0]["rows"]] == [UNCLEAR, UNCLEAR]
+    assert len(record["claims"]) == 2
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The maximum of more items" in html
+    assert "98.6 / 94.3 / 81.3 / 53.8" in html
+    runs = [*(tmp_path / "max-retrieval").glob("*/seed-*")]
+    assert len({run.parent.name for run in runs}) == 2
+
+
+def test_scores_at_other_lengths_are_of_the_same_network(tmp_path: Path) -> None:
+    lab = findings.RETRIEVAL.lab
+    pairs = ["steps=3", "examples=60", "held_out=10", "width=8", "test_length=20", "threads=1"]
+    plan = lab.plan(LabRequest(seeds=1, overrides=pairs))
+    comparison = compare(
+        plan.task, plan.arms, seeds=1, out=tmp_path, overrides=plan.overrides, workers=1
+    )
+    record = comparison.record()
+    seen = Result(plan, tmp_path, record, arms_of(record, tmp_path))
+    scores = at_lengths(seen, [20, 40])
+    assert scores["softmax"][20] == [comparison.arms[0].mean]
+    assert scores["softmax"].keys() == {20, 40}
