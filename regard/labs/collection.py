@@ -100,11 +100,11 @@ class CollectionLab(Lab):
             sections.append(_section(member, comparison, part))
             claims += part.claims
             records[member.name] = comparison.record()
-        summary = Section(self.title, tables=[Table(self.title, self.columns, rows)])
+        summary = Section("Summary", tables=[Table(self.title, self.columns, rows)])
         report = LabReport(
             [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}
         )
-        return self.finish(request, report, out, settings.size, say)
+        return self.finish(request, report, out, "", say)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Forecast each member and their sum."""

@@ -87,14 +87,14 @@ RECALL = member(
     recall_outcomes,
     settings={
         **TRAINING,
-        "symbols": 128, "train_length": 64, "pairs": 8, "width": 32, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "rotary", "steps": 3000, "batch_size": 32,
-        "evaluate_every": 300,
+        "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1, "layers": 2,
+        "feedforward": 128, "position": "rotary", "steps": 1000, "batch_size": 64,
+        "evaluate_every": 100,
     },
     quick={"steps": 60, "examples": 2000, "held_out": 100},
     about=[
         "Zoology's setting has 8,192 symbols, 100,000 examples, width 64 and up to 64 epochs at "
-        "four learning rates; here: 128 symbols, 8 pairs among 64, width 32, one rate.",
+        "four learning rates; here: 128 symbols, 4 pairs among 32, width 64, one rate.",
     ],
 )  # fmt: skip
 
@@ -131,8 +131,8 @@ INDUCTION = member(
     settings={
         **TRAINING,
         "symbols": 32, "train_length": 24, "width": 32, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "learned", "steps": 3000, "batch_size": 32,
-        "learning_rate": 2e-3, "evaluate_every": 60,
+        "feedforward": 128, "position": "learned", "steps": 1500, "batch_size": 32,
+        "learning_rate": 2e-3, "evaluate_every": 25,
     },
     quick={"steps": 100, "examples": 2000, "held_out": 100, "evaluate_every": 10},
     about=["Random symbols in place of text; two or one layers with feed-forward layers."],
@@ -185,8 +185,8 @@ RETRIEVAL = member(
         **TRAINING,
         "levels": 32, "classes": 10, "train_length": 16, "shortest": 5, "test_length": 1024,
         "length": 1100, "held_out": 500, "width": 32, "heads": 1, "layers": 1,
-        "feedforward": 64, "position": "none", "steps": 4000, "batch_size": 64,
-        "evaluate_every": 400,
+        "feedforward": 64, "position": "none", "steps": 2500, "batch_size": 64,
+        "evaluate_every": 250,
     },
     quick={"steps": 100, "examples": 2000, "held_out": 50},
     about=[
