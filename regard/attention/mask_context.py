@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from regard.attention.mask import WHOLE, Kind, Mask, Tile
+from regard.attention.mask import WHOLE, Kind, Mask, Tile, conjuncts
 from regard.attention.prepared import Positions
 from regard.attention.tracing import readable
 from regard.errors import RegardError
@@ -71,6 +71,23 @@ class MaskContext:
 def seen_of(mask: Mask, rows: Tensor, columns: Tensor) -> Tensor:
     """Return which keys a mask lets some query see, (…, m), with its head axis if it has one."""
     return _seen(lambda tile: mask.allows(rows, columns, tile), rows, columns)
+
+
+def hidden_keys(mask: Mask | None, columns: Tensor, past: int) -> Tensor | None:
+    """Return which keys at these positions, (…, m), a part of the mask hides from all queries.
+
+    They follow ``past`` cached keys. Only the parts without heads that read keys alone, such as
+    lengths, and that ``&`` joins are asked. Return None if there are none.
+    """
+    hidden, n = None, columns.shape[-1]
+    parts = [part for part in conjuncts(mask) if part.kind == "keys" and not part.has_heads]
+    if past and parts:
+        before = torch.arange(past, device=columns.device)
+        columns = torch.cat([before.expand(*columns.shape[:-1], past), columns], -1)
+    for part in parts:
+        more = ~part.allows(columns[..., :1], columns).squeeze(-2)[..., past : past + n]
+        hidden = more if hidden is None else hidden | more
+    return hidden
 
 
 def _seen(allows: Callable[[Tile], Tensor], rows: Tensor, columns: Tensor) -> Tensor:

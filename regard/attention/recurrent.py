@@ -15,6 +15,7 @@ from regard.attention.kernels.linear import Inputs, by_chunks
 from regard.attention.kernels.summary import Summary
 from regard.attention.layer import Attention
 from regard.attention.mask import Mask, as_mask, conjuncts
+from regard.attention.mask_context import hidden_keys
 from regard.attention.mechanism import Mechanism, PerSide, both_sides
 from regard.attention.multihead import without_hidden
 from regard.attention.packing import Packing
@@ -208,21 +209,17 @@ class StateAttention(Mechanism):
         """Return the order, the keys that may be seen, and the beams of a mask."""
         if mask is not None and mask.parents is not None:
             return Visible(False, None, mask.parents)
-        causal, seen, n = False, None, columns.shape[-1]
-        if past:
-            before = torch.arange(past, device=columns.device)
-            columns = torch.cat([before.expand(*columns.shape[:-1], past), columns], -1)
-        for part in conjuncts(mask):
-            if part.kind == "causal":
-                causal = True
-            elif part.kind == "keys" and not part.has_heads:
-                allowed = part.allows(columns[..., :1], columns).squeeze(-2)[..., -n:]
-                seen = allowed if seen is None else seen & allowed
-            else:
+        parts = conjuncts(mask)
+        for part in parts:
+            if part.kind != "causal" and (part.kind != "keys" or part.has_heads):
                 raise RegardError(
                     f"attention={self.name} reads words in order, so its mask can only be causal "
                     f"and hide padding, not {part!r}; remove pattern= or use attention=multi-head"
                 )
+        hidden = hidden_keys(mask, columns, past)
+        causal, seen = any(part.kind == "causal" for part in parts), None
+        if hidden is not None:
+            seen = ~hidden
         return Visible(causal, seen, None)
 
     def _of_itself(
