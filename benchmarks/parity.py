@@ -183,11 +183,11 @@ def of_torch(kind: str, dtype: torch.dtype) -> float:
 
 
 @torch.no_grad()
-def of_cache(position: str, dtype: torch.dtype) -> float:
+def of_cache(setting: str, name: str, dtype: torch.dtype) -> float:
     """Logits of a GPT that writes with a cache beside those of whole passes; other words: ∞."""
     torch.manual_seed(0)
     sizes = {"width": 16, "heads": 4, "layers": 2, "feedforward": 32, "length": LONGEST}
-    settings = build(GPTSettings, {**sizes, "position": position})
+    settings = build(GPTSettings, {**sizes, "position": "none", setting: name})
     model = GPT(settings, WORDS).to(dtype).eval()
     for x in model.parameters():
         x.add_(torch.randn_like(x), alpha=0.3)
@@ -239,12 +239,12 @@ def measured(count: int) -> Iterable[dict[str, Any]]:
         for dtype, aim in ((single, 1e-6), (double, 1e-12)):
             name = f"MultiHeadAttention, {kind}, {str(dtype).removeprefix('torch.')}"
             yield row(name, "torch.nn.MultiheadAttention", of_torch(kind, dtype), aim)
-    for position in POSITIONS:
-        if position.startswith("tree"):  # a tree is given with the whole text
-            continue
+    # A tree is given with the whole text.
+    cached = [("position", name) for name in POSITIONS if not name.startswith("tree")]
+    for setting, part in (*cached, ("attention", "forgetting")):
         for dtype, aim in ((single, 1e-5), (double, 1e-12)):
-            name = f"cache, position {position}, {str(dtype).removeprefix('torch.')}"
-            yield row(name, "the full pass, same words", of_cache(position, dtype), aim)
+            name = f"cache, {setting} {part}, {str(dtype).removeprefix('torch.')}"
+            yield row(name, "the full pass, same words", of_cache(setting, part, dtype), aim)
     texts = strings(count)
     for kind in sorted(WHOLE):
         name = f"{kind}, {count:,} random Unicode texts"

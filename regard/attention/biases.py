@@ -263,14 +263,14 @@ class ExtraColumns(Wrapper):
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         prepared = self.inner.prepare_queries(queries, positions)
         assert isinstance(prepared, Tensor)
-        return _joined(prepared, self.rows(prepared, positions))
+        return joined(prepared, self.rows(prepared, positions))
 
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
         prepared = self.inner.prepare_keys(keys, positions)
         assert isinstance(prepared, Tensor)
         columns = self.beside(prepared, positions)
         of_heads = columns.ndim > 2 and columns.shape[-3] > 1
-        return _joined(repeat_kv(prepared, self.heads) if of_heads else prepared, columns)
+        return joined(repeat_kv(prepared, self.heads) if of_heads else prepared, columns)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
@@ -278,7 +278,8 @@ class ExtraColumns(Wrapper):
         return self.acceleration.scale(self, queries.shape[-1]) * queries @ keys.mT
 
 
-def _joined(x: Tensor, columns: Tensor) -> Tensor:
+def joined(x: Tensor, columns: Tensor) -> Tensor:
+    """Return x with further columns, over the batch of both and in the dtype of x."""
     batch = torch.broadcast_shapes(x.shape[:-2], columns.shape[:-2])
     columns = columns.to(x.dtype)
     return torch.cat([x.expand(*batch, -1, -1), columns.expand(*batch, -1, -1)], -1)

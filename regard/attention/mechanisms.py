@@ -9,6 +9,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "multi-head": "regard.attention.multihead:MultiHeadAttention",
         "gated": "regard.attention.variants:GatedAttention",
         "differential": "regard.attention.variants:DifferentialAttention",
+        "forgetting": "regard.attention.forgetting:ForgettingAttention",
         "latent": "regard.attention.latent:LatentAttention",
         "linear": "regard.attention.linear:LinearAttention",
         "linear-relu": "regard.attention.linear:ReluAttention",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention import KeyValueCache, MultiHeadAttention, causal, lengths
+from regard.attention import KeyValueCache, MultiHeadAttention, causal, lengths, named_mechanism
 from regard.conformance.law import InapplicableError
 from regard.errors import RegardError
 
@@ -108,9 +108,29 @@ class Regard(Layer):
     def steps(self, module: nn.Module, x: Tensor) -> Tensor:
         if not self.ours:
             return super().steps(module, x)
-        cache = KeyValueCache()
-        parts = [module(part, mask=causal(), cache=cache) for part in x.split(STEPS, 1)]
-        return torch.cat(parts, 1)
+        return in_steps(module, x)
+
+
+class OfMechanism(Regard):
+    """A mechanism of the table: it reads memories and writes with a cache, as all of them do."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(lambda dropout: named_mechanism(name)(WIDTH, HEADS, dropout=dropout), name)
+
+    def build(self, dropout: float = 0.0) -> nn.Module:
+        try:
+            return super().build(dropout)
+        except RegardError as error:
+            if not dropout:
+                raise
+            raise InapplicableError(str(error)) from None
+
+    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
+        output: Tensor = module(x, memory, mask=lengths(valid))
+        return output
+
+    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
+        return in_steps(module, x)
 
 
 class TorchMultihead(Layer):
@@ -296,6 +316,13 @@ class XTransformers(Layer):
             output, cache = module(x[:, :length], cache=cache, return_hiddens=True)
             outputs.append(output[:, -1:])
         return torch.cat(outputs, 1)
+
+
+def in_steps(module: nn.Module, x: Tensor) -> Tensor:
+    """Return the output of a causal pass of a regard layer, a few tokens at a time."""
+    cache = KeyValueCache()
+    parts = [module(part, mask=causal(), cache=cache) for part in x.split(STEPS, 1)]
+    return torch.cat(parts, 1)
 
 
 def uses_positions(module: nn.Module) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention import (
+    MECHANISMS,
     NORMALIZERS,
     POSITIONS,
     SCORES,
@@ -21,7 +22,7 @@ from regard.attention import (
 from regard.attention.naming import is_row, named_part
 from regard.attention.score_wrappers import SCORE_WRAPPERS
 from regard.attention.wrapper import Wrapper
-from regard.conformance.adapters import LAYERS, Layer, layer_of
+from regard.conformance.adapters import LAYERS, Layer, OfMechanism, layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
@@ -163,6 +164,7 @@ def named() -> dict[str, Callable[[], Subject]]:
         **{name: partial(of_score, "scaled-dot", name) for name in wrapped},
         **{name: partial(NormalizerSubject.of, kind, name) for name, kind in NORMALIZERS.items()},
         **{name: partial(subject_of, make, name) for name, make in MASKS.items()},
+        **{name: partial(OfMechanism, name) for name in MECHANISMS},
         **LAYERS,
     }
 

@@ -53,8 +53,9 @@ Normalize = Annotated[
 Attention = Annotated[
     str,
     Field(
-        description="attention of a block: multi-head, gated, differential, latent, linear, "
-        "linear-relu, linear-softmax, retention, gla, delta, ssd, or your own class, FILE.py:Name"
+        description="attention of a block: multi-head, gated, differential, forgetting, latent, "
+        "linear, linear-relu, linear-softmax, retention, gla, delta, ssd, or your own class, "
+        "FILE.py:Name"
     ),
 ]
 Pattern = Annotated[

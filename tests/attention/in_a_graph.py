@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import regard
-from regard.attention import Mask, MultiHeadAttention, causal, lengths, named_mask, window, within
+from regard.attention import (
+    Mask,
+    causal,
+    lengths,
+    named_mask,
+    named_mechanism,
+    window,
+    within,
+)
 from regard.attention.trees import parsed
 from regard.models import MODELS
 
@@ -28,6 +36,7 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
     ),
     "relative-keys": ({"position": "relative-keys"}, lambda sizes: lengths(sizes)),
     "tree-keys": ({"position": "tree-keys"}, lambda sizes: lengths(sizes)),
+    "forgetting": ({"attention": "forgetting"}, lambda sizes: causal() & lengths(sizes)),
     "additive": ({"score": "additive"}, lambda sizes: causal()),
     "gaussian": ({"score": "gaussian"}, lambda sizes: lengths(sizes)),
     "top-k": ({"normalize": "top-k-2"}, lambda sizes: lengths(sizes)),
@@ -45,7 +54,9 @@ class Layer(nn.Module):
         super().__init__()
         given, self.mask = CASES[case]
         torch.manual_seed(0)
-        self.layer = MultiHeadAttention(16, 4, key_value_heads=2, **given)
+        settings = dict(given)
+        kind = named_mechanism(str(settings.pop("attention", "multi-head")))
+        self.layer = kind(16, 4, key_value_heads=2, **settings)
 
     def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
         made: Tensor = self.layer(x, mask=self.mask(sizes))

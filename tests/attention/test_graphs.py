@@ -69,7 +69,7 @@ def test_one_graph_of_every_kind(tmp_path, backend):
 
 
 def test_an_exported_program_takes_other_batches_and_lengths(tmp_path):
-    in_a_graph(tmp_path, "export", "rotary", "causal", "transformer", "gpt", "trees")
+    in_a_graph(tmp_path, "export", "rotary", "causal", "forgetting", "transformer", "gpt", "trees")
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from regard.analysis.record import record
 from regard.attention import MECHANISMS, KeyValueCache, Packing, causal, lengths, named_mechanism
 from regard.attention.arguments import must_be_tensors
+from regard.attention.forgetting import ForgettingAttention
 from regard.attention.recurrent import StateAttention
 from regard.errors import RegardError
 from regard.trusted import trust
@@ -27,7 +28,8 @@ class NoMechanism:
 @pytest.fixture(params=MECHANISMS)
 def mechanism(request):
     kind = named_mechanism(request.param)
-    position = "rotary" if issubclass(kind, StateAttention) else "t5-bias"
+    products = issubclass(kind, StateAttention | ForgettingAttention)
+    position = "rotary" if products else "t5-bias"
     made = kind(12, 3, position=position).double().eval()
     assert made.name == request.param
     return made

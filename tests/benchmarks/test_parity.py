@@ -14,7 +14,7 @@ from regard.errors import RegardError
 def test_all_aims_are_reached_and_the_command_says_so() -> None:
     found = CliRunner().invoke(app, ["bench", "parity", "--quick"])
     assert found.exit_code == 0, found.output
-    assert "41 of 41 aims reached" in found.stdout
+    assert "43 of 43 aims reached" in found.stdout
     assert "score additive, float64" in found.stdout
 
 
@@ -22,7 +22,7 @@ def test_what_is_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(parity.FORMULAS, "dot", lambda s, q, k: parity.dot(s, q, k) * (1 + 1e-9))
     monkeypatch.setattr(parity, "strings", lambda count: ["fine"])
     monkeypatch.setattr(parity, "of_torch", lambda kind, dtype: 0.0)
-    monkeypatch.setattr(parity, "of_cache", lambda position, dtype: float("inf"))
+    monkeypatch.setattr(parity, "of_cache", lambda setting, name, dtype: float("inf"))
     found = CliRunner().invoke(app, ["bench", "parity", "--json"])
     assert found.exit_code == 1
     cases = {case["name"]: case for case in json.loads(found.stdout)["cases"]}

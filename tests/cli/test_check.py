@@ -42,7 +42,7 @@ def test_a_law_that_fails_is_said_in_numbers(regard):
 
 
 @pytest.mark.parametrize(
-    "name", ["scaled-dot", "rotary", "sink", "causal", "torch.nn.MultiheadAttention"]
+    "name", ["scaled-dot", "rotary", "sink", "causal", "gated", "torch.nn.MultiheadAttention"]
 )
 def test_names(regard, name):
     said = regard("check", name, "--quick", "--json")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from regard.attention import (
+    MECHANISMS,
     NORMALIZERS,
     POSITIONS,
     SCORES,
@@ -19,6 +20,7 @@ from regard.attention import (
 )
 from regard.conformance import LAWS, MaskSubject, ScoreSubject, conform
 from regard.conformance.own import masks, own
+from regard.conformance.run import find
 
 WRAPPERS = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
 
@@ -43,6 +45,14 @@ def test_every_part():
     }
     for row, kind in zip(found["kinds"].values(), LAWS, strict=False):
         assert row["holds"] > 0.8 * row["subjects"] * 10, kind
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism(name):
+    verdicts = {verdict.law: verdict for verdict in conform(find(name))}
+    assert {law: v.message for law, v in verdicts.items() if v.outcome == "fails"} == {}
+    for law in ("padding NaN", "sees nothing", "future", "cache"):
+        assert verdicts[law].outcome == "holds", law
 
 
 def test_every_table_is_whole():
