@@ -101,6 +101,7 @@ _ALSO: Mapping[str, str] = {
     "rotary": "rope, rotary-embedding",
     "sinusoidal": "sin, sine, sines, absolute, vaswani",
     "relative-keys": "relative, shaw",
+    "disentangled": "deberta, relative",
     "forgetting": "fox, forget, forget-gate, forgetting-transformer",
     "t5-bias": "relative, t5, relative-bias",
     "words": "word, whitespace, word-level",

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.biases import Alibi, Fire, Kerple, RelativeBias, SignedAlibi
+from regard.attention.disentangled import Disentangled
 from regard.attention.naming import is_row, named_part
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.rotary import Pope, Rotary, XPos
@@ -91,6 +92,7 @@ POSITIONS: Table[type[nn.Module] | None] = Table(
         "fire": Fire,
         "t5-bias": RelativeBias,
         "relative-keys": RelativeKeys,
+        "disentangled": Disentangled,
         "tree-depth": TreeDepth,
         "tree-keys": TreeKeys,
     },

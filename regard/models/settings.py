@@ -12,8 +12,8 @@ from regard.settings import Settings
 
 #: Positions that compress= rejects: they add a number for each pair, or define the score.
 BETWEEN_PAIRS = (
-    "alibi", "alibi-signed", "kerple", "fire", "t5-bias", "relative-keys", "tree-keys", "xpos",
-    "pope",
+    "alibi", "alibi-signed", "kerple", "fire", "t5-bias", "relative-keys", "disentangled",
+    "tree-keys", "xpos", "pope",
 )  # fmt: skip
 
 # Settings shared by several models; `regard train TASK --settings` prints their descriptions.
@@ -43,7 +43,8 @@ Position = Annotated[
     str,
     Field(
         description="positional encoding: none, sinusoidal, learned, rotary, alibi, t5-bias, "
-        "relative-keys, …, or with options, rotary-base-500000-part-0.5; by layer: rotary*3/none"
+        "relative-keys, disentangled, …, or with options, rotary-base-500000-part-0.5; by layer: "
+        "rotary*3/none"
     ),
 ]
 Normalize = Annotated[

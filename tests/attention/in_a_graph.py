@@ -35,6 +35,7 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
         lambda sizes: within(lengths(sizes), named_mask("window-2+global-1")),
     ),
     "relative-keys": ({"position": "relative-keys"}, lambda sizes: lengths(sizes)),
+    "disentangled": ({"position": "disentangled-2"}, lambda sizes: lengths(sizes)),
     "tree-keys": ({"position": "tree-keys"}, lambda sizes: lengths(sizes)),
     "forgetting": ({"attention": "forgetting"}, lambda sizes: causal() & lengths(sizes)),
     "additive": ({"score": "additive"}, lambda sizes: causal()),

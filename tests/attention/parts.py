@@ -76,7 +76,7 @@ def fits(score: str, position: str) -> bool:
 
 EVERY_SCORE = list(SCORES)
 #: Positions that are paired with a few scores here; the laws of conformance pair them with all.
-LATER = ("xpos", "pope", "alibi-signed", "kerple", "fire")
+LATER = ("xpos", "pope", "alibi-signed", "kerple", "fire", "disentangled")
 #: Scores that read where a key stands and not what it holds.
 KEYLESS = [name for name, kind in SCORES.items() if issubclass(kind, Synthesizer)]
 #: Those of them that do not read the queries either.

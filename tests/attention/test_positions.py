@@ -234,7 +234,9 @@ def zero_bias(score, n):
     return score.compare(x, x, (positions, positions))[0]
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi", "t5-bias", "relative-keys", "tree-keys"])
+@pytest.mark.parametrize(
+    "position", ["rotary", "alibi", "t5-bias", "relative-keys", "disentangled", "tree-keys"]
+)
 def test_positions_of_a_batch(position):
     layer = MultiHeadAttention(8, 2, position=position).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
@@ -246,7 +248,9 @@ def test_positions_of_a_batch(position):
     assert not torch.allclose(whole[1], layer(x)[1])
 
 
-@pytest.mark.parametrize("position", ["alibi", "t5-bias", "relative-keys", "tree-keys"])
+@pytest.mark.parametrize(
+    "position", ["alibi", "t5-bias", "relative-keys", "disentangled", "tree-keys"]
+)
 def test_one_query_asks_texts_that_stand_elsewhere(position):
     score = make_score("scaled-dot", position, 4, 4, heads=2).double()
     q, k = (torch.randn(b, 2, n, 4, dtype=torch.float64) for b, n in ((1, 5), (3, 7)))
