@@ -16,7 +16,7 @@ def row(name: str, kind: type | None) -> str:
     formula = " ".join(text.split("\n\n")[0].split()).replace("``", "`").replace(":func:", "")
     options = dict(getattr(kind, "options", {}))
     names = ", ".join(
-        f"`{name}-{key}{'-…' * numbers}`" if len(options) > 1 else f"`{name}-…`"
+        f"`{name}{f'-{key}' * (len(options) > 1)}{'-…' * numbers}`"
         for key, numbers in options.items()
     )
     return f"| `{name}` | {formula} | {names} |".replace("|i − j|", "\\|i − j\\|")

@@ -22,6 +22,8 @@ class KeyValueCache:
         self.shared: slice | None = None
         #: The state of a mechanism that stores one instead of keys, with the batch at axis 0.
         self.state: tuple[Tensor, ...] | None = None
+        #: A cache of the keys by which a mechanism chooses among the keys, if it does.
+        self.routing: KeyValueCache | None = None
         self.finite = True  # no cached number is known to be NaN or infinite
         self._origin: Tensor | None = None
         self._length = 0
@@ -38,7 +40,8 @@ class KeyValueCache:
     def numbers(self) -> int:
         """Return how many numbers of keys and values, or of a state, are cached."""
         rows = [x.narrow(-2, 0, self._length) for x in self._room[:-1]] if self._room else []
-        return sum(x.numel() for x in (*rows, *(self.state or ())))
+        routing = 0 if self.routing is None else self.routing.numbers
+        return sum(x.numel() for x in (*rows, *(self.state or ()))) + routing
 
     def hold(self, state: tuple[Tensor, ...], rows: int) -> None:
         """Replace the state by the one after ``rows`` further rows."""
@@ -117,6 +120,8 @@ class KeyValueCache:
         """
         if self.state is not None:
             self.state = tuple(x.index_select(0, rows) for x in self.state)
+        if self.routing is not None:
+            self.routing.keep(rows)
         batch = self._room[-2].shape[0] if self._room else 0
         self._room = [
             x.narrow(-2, 0, self._length).index_select(0, rows)

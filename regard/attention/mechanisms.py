@@ -1,7 +1,10 @@
 """Mechanisms by name: ``MECHANISMS``."""
 
+from collections.abc import Callable
+from functools import partial
+
 from regard.attention.mechanism import Mechanism
-from regard.errors import look_up
+from regard.attention.naming import named_part
 from regard.tables import Table
 
 MECHANISMS: Table[type[Mechanism]] = Table(
@@ -11,6 +14,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "differential": "regard.attention.variants:DifferentialAttention",
         "forgetting": "regard.attention.forgetting:ForgettingAttention",
         "latent": "regard.attention.latent:LatentAttention",
+        "moba": "regard.attention.moba:BlockAttention",
         "linear": "regard.attention.linear:LinearAttention",
         "linear-relu": "regard.attention.linear:ReluAttention",
         "linear-softmax": "regard.attention.linear:ExponentialAttention",
@@ -26,12 +30,16 @@ MECHANISMS: Table[type[Mechanism]] = Table(
 )
 
 
-def named_mechanism(name: str) -> type[Mechanism]:
+def named_mechanism(name: str) -> Callable[..., Mechanism]:
     """Return the class of a mechanism, by name or as the user's ``FILE.py:Name``.
 
-    Errors: an unknown name; a file that is not trusted or holds none.
+    Numbers behind the name are arguments of the class: ``moba-32-4``. Errors: an unknown name or
+    option; a file that is not trusted or holds none.
 
     >>> named_mechanism("multi-head")(8, 2, score="cosine").attention.score.name
     'cosine'
+    >>> named_mechanism("moba-32-4")(8, 2).blocks
+    (32, 4)
     """
-    return look_up(MECHANISMS, name, "attention")
+    kind, options = named_part(MECHANISMS, name)
+    return partial(kind, **options) if options else kind

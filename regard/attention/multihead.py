@@ -143,7 +143,7 @@ class MultiHeadAttention(Mechanism):
                 "the third argument is a mask, not a tensor of numbers; pass values by name, "
                 "layer(queries, keys, values=…), and make a bias part of the score"
             )
-        mask, keys = as_mask(mask), memory
+        mask, keys, itself = as_mask(mask), memory, memory is None or memory is queries
         query_positions, key_positions = both_sides(positions, memory)
         packing, key_packing = both_sides(packing, memory)
         if mask is not None and cache is None and packing is None:
@@ -156,6 +156,7 @@ class MultiHeadAttention(Mechanism):
         q, k, v = self._heads(queries, keys, values, cache, packing, key_packing)
         if bad is not None:  # sanitized under the mask of each call, without a gradient
             k, v = k.masked_fill(bad[0], torch.nan), v.masked_fill(bad[1], torch.nan)
+        mask = self.masked(q, k, mask, (query_positions, key_positions), cache, itself)
         attended = self.attention(
             q,
             k,
@@ -170,6 +171,21 @@ class MultiHeadAttention(Mechanism):
             output = packing.pack(output)
         output = self.gated(output, queries)
         return output if self.output is None else self.output(output)
+
+    def masked(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        mask: Mask | None,
+        positions: tuple[Tensor | None, Tensor | None],
+        cache: KeyValueCache | None,
+        itself: bool,
+    ) -> Mask | None:
+        """Return the mask of the attention of projected queries and keys.
+
+        ``itself``: whether the keys are those of the queries, as in self-attention.
+        """
+        return mask
 
     def joined(self, output: Tensor) -> Tensor:
         """Return the heads (\\*batch, heads, n, head_width) from the output of the attention."""

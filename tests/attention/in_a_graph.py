@@ -42,6 +42,10 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
     "gaussian": ({"score": "gaussian"}, lambda sizes: lengths(sizes)),
     "top-k": ({"normalize": "top-k-2"}, lambda sizes: lengths(sizes)),
     "entmax": ({"normalize": "entmax"}, lambda sizes: lengths(sizes)),
+    "moba": (
+        {"attention": "moba-2-2", "position": "rotary"},
+        lambda sizes: causal() & lengths(sizes),
+    ),
 }
 LONGER = ({1: torch.export.Dim.DYNAMIC}, None, {1: torch.export.Dim.DYNAMIC})
 #: Two texts each: of other lengths, one of them empty.
