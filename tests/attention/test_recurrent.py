@@ -174,7 +174,7 @@ def test_the_cache_does_not_grow(name):
         layer(table(1, 2, 12), cache=cache)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2"])
 def test_beams_after_prompts_of_several_lengths(name):
     torch.manual_seed(0)
     settings = GPTSettings(width=12, heads=3, layers=2, feedforward=16, length=16,
@@ -203,7 +203,7 @@ def test_beams_after_prompts_of_several_lengths(name):
                 assert_close(last[0, 2 - row], model.to_logits(model(more))[0, -1])
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2"])
 def test_a_translator_writes_step_by_step_what_it_reads_at_once(name):
     torch.manual_seed(0)
     settings = TransformerSettings(width=12, heads=3, layers=1, feedforward=16, tie=False,

@@ -28,6 +28,7 @@ VARIED: dict[str, dict[str, object]] = {
     "window": {"pattern": "window-2+global-1"},
     "bigbird": {"pattern": "bigbird-2", "position": "t5-bias"},
     "linformer": {"compress": "linformer-3"},
+    "moba": {"attention": "moba-2-2", "position": "rotary"},
 }
 WRITERS = [*FORMS, *SCHEMES, *VARIED]
 
