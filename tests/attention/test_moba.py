@@ -24,7 +24,7 @@ from regard.attention import (
 )
 from regard.attention.kernels.strips import Sizes, strips_of
 from regard.attention.mask_context import MaskContext
-from regard.attention.moba import BlockAttention, chosen_blocks
+from regard.attention.moba import BlockAttention, Choice, chosen_blocks
 from regard.attention.rotary import rotate
 from regard.errors import RegardError
 from regard.layers.beam_ancestry import BeamAncestry
@@ -291,6 +291,17 @@ def test_equal_blocks_are_chosen_together() -> None:
 
 
 def test_half_precision_chooses_in_single() -> None:
+    q, k, at = (
+        drawn(2, 3, 60, 8).bfloat16(),
+        drawn(2, 3, 60, 8, seed=1).bfloat16(),
+        torch.arange(60),
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = (
+            Choice.of(x, y, (at, at), causal(), 4, True).best(3).allows(at, at)
+            for x, y in ((q, k), (q.double(), k.double()))
+        )
+    assert torch.equal(found, expected)
     layer, x = made().float(), drawn(2, 40, 12).float()
     exact = layer(x, mask=causal())
     with torch.autocast("cpu", torch.bfloat16):
