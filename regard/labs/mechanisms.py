@@ -24,6 +24,8 @@ from regard.tasks import unit_of
 
 PLAIN = "multi-head"
 QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
+#: Options of mechanisms: blocks of the default size would hold most of these short inputs.
+OPTIONS = {"moba": "moba-4-2"}
 AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
 NETWORK: Values = {
     "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "dropout": 0.0,
@@ -114,7 +116,7 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
 def member(name: str, question: str, task: str, settings: Values, quick: Values, data: str = "",
            seeds: int = 3) -> Member:  # fmt: skip
     """Return the comparison of all mechanisms on a task."""
-    arms = [Arm(one, "gpt", (f"attention={one}",)) for one in MECHANISMS]
+    arms = [Arm(one, "gpt", (f"attention={OPTIONS.get(one, one)}",)) for one in MECHANISMS]
     lab = ComparisonLab(
         question=question,
         task=task,

@@ -220,11 +220,11 @@ INDEXING = member(
     indexing_outcomes,
     settings={
         **TRAINING,
-        "symbols": 32, "train_length": 16, "reach": 4, "width": 64, "heads": 4, "layers": 2,
+        "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "heads": 2, "layers": 2,
         "feedforward": 128, "steps": 4000, "batch_size": 64, "evaluate_every": 400,
     },
     quick={"steps": 60, "examples": 2000, "held_out": 100},
-    about=["The published task has longer texts and larger shifts; here 16 symbols, shifts to 4."],
+    about=["The published task has longer texts and larger shifts; here 6 symbols, shifts to 2."],
 )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ SORTING = member(
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 16, "held_out": 500,
         "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "none",
-        "steps": 3000, "batch_size": 64, "evaluate_every": 300,
+        "steps": 2000, "batch_size": 64, "evaluate_every": 200,
     },
     quick={"steps": 60, "examples": 2000, "held_out": 50},
     about=[
@@ -309,7 +309,7 @@ LENGTHS = member(
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
         "metric": "accuracy", "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
-        "steps": 3000, "batch_size": 64, "evaluate_every": 300,
+        "steps": 1500, "batch_size": 64, "evaluate_every": 150,
     },
     quick={"steps": 40, "examples": 2000, "held_out": 50},
     about=["One of their tasks, trained on 2 to 8 symbols and tested on 12; models of 2 layers."],
@@ -372,6 +372,7 @@ GROKKING = member(
 CHANGES = {
     "gated": ("a gate behind the attention lowers the loss", "Qiu et al. 2025 (2505.06708)"),
     "differential": ("differential attention lowers the loss", "Ye et al. 2024 (2410.05258)"),
+    "forgetting": ("forgetting attention lowers the loss", "Lin et al. 2025 (2503.02130)"),
     "qk-norm": ("QK-norm lowers the loss", "Henry et al. 2020 (2010.04245)"),
 }
 
@@ -395,6 +396,7 @@ LANGUAGE = member(
         gpt("plain"),
         gpt("gated", "attention=gated", "feedforward=224"),
         gpt("differential", "attention=differential"),
+        gpt("forgetting", "attention=forgetting"),
         gpt("qk-norm", "score=scaled-dot+qk-norm"),
     ],
     language_outcomes,
@@ -402,7 +404,7 @@ LANGUAGE = member(
     settings={
         **TRAINING,
         "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
-        "dropout": 0.0, "length": 64, "steps": 1500, "batch_size": 32, "evaluate_every": 250,
+        "dropout": 0.0, "length": 64, "steps": 1000, "batch_size": 32, "evaluate_every": 200,
     },
     quick={"steps": 20},
     about=[
