@@ -1,4 +1,4 @@
-"""Functions of the distance that are added to a score: Kerple, FIRE, signed ALiBi, DeBERTa."""
+"""Functions of the distance that are added to a score: ALiBi, T5, Kerple, FIRE, signed ALiBi."""
 
 import math
 from collections.abc import Mapping
