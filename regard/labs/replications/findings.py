@@ -88,7 +88,7 @@ RECALL = member(
     settings={
         **TRAINING,
         "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "rotary", "steps": 1000, "batch_size": 64,
+        "feedforward": 128, "position": "rotary", "steps": 700, "batch_size": 64,
         "evaluate_every": 100,
     },
     quick={"steps": 60, "examples": 2000, "held_out": 100},
@@ -131,8 +131,8 @@ INDUCTION = member(
     settings={
         **TRAINING,
         "symbols": 32, "train_length": 24, "width": 32, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "learned", "steps": 1500, "batch_size": 32,
-        "learning_rate": 2e-3, "evaluate_every": 25,
+        "feedforward": 128, "position": "learned", "steps": 1000, "batch_size": 32,
+        "learning_rate": 2e-3, "evaluate_every": 20, "held_out": 300,
     },
     quick={"steps": 100, "examples": 2000, "held_out": 100, "evaluate_every": 10},
     about=["Random symbols in place of text; two or one layers with feed-forward layers."],
@@ -404,7 +404,7 @@ LANGUAGE = member(
     settings={
         **TRAINING,
         "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
-        "dropout": 0.0, "length": 64, "steps": 1000, "batch_size": 32, "evaluate_every": 200,
+        "dropout": 0.0, "length": 64, "steps": 800, "batch_size": 32, "evaluate_every": 200,
     },
     quick={"steps": 20},
     about=[
