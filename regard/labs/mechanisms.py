@@ -147,27 +147,27 @@ LAB = CollectionLab(
     members=[
         member(
             "mqar", "Which mechanism recalls the values of several keys?", "mqar",
-            {"symbols": 64, "train_length": 24, "pairs": 3, "steps": 600, "evaluate_every": 60},
+            {"symbols": 64, "train_length": 24, "pairs": 3, "steps": 300, "evaluate_every": 30},
             {"symbols": 32, "train_length": 16, "pairs": 2, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "selective-copying", "Which mechanism copies what stands among noise?",
             "selective-copying",
-            {"symbols": 8, "copied": 5, "train_length": 20, "steps": 600, "evaluate_every": 60},
+            {"symbols": 8, "copied": 5, "train_length": 20, "steps": 300, "evaluate_every": 30},
             {"symbols": 4, "copied": 3, "train_length": 12, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "sorting", "Which mechanism sorts?", "sorting",
-            {"symbols": 16, "train_length": 12, "shortest": 4, "metric": "accuracy", "steps": 600,
-             "evaluate_every": 60},
+            {"symbols": 16, "train_length": 12, "shortest": 4, "metric": "accuracy", "steps": 300,
+             "evaluate_every": 30},
             {"symbols": 8, "train_length": 6, "shortest": 3, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "language", "Which mechanism predicts the next letter?", "language-modeling",
-            {"length": 64, "steps": 600, "batch_size": 32, "evaluate_every": 100},
+            {"length": 64, "steps": 300, "batch_size": 32, "evaluate_every": 50},
             {"steps": 30}, data="pydoc",
         ),
     ],

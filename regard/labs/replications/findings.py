@@ -221,7 +221,7 @@ INDEXING = member(
     settings={
         **TRAINING,
         "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "heads": 2, "layers": 2,
-        "feedforward": 128, "steps": 4000, "batch_size": 64, "evaluate_every": 400,
+        "feedforward": 128, "steps": 3000, "batch_size": 64, "evaluate_every": 300,
     },
     quick={"steps": 60, "examples": 2000, "held_out": 100},
     about=["The published task has longer texts and larger shifts; here 6 symbols, shifts to 2."],
@@ -309,7 +309,7 @@ LENGTHS = member(
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
         "metric": "accuracy", "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
-        "steps": 1500, "batch_size": 64, "evaluate_every": 150,
+        "steps": 1000, "batch_size": 64, "evaluate_every": 100,
     },
     quick={"steps": 40, "examples": 2000, "held_out": 50},
     about=["One of their tasks, trained on 2 to 8 symbols and tested on 12; models of 2 layers."],
@@ -404,7 +404,7 @@ LANGUAGE = member(
     settings={
         **TRAINING,
         "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
-        "dropout": 0.0, "length": 64, "steps": 800, "batch_size": 32, "evaluate_every": 200,
+        "dropout": 0.0, "length": 64, "steps": 500, "batch_size": 32, "evaluate_every": 100,
     },
     quick={"steps": 20},
     about=[
