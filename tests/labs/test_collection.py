@@ -50,6 +50,7 @@ def quiet(*given: Any) -> None:
     pass
 
 
+@pytest.mark.usefixtures("one_process")
 def test_all_members_are_run_at_the_quick_size_and_resumed(tmp_path: Path) -> None:
     lines: list[str] = []
     record = LAB.run(LabRequest(out=tmp_path, workers=2), lines.append, quiet)
@@ -115,6 +116,7 @@ def test_a_wrong_request_is_one_line(request_: LabRequest, says: str) -> None:
         LAB.run(request_, quiet, quiet)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_an_unknown_setting_is_reported_before_training(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="widht"):
         LAB.run(LabRequest(out=tmp_path, overrides=["widht=3"]), quiet, quiet)

@@ -122,6 +122,7 @@ def test_an_interval_over_seeds_is_students() -> None:
     assert low == pytest.approx(2 * mean - high)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_one_finding_from_end_to_end(tmp_path: Path) -> None:
     lab = open_lab("replications")
     settings = ["steps=3", "examples=60", "held_out=10", "width=8", "test_length=20", "threads=1"]
@@ -137,6 +138,7 @@ def test_one_finding_from_end_to_end(tmp_path: Path) -> None:
     assert len({run.parent.name for run in runs}) == 2
 
 
+@pytest.mark.usefixtures("one_process")
 def test_scores_at_other_lengths_are_of_the_same_network(tmp_path: Path) -> None:
     lab = findings.RETRIEVAL.lab
     pairs = ["steps=3", "examples=60", "held_out=10", "width=8", "test_length=20", "threads=1"]

@@ -1,0 +1,103 @@
+"""The lab of mechanisms: its arms, its summary by hand, a small run."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.attention import MECHANISMS, named_mechanism
+from regard.labs import LabRequest, mechanisms, open_lab
+from regard.labs.comparison import Result
+from regard.labs.equal import parameters
+from regard.runs import Config
+
+PLAN: Any = None
+
+
+def arm(name: str, mean: float, seconds: float) -> dict[str, Any]:
+    return {"name": name, "mean": mean, "low": mean - 0.1, "high": mean + 0.1, "seconds": seconds}
+
+
+def verdict(name: str, difference: float, p: float) -> dict[str, Any]:
+    ends = {"low": difference - 0.05, "high": difference + 0.05}
+    return {"a": name, "b": "multi-head", "difference": difference, "p": p, **ends}
+
+
+def test_a_summary_says_what_has_evidence_and_what_it_costs() -> None:
+    arms = [arm("multi-head", 0.5, 2.0), arm("gated", 0.7, 3.0), arm("linear", 0.2, 1.0),
+            arm("delta", 0.6, 4.0)]  # fmt: skip
+    verdicts = [verdict("gated", 0.2, 0.01), verdict("linear", -0.3, 0.001),
+                verdict("delta", 0.1, 0.2)]  # fmt: skip
+    record = {"metric": "accuracy", "arms": arms, "verdicts": verdicts}
+    table = mechanisms.rows("mqar", Result(PLAN, Path(), record, []))
+    assert table == [
+        ["mqar", "multi-head", "50.0 % (40.0 to 60.0)", "", "1.00", ""],
+        ["mqar", "gated", "70.0 % (60.0 to 80.0)", "+20.0 (+15.0 to +25.0), p = 0.010", "1.50",
+         "ahead"],
+        ["mqar", "linear", "20.0 % (10.0 to 30.0)", "−30.0 (−35.0 to −25.0), p = 0.001", "0.50",
+         "behind"],
+        ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.200", "2.00",
+         "no evidence"],
+    ]  # fmt: skip
+    assert mechanisms.answer(table) == [
+        "mqar, beside multi-head: ahead: gated; behind: linear; no evidence: delta."
+    ]
+
+
+def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs = {
+        "quick": [{"step": 1, "seconds": 1.0, "validation": 0.2},
+                  {"step": 2, "seconds": 2.0, "validation": 0.4}],
+        "slow": [{"step": 1, "seconds": 1.5, "validation": 0.3},
+                 {"step": 2, "seconds": 2.5, "validation": None},
+                 {"step": 3, "seconds": 5.0, "validation": 0.9}],
+        "late": [{"step": 1, "seconds": 3.0, "validation": 0.8}],
+    }  # fmt: skip
+
+    class Run:
+        def __init__(self, folder: str) -> None:
+            self.folder = folder
+
+        def metrics(self) -> list[dict[str, Any]]:
+            return logs[self.folder]
+
+    class Evidence:
+        def __init__(self, name: str) -> None:
+            self.name, self.folders = name, [name]
+
+    monkeypatch.setattr("regard.load", Run)
+    arms: Any = [Evidence(name) for name in logs]
+    result = Result(PLAN, Path(), {"metric": "accuracy"}, arms)
+    scores = mechanisms.at_equal_time(result)
+    assert scores == {"quick": (0.4, 2.0), "slow": (0.3, 5.0), "late": (0.0, 3.0)}
+    (section,) = mechanisms.times_section(replace(result, measured=scores))
+    assert section.tables[0].rows[1] == ["slow", "30.0 %", "5.0", "2.50"]
+    loss = replace(result, record={"metric": "loss"})
+    assert mechanisms.shown(loss, 0.25) == "1.386 nats"
+
+
+def test_every_mechanism_takes_part_with_equal_parameters() -> None:
+    for member in mechanisms.LAB.members:
+        plan = member.lab.plan(LabRequest())
+        assert [arm.name for arm in plan.arms] == [*MECHANISMS]
+        sizes = [parameters(plan.task, arm, plan.overrides) for arm in plan.arms]
+        assert max(sizes) - min(sizes) <= 0.01 * min(sizes)
+        for arm in plan.arms:
+            own = {pair.partition("=")[0] for pair in arm.overrides}
+            shared = [p for p in plan.overrides if p.partition("=")[0] not in own]
+            config = Config.make(plan.task, arm.model, [*shared, *arm.overrides])
+            assert named_mechanism(config.network.model_dump()["attention"]) is not None
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
+    settings = ["only=mqar", "steps=2", "examples=40", "held_out=10", "width=8", "threads=1"]
+    request = LabRequest(out=tmp_path, overrides=settings)
+    lines: list[str] = []
+    record = open_lab("mechanisms").run(request, lines.append, lambda *given: None)
+    assert [row[1] for row in record["tables"][0]["rows"]] == [*mechanisms.QUICK_ARMS]
+    assert record["answer"].startswith("mqar, beside multi-head: ")
+    assert "when the fastest arm had ended" in (tmp_path / "report.html").read_text("utf-8")
