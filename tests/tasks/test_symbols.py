@@ -50,6 +50,8 @@ def test_only_positions_with_an_answer_count() -> None:
     assert exact.per_example.tolist() == [0, 1, 0]
     assert exact.other_metrics == {"accuracy": pytest.approx(2 / 5)}
     assert exact.trivial == {"most frequent answer": pytest.approx(2 / 3)}
+    assert judged.line().endswith("3 examples), exact match 33.3%")
+    assert judged.words()[1] == ("most frequent answer", "80.0%  (x everywhere)")
     constant = [["_", "x", "x"], ["_", "_", "x"], ["_", "x", "x"]]
     assert SymbolEvaluation.judge("accuracy", ASKED, constant, "x").is_constant
     again = SymbolEvaluation.parse(judged.rows(), "accuracy", "x", "rows")

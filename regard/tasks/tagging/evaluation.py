@@ -239,7 +239,7 @@ class TagEvaluation(Evaluation):
         """Return the summary in one line."""
         summary = f"{self.metric} {written(self.metric, self.value, 1)} (95 % interval "
         summary += f"{written(self.metric, self.low, 1)} to {written(self.metric, self.high, 1)}, "
-        summary += f"{self.n:,} sentences)"
+        summary += f"{self.n:,} {self.unit})"
         others = (f"{name} {value:.1%}" for name, value in self.other_metrics.items())
         return ", ".join([summary, *others])
 
@@ -247,10 +247,10 @@ class TagEvaluation(Evaluation):
         """Return the summary as (name, formatted value) pairs for the terminal."""
         low, high = (written(self.metric, x, 1) for x in (self.low, self.high))
         value = written(self.metric, self.value, 2)
-        guess = f"{self.trivial[COMMONEST]:.1%}  ({self.commonest} for every word)"
+        ((name_of_guess, share),) = self.trivial.items()
         return [
-            (self.metric, f"{value}  (95 % interval {low} to {high}, of sentences, not seeds)"),
-            (COMMONEST, guess),
+            (self.metric, f"{value}  (95 % interval {low} to {high}, of {self.unit}, not seeds)"),
+            (name_of_guess, f"{share:.1%}  ({self.commonest} everywhere)"),
             *((name, f"{value:.1%}") for name, value in self.other_metrics.items()),
         ]
 
