@@ -14,6 +14,7 @@ from regard.runs import Config
 from regard.tasks import TASKS
 from regard.tasks.symbols import PUZZLES
 from regard.tasks.symbols.task import SymbolEvaluation, SymbolTask
+from regard.tasks.tagging.evaluation import Tags
 
 TINY = ("examples=200", "held_out=30", "steps=3", "width=8", "threads=1")
 SMALL = {"examples": 60, "held_out": 20}
@@ -54,6 +55,7 @@ def test_only_positions_with_an_answer_count() -> None:
     assert judged.words()[1] == ("most frequent answer", "80.0%  (x everywhere)")
     constant = [["_", "x", "x"], ["_", "_", "x"], ["_", "x", "x"]]
     assert SymbolEvaluation.judge("accuracy", ASKED, constant, "x").is_constant
+    assert Tags(("a", "b"), ("_", "x")).phrase() == "b/x"
     again = SymbolEvaluation.parse(judged.rows(), "accuracy", "x", "rows")
     assert again.value == judged.value
 

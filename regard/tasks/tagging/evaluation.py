@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.examples import Example
-from regard.data.tagged import mark_spans, spans
+from regard.data.tagged import OUTSIDE, mark_spans, spans
 from regard.errors import RegardError
 from regard.reading import parse_rows
 from regard.shown import shown
@@ -37,9 +37,14 @@ class Tags:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def phrase(self) -> str:
-        """Return the spans with their kinds if tags mark any, else each word with its tag."""
+        """Return the spans with their kinds if tags mark any, else each word with its tag.
+
+        Words with the tag "_", which says that there is nothing to say, are left out.
+        """
         if not mark_spans(self.tags):
-            return self.line() if any(tag != "O" for tag in self.tags) else "no spans"
+            pairs = zip(self.words, self.tags, strict=True)
+            words = [f"{word}/{tag}" for word, tag in pairs if tag != "_"]
+            return " ".join(words) if any(tag not in OUTSIDE for tag in self.tags) else "no spans"
         return "; ".join(f"{span['text']}: {span['kind']}" for span in self.spans())
 
     def spans(self) -> list[dict[str, Any]]:
