@@ -3,8 +3,9 @@
     python -m benchmarks.families --out families.json
 
 Each family is built tiny, with random weights, and asked by both: a batch padded on the left and on
-the right, forward and gradients, and three words written with a cache. Each has a process of its
+the right, forward and gradients, and six words written with a cache. Each has a process of its
 own and so many seconds. The file is written after each family, and the command goes on from it.
+A family whose eager attention answers no number is compared with sdpa.
 """
 
 import argparse
@@ -15,9 +16,8 @@ import os
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from benchmarks import family_models
 from regard import atomic_io
 from regard.errors import RegardError, look_up
 from regard.interop import attention_interface
+from regard.runs.environment import processor
 
 SECONDS = 60.0  # for one family
 #: What becomes of a family, and how it is said of many.
@@ -39,6 +40,14 @@ OUTCOMES = {
     "own attention": "have an attention of their own (or none), which regard has no part in",
     "not built": "cannot be built or asked here",
 }
+#: Those of the first table, which must agree to 1e-5, write the same words, and agree to 1e-4 in
+#: their gradients.
+THIRTY = (
+    "gpt2", "gpt_neox", "opt", "phi", "phi3", "llama", "llama4_text", "mistral", "mixtral", "qwen2",
+    "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "gpt_oss", "olmo2", "cohere2", "deepseek_v3",
+    "bert", "roberta", "distilbert", "electra", "modernbert", "t5", "bart", "marian", "whisper",
+    "wav2vec2", "vit", "clip",
+)  # fmt: skip
 FAR = 1e9  # where shapes differ, or what is a number and what is not
 CLOSE = {"forward": 1e-4, "gradients": 1e-3, "written": 1e-4}  # of the largest number, or of 1
 
@@ -58,6 +67,9 @@ class Verdict:
     forward: float | None = None
     gradients: float | None = None
     written: float | None = None
+    same_words: bool | None = None
+    #: Attention modules that regard computed.
+    modules: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -69,7 +81,7 @@ def judge(family: str) -> Verdict:
         return Verdict(family, "not built", reason=family_models.short(error))
     verdict = Verdict(family, "agrees", type(model).__name__)
     attention_interface.register()
-    calls = counted(attention_interface)
+    reached = modules_reached(attention_interface)
     try:
         compare(model, verdict)
     except RegardError as error:
@@ -80,49 +92,66 @@ def judge(family: str) -> Verdict:
         return verdict
     found = {key: getattr(verdict, key) for key in CLOSE}
     wrong = [key for key, gap in found.items() if gap is not None and not gap <= CLOSE[key]]
-    if not calls["attended"]:
-        verdict.outcome = "own attention"
+    if verdict.same_words is False:
+        wrong.append("words")
+    verdict.modules = sorted(reached)
+    if not reached:
+        verdict.outcome, verdict.reason = "own attention", ""
     elif wrong:
         verdict.outcome, verdict.reason = "differs", ", ".join(wrong)
     return verdict
 
 
-def counted(module: Any) -> Counter[str]:
-    """How often the module's ``attended`` is called from now on."""
-    calls: Counter[str] = Counter()
-    own: Callable[..., Any] = module.attended
+def modules_reached(interface: Any) -> set[str]:
+    """The names of the classes of modules whose attention regard computes from now on."""
+    reached: set[str] = set()
+    own: Callable[..., Any] = interface.refuse_difference
 
-    def attended(*given: Any, **named: Any) -> Any:
-        calls["attended"] += 1
-        return own(*given, **named)
+    def refuse_difference(module: nn.Module, *given: Any) -> None:
+        own(module, *given)
+        reached.add(type(module).__name__)
 
-    module.attended = attended
-    return calls
+    interface.refuse_difference = refuse_difference
+    return reached
 
 
 def compare(model: Any, verdict: Verdict) -> None:
     """Fill in the differences, as far as the family goes."""
     asked = family_models.question(model)
     sides = ("left", "right") if "attention_mask" in asked else ("",)
+    model.beside = "eager"
+    if not all(bool(x.isfinite().all()) for x in by_eager(model, asked).values()):
+        model.beside, verdict.reason = "sdpa", "beside sdpa: eager answers NaN"
     verdict.forward = max(forward_gap(model, family_models.question(model, side)) for side in sides)
     with contextlib.suppress(EagerError):
         verdict.gradients = gradient_gap(model, family_models.question(model, sides[-1]))
-    if model.can_generate() and "input_ids" in asked:
+    if model.can_generate() and ("input_ids" in asked or "input_features" in asked):
         side = "right" if model.config.is_encoder_decoder else "left"
         with contextlib.suppress(EagerError):
-            verdict.written = written_gap(model, family_models.question(model, side))
+            asked = family_models.question(model, side)
+            verdict.written, verdict.same_words = written_gap(model, asked)
+
+
+def by_eager(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the model answers by eager attention, where somebody reads it."""
+    model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            return read(family_models.answer(model, asked), asked)
+    except Exception as error:
+        raise EagerError(family_models.short(error)) from None
 
 
 def by_each(model: Any, what: Callable[[], Any]) -> tuple[Any, Any]:
-    """The same thing by eager and by regard."""
+    """The same thing by eager, or what the model is compared with, and by regard."""
     found = []
-    for name in ("eager", "regard"):
+    for name in (model.beside, "regard"):
         model.set_attn_implementation(name)
         torch.manual_seed(2)
         try:
             found.append(what())
         except Exception as error:
-            if name == "eager":
+            if name != "regard":
                 raise EagerError(family_models.short(error)) from None
             raise
     return found[0], found[1]
@@ -165,17 +194,19 @@ def gradient_gap(model: nn.Module, asked: dict[str, Tensor]) -> float | None:
     return max(float((x - two[name]).abs().max()) / most for name, x in one.items())
 
 
-def written_gap(model: Any, asked: dict[str, Tensor]) -> float:
-    """The largest difference of the logits of three words written with a cache."""
+def written_gap(model: Any, asked: dict[str, Tensor]) -> tuple[float, bool]:
+    """The largest difference of the logits of six words written with a cache; the same words?"""
     given = {key: x for key, x in asked.items() if not key.startswith("decoder")}
-    how = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "num_beams": 1,
+    how = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "num_beams": 1,
            "output_logits": True, "return_dict_in_generate": True, "use_cache": True,
            "pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 1}  # fmt: skip
 
-    def write() -> Tensor:
-        return torch.stack(model.generate(**given, **how).logits)
+    def write() -> tuple[Tensor, Tensor]:
+        written = model.generate(**given, **how)
+        return torch.stack(written.logits), written.sequences
 
-    return gap(*by_each(model, write))
+    (one, words), (two, others) = by_each(model, write)
+    return gap(one, two), torch.equal(words, others)
 
 
 def gap(one: Tensor, two: Tensor) -> float:
@@ -250,7 +281,11 @@ def versions() -> dict[str, str]:
     """What was compared."""
     import transformers
 
-    return {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "processor": processor(),
+    }
 
 
 def table(rows: Sequence[Verdict]) -> str:

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from regard.errors import RegardError
 
 BATCH, LENGTH, WORDS = 2, 9, 99
-LARGEST = 30_000_000  # parameters
+LARGEST = 130_000_000  # parameters
 LAYERS = 6  # the most, where layers are of several kinds
-#: transformers' tables of model classes, in the order in which a family's class is looked for.
+#: transformers' tables of model classes, in the order in which a family's class is looked for:
+#: whole encoder-decoders before their decoders.
 TABLES = (
-    "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM",
-    "SPEECH_SEQ_2_SEQ", "MASKED_LM",
+    "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM",
+    "MASKED_LM",
 )  # fmt: skip
 #: Sizes by the name of a config's field: the first pattern that fits the whole name.
 RULES: tuple[tuple[str, int], ...] = (
@@ -60,6 +61,51 @@ LEFT_OUT = (
     "per_layer_config", "out_features", "out_indices", "_out_features", "_out_indices",
     "stage_names",
 )  # fmt: skip
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 8}
+HALF = {"layer_types": ["linear_attention", "full_attention"]}
+MIXED = {"layer_types": ["sliding_attention", "full_attention"]}
+SPARSE = {"mlp_layer_types": ["dense", "sparse"]}
+MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+#: Fields by family that its default config leaves unset, or that fit no rule.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bamba": {**MAMBA, "attn_layer_indices": [1]},
+    "granitemoehybrid": {**MAMBA, **HALF},
+    "falcon_h1": {**MAMBA, "mamba_d_ssm": 64},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False,
+              "mamba_dt_rank": 4},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"], "num_key_value_heads": 4},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], **SPARSE},
+    "deepseek_ocr2_text": {**SPARSE, "num_experts_per_tok": 2},
+    "deepseek_ocr2": {"text_config": {**SPARSE, "num_experts_per_tok": 2}},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "hrm_text": {"num_layers_per_stack": 1, "num_hidden_layers": 8},
+    "chameleon": {"vocabulary_map": {"<image>": 90}},
+    "wav2vec2-bert": {"feature_projection_input_dim": 80},
+    "nemotron": {"num_key_value_heads": 2},
+    "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}},
+    "esm": {"vocab_size": WORDS, "pad_token_id": 0, "mask_token_id": 5},
+    "xmod": {"default_language": "en_XX"},
+    "ministral": {"head_dim": 8, **MIXED},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
+    "hunyuan_vl_text": {"head_dim": 8},
+    "hunyuan_vl": {"text_config": {"head_dim": 8}},
+    "minimax_m3_vl_text": {
+        "layer_types": ["full_attention", "minimax_m3_sparse"], "index_n_heads": 2,
+        "index_block_size": 2, "index_topk_blocks": 2},
+    "step3p5": {"sliding_window": 4, **MIXED, "rope_parameters": {
+        x: {"rope_type": "default", "rope_theta": 1e4} for x in MIXED["layer_types"]}},
+    "cohere_compass_text": {"rope_parameters": {
+        "full_attention": MROPE, "sliding_attention": MROPE}},
+    "glm4v_moe_text": {"rope_parameters": {**MROPE, "partial_rotary_factor": 1.0}},
+    "ernie4_5_vl_moe_text": {"rope_parameters": {**MROPE, "mrope_section": [1, 1, 2]}},
+    "gemma3n_text": {"num_kv_shared_layers": 0, **MIXED},
+    "audio-spectrogram-transformer": {"max_length": 32, "num_mel_bins": 32},
+    "yolos": {"image_size": [32, 32], "num_detection_tokens": 4},
+    "glm5_next_text": {"index_kpool": 2},
+    "glm5_next": {"text_config": {"index_kpool": 2}},
+}  # fmt: skip
 WIDE = ("size", "dim", "width", "rank", "model", "embd", "ff", "inner", "channels")
 
 
@@ -128,6 +174,7 @@ def make(family: str) -> nn.Module:
 
     reasons: list[str] = []
     for settings in shrunk(CONFIG_MAPPING[family]()):
+        merge(settings, SETTINGS.get(family, {}))
         for name in classes(family)[:4]:
             try:
                 torch.manual_seed(0)
@@ -147,6 +194,16 @@ def make(family: str) -> nn.Module:
             else:
                 return model
     raise RegardError(reasons[0] if reasons else "no class of transformers is made of its config")
+
+
+def merge(settings: dict[str, Any], given: dict[str, Any]) -> None:
+    """Set the given fields, those of a config in the config one by one."""
+    for key, value in given.items():
+        inner = settings.get(key)
+        if isinstance(value, dict) and isinstance(inner, dict) and key.endswith("config"):
+            merge(inner, value)
+        else:
+            settings[key] = value
 
 
 def stir(model: nn.Module, by: float = 0.1) -> None:
@@ -246,10 +303,24 @@ def question(model: Any, padded: str = "") -> dict[str, Tensor]:
         asked["input_ids"] = words * mask
         if "attention_mask" in takes:
             asked["attention_mask"] = mask
+    if "musicgen" in config.model_type and hasattr(config, "num_codebooks"):
+        asked["input_ids"] = asked["input_ids"].repeat_interleave(config.num_codebooks, 0)
+    if "spatial_shapes" in takes:
+        vision = getattr(config, "vision_config", config)
+        patch = torch.randn(BATCH, 16, vision.num_channels * vision.patch_size**2)
+        asked |= {"pixel_values": patch, "spatial_shapes": torch.tensor([[4, 4]] * BATCH)}
+        if "pixel_attention_mask" in takes:
+            asked["pixel_attention_mask"] = torch.ones(BATCH, 16, dtype=torch.long)
+        return asked
     if "bbox" in takes:
         asked["bbox"] = torch.randint(0, 30, (BATCH, LENGTH, 4)).sort(-1).values
     if "decoder_input_ids" in takes:
         asked["decoder_input_ids"] = torch.randint(4, 80, (BATCH, 5))
+    if "flattened_patches" in takes:
+        vision = getattr(config, "vision_config", config)
+        patch = torch.randn(BATCH, LENGTH, vision.patch_embed_hidden_size)
+        places = torch.arange(2 * LENGTH).reshape(1, LENGTH, 2).expand(BATCH, -1, -1)
+        return {"flattened_patches": torch.cat([places.float(), patch], -1), **asked}
     if "grid_thw" in takes:
         return patches(next(x for x in takes if x != "self"), config)
     if "past_values" in takes and hasattr(config, "context_length"):
@@ -280,6 +351,8 @@ def signal(name: str, config: Any, transposed: bool = False) -> Tensor:
     """Pictures, sound or its features, these by (bins, frames), or transposed."""
     vision = getattr(config, "vision_config", config)
     if name == "input_values":
+        if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):
+            return torch.randn(BATCH, config.max_length, config.num_mel_bins)
         return torch.randn(BATCH, 2000)
     if name == "input_features":
         inner = getattr(config, "encoder_config", None) or getattr(config, "audio_config", config)

@@ -12,15 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Acceleration, Attended, Attention, Mask, Score, causal, make_score
+from regard.attention import Attended, Attention, Mask, Score, causal, make_score
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
-from regard.attention.normalizers import Sink
-from regard.attention.prepared import Positions, Prepared, alone, as_tuple
-from regard.attention.score_wrappers import soft_cap
+from regard.attention.normalizers import Sink, SoftmaxPlusOne
 from regard.attention.twin import twin
-from regard.attention.wrapper import Wrapper, WrapperAcceleration, plus
 from regard.errors import RegardError
+from regard.interop.added_bias import AddedBias
 from regard.interop.eager import (
     EagerMask,
     eager_masks,
@@ -40,6 +38,7 @@ HARMLESS = {
     "sliding_window": "the mask holds it",
     "position_ids": "the queries, the keys and the mask hold them",
     "output_attentions": "the weights are returned",
+    "input_ids": "are for the model",
     "output_hidden_states": "is for the model",
     "output_router_logits": "is for the model",
     "return_dict": "is for the model",
@@ -50,82 +49,7 @@ HARMLESS = {
     "num_items_in_batch": "for the loss",
 }
 #: Unsupported features by their keyword; for other keywords the error names the keyword.
-UNKNOWN = {
-    "block_indices": "picks blocks of keys for each query (block_indices)",
-    "sinks": "has sinks that depend on the text (sinks)",
-}
-
-
-class CappedAcceleration(WrapperAcceleration):
-    """The acceleration of an `AddedBias` with a cap: its scores are no inner product."""
-
-    def __init__(self, score: "AddedBias") -> None:
-        super().__init__(score)
-        self.inner_product = self.linear = self.additive = False
-
-    def fast_compare(
-        self,
-        score: "AddedBias",  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        bias, queries = score.split_queries(queries)
-        scores = score.capped(self.inner.fast_compare(score.inner, queries, keys, positions))
-        return plus(scores, score.added(bias, None, positions))
-
-
-class AddedBias(Wrapper):
-    """c · tanh(score(q, k) / c) + b, with the cap c of a model and a bias b set for one call.
-
-    c is Gemma 2's, for example, and b (…, queries, keys) T5's. Without them it is the inner score,
-    and an inner product if that is one.
-    """
-
-    def __init__(self, inner: Score) -> None:
-        super().__init__(inner)
-        self.bias: Tensor | None = None
-        self.cap: float | None = None
-        self.parts = 1  # tensors that the inner score prepares of queries
-
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return super().acceleration if self.cap is None else CappedAcceleration(self)
-
-    def capped(self, scores: Tensor) -> Tensor:
-        """Return the scores within the cap."""
-        return scores if self.cap is None else soft_cap(scores, self.cap)
-
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        bias, queries = self.split_queries(queries)
-        scores = self.capped(self.inner.compare(queries, keys, positions))
-        return plus(scores, self.added(bias, None, positions))
-
-    def set_bias(self, bias: Tensor | None) -> None:
-        """Set the bias of the next call."""
-        self.bias = bias
-        self.adds = bias is not None
-
-    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
-        inner = as_tuple(self.inner.prepare_queries(queries, positions))
-        self.parts = len(inner)
-        if self.bias is None:
-            return alone(inner)
-        return (self.bias.to(queries.dtype).expand(*queries.shape[:-1], -1), *inner)
-
-    def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
-        parts = as_tuple(queries)
-        if len(parts) == self.parts:
-            return (), queries
-        return parts[0], alone(parts[1:])
-
-    def added(
-        self, queries: Prepared, keys: Prepared | None, positions: Positions
-    ) -> Tensor | None:
-        if not isinstance(queries, Tensor):
-            return None
-        columns = positions[1]
-        return queries if len(columns) == queries.shape[-1] else queries.index_select(-1, columns)
+UNKNOWN = {"block_indices": "picks blocks of keys for each query (block_indices)"}
 
 
 class BorrowedAttention(Attention):
@@ -181,7 +105,8 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
             layer = make_layer(score, normalize, query.shape[-1], query.shape[1])
             layer.registered = score, normalize
             module.add_module(place, layer.to(query.device).train(module.training))
-        known = {key: keywords.pop(key, None) for key in ("scaling", "s_aux", "softcap")}
+        known = {key: keywords.pop(key, None) for key in ("scaling", "s_aux", "sinks", "softcap")}
+        attention_mask = select_blocks(module, attention_mask, query, key, keywords)
         refuse(keywords)
         if indices is not None:
             attention_mask = select_keys(attention_mask, indices, key.shape[-2])
@@ -274,13 +199,15 @@ def attended(
     scaling: float | None = None,
     position_bias: Tensor | None = None,
     s_aux: Tensor | None = None,
+    sinks: Tensor | None = None,
     softcap: float | None = None,
     weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the outputs (batch, n, heads, width) and, if ``weights``, the attention weights.
 
     Without a mask all keys are visible; ``s_aux`` (heads) are the scores of the attention sinks,
-    and ``softcap`` bounds the scores, always alike for one layer.
+    ``sinks`` (batch, heads, n, 1) those of a sink for each query, and ``softcap`` bounds the
+    scores, always alike for one layer.
     """
     n, bias = queries.shape[-2], position_bias
     if layer.scaled:
@@ -294,17 +221,20 @@ def attended(
             visible = causal()
     elif mask is not None:
         allowed, bias = mask_of(mask, bias)
-        if layer.scaled and s_aux is None:
+        if layer.scaled and s_aux is None and sinks is None:
             allowed, queries, bias = even_out(allowed, queries, bias)
         shared = allowed.shape[1] == 1
         visible = dense(allowed.squeeze(1) if shared else allowed, over_heads=not shared)
+    if sinks is not None:
+        # With b for the sink: exp(s) / (exp(b) + Σ exp(s_i)) = exp(s − b) / (1 + Σ exp(s_i − b)).
+        bias = (-sinks if bias is None else bias - sinks).expand(*sinks.shape[:-1], keys.shape[-2])
     biased = layer.score
     assert isinstance(biased, AddedBias)
     biased.cap = softcap
     biased.set_bias(bias if bias is not None and (bias.requires_grad or bool(bias.any())) else None)
     layer.dropout, normalizer = dropout, layer.normalize
     try:
-        if s_aux is not None:
+        if s_aux is not None or sinks is not None:
             layer.normalize = with_sinks(layer, s_aux)
         result: Attended = layer(queries, keys, values, visible)
         table = result.weights if weights else None
@@ -314,13 +244,15 @@ def attended(
     return result.output.transpose(1, 2).contiguous(), table
 
 
-def with_sinks(layer: BorrowedAttention, sinks: Tensor) -> Normalizer:
-    """Return softmax with the model's own attention sinks, one score for each head."""
+def with_sinks(layer: BorrowedAttention, sinks: Tensor | None) -> Normalizer:
+    """Return softmax with the model's attention sinks, one score for each head; None for 0."""
     if layer.normalize.name != "softmax":
         raise RegardError(
             f"this model has attention sinks, which normalize={layer.normalize.name} does not "
             "support; use normalize=softmax, or a model without sinks"
         )
+    if sinks is None:
+        return SoftmaxPlusOne()
     normalizer = twin(Sink(len(sinks)), [sinks.reshape(-1, 1, 1)])
     assert isinstance(normalizer, Sink)
     return normalizer
@@ -331,6 +263,31 @@ def select_keys(mask: Tensor | None, indices: Tensor, keys: int) -> Tensor:
     hidden = indices.new_ones(*indices.shape[:2], keys, dtype=torch.bool)
     hidden = hidden.scatter(-1, indices.long(), False).unsqueeze(1)
     return ~hidden if mask is None else mask.masked_fill(hidden, torch.finfo(mask.dtype).min)
+
+
+def select_blocks(
+    module: nn.Module,
+    mask: Tensor | None,
+    queries: Tensor,
+    keys: Tensor,
+    keywords: dict[str, Any],
+) -> Tensor | None:
+    """Return the mask that also hides the blocks of keys that the module's indexer did not select.
+
+    MiniMax M3 builds this mask itself for eager and sdpa alone. ``block_indices`` is taken out of
+    the keywords if the module can build the mask.
+    """
+    blocks = keywords.get("block_indices")
+    build = getattr(getattr(module, "indexer", None), "build_block_mask", None)
+    if blocks is None or build is None:
+        return mask
+    del keywords["block_indices"]
+    n, m = queries.shape[-2], keys.shape[-2]
+    places = keywords.get("position_ids")
+    if places is None:
+        places = torch.arange(m - n, m, device=queries.device).expand(len(queries), -1)
+    masked: Tensor = build(blocks, mask, m, queries.dtype, queries.device, places)
+    return masked
 
 
 def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -20,6 +20,10 @@ ROWS = 8  # queries of one text that are compared
 CLOSE = 5e-3  # allowed difference, relative to the largest number of eager
 
 
+#: Model types whose code reads its mask as True: visible, and eager's numbers the wrong way round.
+BOOLEAN = ("nemotron_asr_streaming", "nemotron_asr_streaming_encoder")
+
+
 class EagerMask(Tensor):
     """Eager's mask (batch, 1, queries, keys): 0, and its dtype's lowest number for hidden pairs.
 
@@ -80,9 +84,14 @@ def eager_masks(
     """Return the mask that ``eager_mask`` of transformers returns, from the same arguments.
 
     None hides nothing, as there. sdpa's own masks are not used as they are: they leave out masks
-    implied by a module's ``is_causal``, which some decoders do not set.
+    implied by a module's ``is_causal``, which some decoders do not set. Models of `BOOLEAN`, which
+    answer NaN with eager attention, get sdpa's.
     """
     from transformers.masking_utils import causal_mask_function, sdpa_mask
+
+    if getattr(options.get("config"), "model_type", None) in BOOLEAN:
+        whole: Tensor | None = sdpa_mask(allow_is_causal_skip=False, **options)
+        return whole
 
     # A window or a chunk, with its size, is skipped only if it holds all keys.
     skip = allow_is_causal_skip and (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, Mask, MultiHeadAttention, Normalizer, Score, dense
 from regard.attention.multihead import score_of, without_hidden
 from regard.errors import RegardError
-from regard.interop.attention_interface import AddedBias
+from regard.interop.added_bias import AddedBias
 
 
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:

@@ -12,7 +12,8 @@ from regard.interop import attention_interface
 
 
 def judged(family, monkeypatch):
-    monkeypatch.setattr(attention_interface, "attended", attention_interface.attended)
+    own = attention_interface.refuse_difference
+    monkeypatch.setattr(attention_interface, "refuse_difference", own)  # so that it is put back
     return families.judge(family)
 
 
@@ -21,6 +22,14 @@ def test_a_family_that_agrees(monkeypatch):
     assert (verdict.outcome, verdict.model) == ("agrees", "GPT2LMHeadModel")
     for gap in (verdict.forward, verdict.gradients, verdict.written):
         assert 0 <= gap < 1e-5
+    assert verdict.same_words
+    assert verdict.modules == ["GPT2Attention"]
+
+
+def test_a_family_whose_eager_attention_answers_no_number(monkeypatch):
+    verdict = judged("nemotron_asr_streaming_encoder", monkeypatch)
+    assert (verdict.outcome, verdict.reason) == ("agrees", "beside sdpa: eager answers NaN")
+    assert verdict.forward < 1e-5
 
 
 def test_a_difference_is_seen(monkeypatch):
@@ -33,20 +42,28 @@ def test_a_difference_is_seen(monkeypatch):
     monkeypatch.setattr(attention_interface, "attended", another)
     verdict = families.judge("gpt2")
     assert verdict.outcome == "differs"
-    assert verdict.reason == "forward, gradients, written"
+    assert verdict.reason.startswith("forward, gradients, written")
     assert verdict.forward > 1e-3
 
 
 @pytest.mark.parametrize(
     ("family", "outcome", "reason"),
-    [("inkling2_text", "refused", "sinks that depend on the text"),
-     ("bloom", "own attention", ""),
+    [("bloom", "own attention", ""),
      ("decision_transformer", "not built", "takes states that this benchmark does not")],
 )  # fmt: skip
 def test_others_by_their_reason(family, outcome, reason, monkeypatch):
     verdict = judged(family, monkeypatch)
     assert verdict.outcome == outcome
     assert reason in verdict.reason
+
+
+def test_a_refusal_is_told(monkeypatch):
+    def refuse(keywords):
+        raise RegardError("it caps")
+
+    monkeypatch.setattr(attention_interface, "refuse", refuse)
+    verdict = judged("gpt2", monkeypatch)
+    assert (verdict.outcome, verdict.reason) == ("refused", "it caps")
 
 
 def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):

@@ -15,7 +15,7 @@ from regard.attention import Attended
 from regard.attention.kernels.choose import use
 from regard.conformance import conform
 from regard.errors import RegardError
-from regard.interop.attention_interface import adopt, register
+from regard.interop.attention_interface import adopt, attended, make_layer, register
 from tests.interop import tiny
 
 SMALL = {"vocab_size": 31, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -34,11 +34,16 @@ MODELS = {
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),
     "MistralForCausalLM": ("MistralConfig", {**GROUPED, "sliding_window": 4}),
     "Qwen3ForCausalLM": ("Qwen3Config", {**GROUPED, "head_dim": 6}),
-    "Gemma3ForCausalLM": ("Gemma3TextConfig", {**GROUPED, "head_dim": 6, "sliding_window": 4}),
+    "Gemma3ForCausalLM": ("Gemma3TextConfig", {
+        **GROUPED, "head_dim": 6, "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"]}),
     "Gemma2ForCausalLM": ("Gemma2Config", {
         **GROUPED, "head_dim": 6, "sliding_window": 4, "attn_logit_softcapping": 0.5}),
     "GptOssForCausalLM": ("GptOssConfig", {
         **GROUPED, "head_dim": 6, "sliding_window": 4, "num_local_experts": 4}),
+    "Llama4ForCausalLM": ("Llama4TextConfig", {
+        **GROUPED, "head_dim": 6, "attention_chunk_size": 4, "intermediate_size_mlp": 16,
+        "num_local_experts": 2, "no_rope_layers": [1, 0]}),
     "Olmo2ForCausalLM": ("Olmo2Config", GROUPED),
     "Qwen2ForCausalLM": ("Qwen2Config", GROUPED),
     "GPTNeoXForCausalLM": ("GPTNeoXConfig", SIZES),
@@ -48,6 +53,14 @@ MODELS = {
     "MarianMTModel": ("MarianConfig", SIDES),
     "BartForConditionalGeneration": ("BartConfig", {**SIDES, "forced_eos_token_id": None}),
 }  # fmt: skip
+#: What a feature of a family is without it: (setting, value), the weights being the same.
+FEATURES: dict[str, tuple[str, Any]] = {
+    "Gemma2ForCausalLM": ("attn_logit_softcapping", None),
+    "GptOssForCausalLM": ("sinks", -1e4),
+    "MistralForCausalLM": ("sliding_window", None),
+    "Gemma3ForCausalLM": ("layer_types", ["full_attention"] * 2),
+    "Llama4ForCausalLM": ("attention_chunk_size", 64),
+}
 WRITERS = [name for name in MODELS if "Masked" not in name]
 
 
@@ -121,10 +134,13 @@ def test_by_every_kernel(name, kernel):
 @pytest.mark.parametrize(
     ("name", "cache"),
     [*((name, "dynamic") for name in WRITERS),
-     ("GPT2LMHeadModel", "static"), ("LlamaForCausalLM", "static")],
+     *((name, "static") for name in ("GPT2LMHeadModel", "LlamaForCausalLM", *FEATURES))],
 )  # fmt: skip
 def test_what_is_generated(name, cache):
-    """With a cache that grows and one of a fixed size: the same words, from the same logits."""
+    """With a cache that grows and one of a fixed size: the same words, from the same logits.
+
+    The static cache of a layer with a window or a chunk is a ring of that size.
+    """
     model = make(name)
     asked = {k: v for k, v in question(model).items() if not k.startswith("decoder")}
     if not model.config.is_encoder_decoder:  # a decoder alone is padded on the left
@@ -139,15 +155,62 @@ def test_what_is_generated(name, cache):
         assert (one - two)[kept].abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["T5ForConditionalGeneration", "GPT2LMHeadModel"])
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_counts_and_regard_computes_it(name):
+    """Soft caps, sinks, windows, layer patterns and chunks: eager's numbers, with and without."""
+    setting, without = FEATURES[name]
+    given = {} if setting == "sinks" else {setting: without}
+    answers = []
+    for model in (make(name), make(name, **given)):
+        if setting == "sinks" and answers:
+            for layer in model.model.layers:
+                layer.self_attn.sinks.data.fill_(without)
+        asked = {key: x[:1] for key, x in question(model).items()}
+        with torch.no_grad():
+            answers.append(with_regard(model)(**asked).logits)
+            assert (answers[-1] - model(**asked).logits).abs().max() < 1e-5
+    assert (answers[0] - answers[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "name", ["T5ForConditionalGeneration", "GPT2LMHeadModel", "LlamaForCausalLM", *FEATURES]
+)
 def test_the_same_gradients(name):
     model = make(name)
     asked, other = question(model), with_regard(model)
     for each in (model, other):
-        each(**asked).logits[0].square().sum().backward()
-    there = dict(model.named_parameters())
-    for key, x in other.named_parameters():
-        assert torch.allclose(x.grad, there[key].grad, atol=1e-4, rtol=1e-4), key
+        each(**asked).logits[0].square().mean().backward()
+    there = {key: x.grad for key, x in model.named_parameters() if x.grad is not None}
+    ours = {key: x.grad for key, x in other.named_parameters() if x.grad is not None}
+    assert ours.keys() == there.keys()
+    assert sum(bool(x.abs().max() > 1e-6) for x in ours.values()) > 10
+    for key, x in ours.items():
+        assert torch.allclose(x, there[key], atol=1e-5, rtol=1e-4), key
+
+
+@pytest.mark.parametrize("kernel", ["exact", "tiled"])
+def test_a_sink_for_each_query(kernel):
+    """As in Inkling 2: one more score in the softmax of each row, without a value."""
+    torch.manual_seed(0)
+    sizes = [(2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 5), (2, 3, 4, 1)]
+    q, k, v, sinks = (torch.randn(size, requires_grad=True) for size in sizes)
+    mask, bias = torch.rand(2, 1, 4, 6) > 0.3, torch.randn(2, 3, 4, 6)
+    layer = make_layer("scaled-dot", "softmax", 5, 3)
+    upstream = torch.randn(2, 4, 3, 5)
+    for added in (None, bias):
+        scores = 0.7 * q @ k.mT + (0 if added is None else added)
+        rows = torch.cat([scores.masked_fill(~mask, -torch.inf), sinks], -1).softmax(-1)
+        expected = (rows[..., :-1] @ v).transpose(1, 2)
+        with use(kernel):
+            found, weights = attended(
+                layer, q, k, v, mask, scaling=0.7, position_bias=added, sinks=sinks, weights=True
+            )
+        assert torch.allclose(found, expected, atol=1e-6)
+        assert torch.allclose(weights, rows[..., :-1], atol=1e-6)
+        there = torch.autograd.grad(expected, (q, k, v, sinks), upstream)
+        ours = torch.autograd.grad(found, (q, k, v, sinks), upstream)
+        for x, other in zip(ours, there, strict=True):
+            assert torch.allclose(x, other, atol=1e-5)
 
 
 def test_another_normaliser_by_name():

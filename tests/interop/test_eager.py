@@ -85,6 +85,8 @@ def test_what_a_model_writes_into_its_mask_counts():
     ["nllb-moe", "bigbird_pegasus",  # decoders that say is_causal=False
      "gpt_oss", "granite_swa",  # sinks
      "deepseek_v32", "axk2",  # they choose keys
+     "minimax_m3_vl_text",  # chooses blocks of keys
+     "inkling2_text",  # a sink for each query
      "metaclip_2"],  # reads a word that may see nothing
 )  # fmt: skip
 def test_families_that_were_changed_in_silence(family):
@@ -127,7 +129,6 @@ def test_no_decoder_sees_the_future(family):
 @pytest.mark.parametrize(
     ("keyword", "says"),
     [("block_indices", r"picks blocks of keys .*\(block_indices\)"),
-     ("sinks", r"has sinks that depend on the text \(sinks\)"),
      ("cu_seq_lens_q", "passes cu_seq_lens_q to its attention"),
      ("invented", "passes invented to its attention")],
 )  # fmt: skip
@@ -172,13 +173,24 @@ def test_the_first_call_is_compared_with_the_models_own(gpt2, monkeypatch, name)
 
 
 def test_a_mask_by_which_eager_answers_no_number_is_refused(gpt2):
-    """As that of a streaming recogniser whose code reads eager's mask the wrong way round."""
     gpt2.set_attn_implementation("regard")
     asked = {**family_models.question(gpt2), "attention_mask": torch.full((2, 1, 9, 9), -torch.inf)}
     with pytest.raises(RegardError, match="GPT2Attention computes attention in its own way"):
         gpt2(**asked)
     asked["attention_mask"] = torch.full((2, 1, 9, 9), torch.finfo(torch.float32).min)
     assert gpt2(**asked).logits.isfinite().all()
+
+
+def test_a_model_that_reads_its_mask_as_true_or_false_gets_such_a_mask():
+    """Its code takes eager's numbers the wrong way round, and answers NaN; with sdpa it works."""
+    model = family_models.make("nemotron_asr_streaming_encoder")
+    answers = {}
+    for name in ("eager", "sdpa", "regard"):
+        model.set_attn_implementation(name)
+        with torch.no_grad():
+            answers[name] = model(**family_models.question(model)).last_hidden_state
+    assert answers["eager"].isnan().any()
+    assert (answers["regard"] - answers["sdpa"]).abs().max() < 1e-5
 
 
 class OtherwiseByName(transformers.GPT2Model):
