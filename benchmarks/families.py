@@ -13,7 +13,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,28 +25,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import family_models
+from benchmarks.family_table import attention_modules, table
 from regard import atomic_io
 from regard.errors import RegardError, look_up
 from regard.interop import attention_interface
 from regard.runs.environment import processor
 
 SECONDS = 60.0  # for one family
-#: What becomes of a family, and how it is said of many.
-OUTCOMES = {
-    "agrees": "agree with eager",
-    "differs": "differ from eager",
-    "refused": "are refused",
-    "own attention": "have an attention of their own (or none), which regard has no part in",
-    "not built": "cannot be built or asked here",
-}
-#: Those of the first table, which must agree to 1e-5, write the same words, and agree to 1e-4 in
-#: their gradients.
-THIRTY = (
-    "gpt2", "gpt_neox", "opt", "phi", "phi3", "llama", "llama4_text", "mistral", "mixtral", "qwen2",
-    "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "gpt_oss", "olmo2", "cohere2", "deepseek_v3",
-    "bert", "roberta", "distilbert", "electra", "modernbert", "t5", "bart", "marian", "whisper",
-    "wav2vec2", "vit", "clip",
-)  # fmt: skip
 FAR = 1e9  # where shapes differ, or what is a number and what is not
 CLOSE = {"forward": 1e-4, "gradients": 1e-3, "written": 1e-4}  # of the largest number, or of 1
 
@@ -61,7 +45,7 @@ class Verdict:
     """What became of a family; differences are of the largest number, or of 1."""
 
     family: str
-    outcome: str  # one of OUTCOMES
+    outcome: str  # one of family_table.OUTCOMES
     model: str = ""
     reason: str = ""
     forward: float | None = None
@@ -288,30 +272,6 @@ def versions() -> dict[str, str]:
     }
 
 
-def table(rows: Sequence[Verdict]) -> str:
-    """All of it in Markdown: families that agree, others with the reason."""
-    of = {kind: [x for x in rows if x.outcome == kind] for kind in OUTCOMES}
-    lines = [f"{len(of[kind])} {says}." for kind, says in OUTCOMES.items() if of[kind]]
-    most = {key: max((getattr(x, key) or 0.0 for x in of["agrees"]), default=0.0) for key in CLOSE}
-    lines += ["", "| family | class | forward | gradients | written |", "|---|---|--:|--:|--:|"]
-    for x in of["agrees"]:
-        gaps = ("" if g is None else f"{g:.1e}" for g in (x.forward, x.gradients, x.written))
-        lines.append(f"| {x.family} | {x.model} | {' | '.join(gaps)} |")
-    largest = " | ".join(f"{most[key]:.1e}" for key in ("forward", "gradients", "written"))
-    lines += [f"| **largest** | | {largest} |", ""]
-    for kind in ("differs", "refused"):
-        for x in of[kind]:
-            lines.append(f"* {kind}: {x.family} ({x.model}): {x.reason}")
-    lines += ["", f"Own attention: {', '.join(x.family for x in of['own attention'])}.", ""]
-    reasons: dict[str, list[str]] = {}
-    for x in of["not built"]:
-        says = re.sub(r"^RegardError: (\w+: )?", "", x.reason)
-        reasons.setdefault(re.sub(r"\d+", "N", says)[:90], []).append(x.family)
-    for says, names in sorted(reasons.items(), key=lambda x: -len(x[1])):
-        lines.append(f"* not built: {', '.join(names)}: `{says}`")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line a family, then the table; exit code 1 where something differs.
 
@@ -331,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verdict in judged(names, asked.out, asked.seconds):
         rows.append(verdict)
         sys.stderr.write(f"{verdict.family:32} {verdict.outcome:14} {verdict.reason}\n")
-    sys.stdout.write(table(rows) + "\n")
+    sys.stdout.write(table(rows, attention_modules()) + "\n")
     return int(any(x.outcome == "differs" for x in rows))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.errors import RegardError
 
 BATCH, LENGTH, WORDS = 2, 9, 99
-LARGEST = 130_000_000  # parameters
+LARGEST = 110_000_000  # parameters
 LAYERS = 6  # the most, where layers are of several kinds
 #: transformers' tables of model classes, in the order in which a family's class is looked for:
 #: whole encoder-decoders before their decoders.

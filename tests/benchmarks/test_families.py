@@ -1,6 +1,7 @@
 """The families of transformers, a few by their cause: what becomes of each is told."""
 
 import json
+import re
 
 import pytest
 
@@ -67,7 +68,8 @@ def test_a_refusal_is_told(monkeypatch):
 
 
 def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):
-    rows = [families.Verdict("bert", "agrees", "BertModel", forward=1e-7),
+    rows = [families.Verdict("bert", "agrees", "BertModel", forward=1e-7,
+                             modules=["BertSelfAttention"]),
             families.Verdict("gemma2", "refused", "Gemma2Model", "it caps")]  # fmt: skip
 
     def alone(family, seconds):
@@ -78,9 +80,11 @@ def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):
     words = ["--out", str(tmp_path / "out.json"), "--seconds", "5", "--only", "bert", "gemma2"]
     assert families.main(words) == families.main(words) == 0
     said = capsys.readouterr().out
-    assert "1 agree with eager." in said
-    assert "| bert | BertModel | 1.0e-07 |  |  |" in said
-    assert "* refused: gemma2 (Gemma2Model): it caps" in said
+    assert "* 1 agree with eager." in said
+    assert "| bert | BertModel | 1.0e-07 |  |  |  |" in said
+    assert "### Refused\n\n* gemma2: `it caps`" in said
+    assert re.search(r"\* 1 of \d{3} classes that call the attention interface ran", said)
+    assert "GPT2Attention" in said.partition("### Classes that did not run")[2]
     kept = json.loads((tmp_path / "out.json").read_text())
     assert [x["outcome"] for x in kept["families"]] == ["agrees", "refused"]
     with pytest.raises(RegardError, match="no family is called 'brt'; did you mean bert"):
