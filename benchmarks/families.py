@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks import family_models
-from benchmarks.family_table import attention_modules, table
+from benchmarks import attention_modules, family_models
+from benchmarks.family_table import table
 from regard import atomic_io
 from regard.errors import RegardError, look_up
 from regard.interop import attention_interface
@@ -291,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verdict in judged(names, asked.out, asked.seconds):
         rows.append(verdict)
         sys.stderr.write(f"{verdict.family:32} {verdict.outcome:14} {verdict.reason}\n")
-    sys.stdout.write(table(rows, attention_modules()) + "\n")
+    sys.stdout.write(table(rows, attention_modules.attention_modules()) + "\n")
     return int(any(x.outcome == "differs" for x in rows))
 
 

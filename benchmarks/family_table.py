@@ -1,9 +1,7 @@
 """The verdicts of `benchmarks.families` in Markdown."""
 
-import ast
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,18 +27,21 @@ THIRTY = (
 AIMS = {"forward": 1e-5, "gradients": 1e-4, "written": 1e-5}
 
 
-def table(rows: Sequence["Verdict"], modules: Sequence[str]) -> str:
+def table(rows: Sequence["Verdict"], modules: Mapping[str, str]) -> str:
     """Return the counts, the thirty families, and all families by outcome with their reasons.
 
-    ``modules`` are the classes of transformers that call its attention interface.
+    ``modules`` are those of `benchmarks.attention_modules`.
     """
     of = {kind: [x for x in rows if x.outcome == kind] for kind in OUTCOMES}
     lines = [f"* {len(of[kind])} {says}." for kind, says in OUTCOMES.items() if of[kind]]
     reached = {module for x in of["agrees"] for module in x.modules}
+    alone = [x for x, reason in modules.items() if x not in reached and not reason]
+    rest = {x: reason for x, reason in modules.items() if x not in reached and reason}
     lines.append(
-        f"* {len(reached & {*modules})} of {len(modules)} classes that call the attention "
-        "interface ran and agree."
+        f"* {len(modules)} classes call the attention interface: {len(reached & {*modules})} ran "
+        f"in these families; of {len(alone)} others regard computes what their eager function does."
     )
+    lines += [f"* {x}: {reason}." for x, reason in rest.items()]
     lines += ["", *thirty(rows), "", "### Agree", "", ", ".join(x.family for x in of["agrees"])]
     gaps = {key: max((getattr(x, key) or 0.0 for x in of["agrees"]), default=0.0) for key in AIMS}
     lines += ["", "Largest: " + ", ".join(f"{key} {gap:.1e}" for key, gap in gaps.items()) + "."]
@@ -52,8 +53,8 @@ def table(rows: Sequence["Verdict"], modules: Sequence[str]) -> str:
     lines += grouped("Refused", of["refused"])
     lines += ["", "### Own attention", "", ", ".join(x.family for x in of["own attention"])]
     lines += grouped("Not built or not asked", of["not built"])
-    rest = [x for x in modules if x not in reached]
-    return "\n".join([*lines, "", "### Classes that did not run", "", ", ".join(rest)])
+    lines += ["", "### Classes that ran in no family, whose eager functions agree", ""]
+    return "\n".join([*lines, ", ".join(alone)])
 
 
 def thirty(rows: Sequence["Verdict"]) -> list[str]:
@@ -80,22 +81,3 @@ def grouped(title: str, rows: Iterable["Verdict"]) -> list[str]:
     ordered = sorted(reasons.items(), key=lambda x: -len(x[1]))
     lines = [f"* {', '.join(names)}: `{says}`" for says, names in ordered]
     return ["", f"### {title}", "", *lines] if lines else []
-
-
-def attention_modules() -> list[str]:
-    """Return the classes of transformers' models that call its attention interface, by name."""
-    import transformers
-
-    folder = Path(transformers.__file__).parent / "models"
-    names = set()
-    for path in folder.glob("*/modeling_*.py"):
-        text = path.read_text(encoding="utf-8")
-        if "ALL_ATTENTION_FUNCTIONS" in text:
-            lines = text.splitlines()
-            names |= {
-                x.name
-                for x in ast.parse(text).body
-                if isinstance(x, ast.ClassDef)
-                and "ALL_ATTENTION_FUNCTIONS" in "".join(lines[x.lineno - 1 : x.end_lineno])
-            }
-    return sorted(names)

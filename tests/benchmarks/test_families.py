@@ -1,13 +1,12 @@
 """The families of transformers, a few by their cause: what becomes of each is told."""
 
 import json
-import re
 
 import pytest
 
 pytest.importorskip("transformers")
 
-from benchmarks import families
+from benchmarks import attention_modules, families
 from regard.errors import RegardError
 from regard.interop import attention_interface
 
@@ -77,14 +76,17 @@ def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):
         return rows.pop(0)
 
     monkeypatch.setattr(families, "alone", alone)
+    modules = {"BertSelfAttention": "", "GPT2Attention": ""}
+    monkeypatch.setattr(attention_modules, "attention_modules", lambda: modules)
     words = ["--out", str(tmp_path / "out.json"), "--seconds", "5", "--only", "bert", "gemma2"]
     assert families.main(words) == families.main(words) == 0
     said = capsys.readouterr().out
     assert "* 1 agree with eager." in said
     assert "| bert | BertModel | 1.0e-07 |  |  |  |" in said
     assert "### Refused\n\n* gemma2: `it caps`" in said
-    assert re.search(r"\* 1 of \d{3} classes that call the attention interface ran", said)
-    assert "GPT2Attention" in said.partition("### Classes that did not run")[2]
+    assert "2 classes call the attention interface: 1 ran in these families" in said
+    assert "of 1 others regard computes" in said
+    assert said.endswith("\n\nGPT2Attention\n")
     kept = json.loads((tmp_path / "out.json").read_text())
     assert [x["outcome"] for x in kept["families"]] == ["agrees", "refused"]
     with pytest.raises(RegardError, match="no family is called 'brt'; did you mean bert"):
@@ -96,3 +98,18 @@ def test_a_family_that_hangs_is_ended(monkeypatch):
     verdict = families.alone("gpt2", 0.2)
     assert (verdict.outcome, verdict.reason) == ("not built", "not done after 0.2 seconds")
     assert verdict.seconds < 30
+
+
+def test_a_class_is_compared_with_its_own_eager_function(monkeypatch):
+    gpt2 = pytest.importorskip("transformers.models.gpt2.modeling_gpt2")
+    sinks = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss").GptOssAttention
+    assert attention_modules.reason(gpt2.GPT2Attention, sinks=False) == ""
+    assert attention_modules.reason(sinks, sinks=True) == ""
+    assert "in its own way" in attention_modules.reason(sinks, sinks=False)
+    own = gpt2.eager_attention_forward
+
+    def doubled(module, query, key, value, *given, **named):
+        return own(module, query, key, 2 * value, *given, **named)
+
+    monkeypatch.setattr(gpt2, "eager_attention_forward", doubled)
+    assert "in its own way" in attention_modules.reason(gpt2.GPT2Attention, sinks=False)
