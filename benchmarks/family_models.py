@@ -305,7 +305,7 @@ def question(model: Any, padded: str = "") -> dict[str, Tensor]:
             asked["attention_mask"] = mask
     if "musicgen" in config.model_type and hasattr(config, "num_codebooks"):
         asked["input_ids"] = asked["input_ids"].repeat_interleave(config.num_codebooks, 0)
-    if "spatial_shapes" in takes:
+    if "spatial_shapes" in takes and "siglip" in config.model_type:
         vision = getattr(config, "vision_config", config)
         patch = torch.randn(BATCH, 16, vision.num_channels * vision.patch_size**2)
         asked |= {"pixel_values": patch, "spatial_shapes": torch.tensor([[4, 4]] * BATCH)}

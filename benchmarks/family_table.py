@@ -1,6 +1,7 @@
 """The verdicts of `benchmarks.families` in Markdown."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,17 @@ def table(rows: Sequence["Verdict"], modules: Mapping[str, str]) -> str:
     lines += ["", "### Own attention", "", ", ".join(x.family for x in of["own attention"])]
     lines += grouped("Not built or not asked", of["not built"])
     lines += ["", "### Classes that ran in no family, whose eager functions agree", ""]
-    return "\n".join([*lines, ", ".join(alone)])
+    return "\n".join(wrapped(x) for x in [*lines, ", ".join(alone)])
+
+
+def wrapped(line: str) -> str:
+    """Return a line broken at 120 columns, except in tables."""
+    if line.startswith("|"):
+        return line
+    indent = "  " if line.startswith("* ") else ""
+    return textwrap.fill(
+        line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def thirty(rows: Sequence["Verdict"]) -> list[str]:

@@ -16,6 +16,7 @@ from regard.attention import Attended, Attention, Mask, Score, causal, make_scor
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import Sink, SoftmaxPlusOne
+from regard.attention.tracing import on_cpu
 from regard.attention.twin import twin
 from regard.errors import RegardError
 from regard.interop.added_bias import AddedBias
@@ -316,6 +317,8 @@ def even_out(
     pools the first token if there is no end token, padded or not.
     """
     nothing = ~allowed.any(-1, keepdim=True)
+    if on_cpu(nothing) and not bool(nothing.any()):
+        return allowed, queries, bias
     queries = queries.masked_fill(nothing, 0)
     return allowed | nothing, queries, None if bias is None else bias.masked_fill(nothing, 0)
 
