@@ -4,11 +4,13 @@ Settings are smaller than the published ones, so that each takes less than an ho
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from regard.labs.collection import Member
 from regard.labs.comparison import Result, Values
+from regard.labs.equal import equal_parameters
 from regard.labs.replications.curves import (
     Curves,
     Lengths,
@@ -91,7 +93,10 @@ RECALL = member(
         "feedforward": 128, "position": "rotary", "steps": 700, "batch_size": 64,
         "evaluate_every": 100,
     },
-    quick={"steps": 60, "examples": 2000, "held_out": 100},
+    quick={
+        "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "steps": 300, "batch_size": 32,
+        "examples": 5000, "held_out": 200,
+    },
     about=[
         "Zoology's setting has 8,192 symbols, 100,000 examples, width 64 and up to 64 epochs at "
         "four learning rates; here: 128 symbols, 4 pairs among 32, width 64, one rate.",
@@ -134,7 +139,10 @@ INDUCTION = member(
         "feedforward": 128, "position": "learned", "steps": 1000, "batch_size": 32,
         "learning_rate": 2e-3, "evaluate_every": 20, "held_out": 300,
     },
-    quick={"steps": 100, "examples": 2000, "held_out": 100, "evaluate_every": 10},
+    quick={
+        "symbols": 16, "train_length": 12, "steps": 400, "examples": 5000, "held_out": 100,
+        "evaluate_every": 10,
+    },
     about=["Random symbols in place of text; two or one layers with feed-forward layers."],
     measure=curves_of,
     figures=lambda result: [
@@ -188,7 +196,7 @@ RETRIEVAL = member(
         "feedforward": 64, "position": "none", "steps": 2500, "batch_size": 64,
         "evaluate_every": 250,
     },
-    quick={"steps": 100, "examples": 2000, "held_out": 50},
+    quick={"steps": 400, "levels": 16, "classes": 4, "examples": 5000, "held_out": 100},
     about=[
         "Priorities are one of 32 levels, not real numbers, and the maximum is unique. Trained on "
         "5 to 16 items.",
@@ -223,7 +231,7 @@ INDEXING = member(
         "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "heads": 2, "layers": 2,
         "feedforward": 128, "steps": 3000, "batch_size": 64, "evaluate_every": 300,
     },
-    quick={"steps": 60, "examples": 2000, "held_out": 100},
+    quick={"steps": 200, "examples": 5000, "held_out": 200},
     about=["The published task has longer texts and larger shifts; here 6 symbols, shifts to 2."],
 )  # fmt: skip
 
@@ -265,7 +273,7 @@ SORTING = member(
         "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "none",
         "steps": 2000, "batch_size": 64, "evaluate_every": 200,
     },
-    quick={"steps": 60, "examples": 2000, "held_out": 50},
+    quick={"steps": 300, "symbols": 8, "examples": 5000, "held_out": 100},
     about=[
         "Trained on 2 to 8 symbols, tested on 16. The published models are larger, their positions "
         "mix ALiBi with none by head, and they are trained longer.",
@@ -311,7 +319,7 @@ LENGTHS = member(
         "metric": "accuracy", "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
         "steps": 1000, "batch_size": 64, "evaluate_every": 100,
     },
-    quick={"steps": 40, "examples": 2000, "held_out": 50},
+    quick={"steps": 200, "symbols": 8, "examples": 5000, "held_out": 100},
     about=["One of their tasks, trained on 2 to 8 symbols and tested on 12; models of 2 layers."],
 )  # fmt: skip
 
@@ -359,7 +367,7 @@ GROKKING = member(
         "learning_rate": 1e-3, "schedule": "constant", "patience": 0, "average": 0,
         "evaluate_every": 50,
     },
-    quick={"steps": 100, "evaluate_every": 10},
+    quick={"modulus": 23, "steps": 1500, "evaluate_every": 25},
     about=[
         "Modulus 53 and 40 % of the pairs for training, where Nanda et al. have 113 and 30 %; all "
         "training pairs in every step.",
@@ -394,19 +402,22 @@ LANGUAGE = member(
     "language-modeling",
     [
         gpt("plain"),
-        gpt("gated", "attention=gated", "feedforward=224"),
+        gpt("gated", "attention=gated"),
         gpt("differential", "attention=differential"),
         gpt("forgetting", "attention=forgetting"),
         gpt("qk-norm", "score=scaled-dot+qk-norm"),
     ],
     language_outcomes,
     data="pydoc",
+    adapt=lambda plan: replace(
+        plan, arms=equal_parameters(plan.task, plan.arms, plan.overrides, "plain")
+    ),
     settings={
         **TRAINING,
         "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
         "dropout": 0.0, "length": 64, "steps": 500, "batch_size": 32, "evaluate_every": 100,
     },
-    quick={"steps": 20},
+    quick={"steps": 40, "width": 32},
     about=[
         "340,000 letters of Python's own help text, and models of 100,000 parameters with equal "
         "parameters and steps; the papers' models have a hundred million and more.",

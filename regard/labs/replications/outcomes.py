@@ -8,7 +8,7 @@ import numpy as np
 
 import regard
 from regard.labs.collection import Member
-from regard.labs.comparison import ComparisonLab, Preset, Result, Values
+from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.labs.lab import Claim, claim
 from regard.reports.evidence import Arm
 from regard.reports.findings import Cell, Section
@@ -20,7 +20,7 @@ Verdict = Literal["agrees", "disagrees", "cannot tell at this size"]
 AGREES: Final = "agrees"
 DISAGREES: Final = "disagrees"
 UNCLEAR: Final = "cannot tell at this size"
-SEEDS = 5
+SEEDS, QUICK_SEEDS = 5, 3
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ def member(
     about: Sequence[str],
     seeds: int = SEEDS,
     data: str = "",
+    adapt: Callable[[Plan], Plan] = lambda plan: plan,
     measure: Callable[[Result], Any] = lambda result: None,
     figures: Callable[[Result], Sequence[Section]] = lambda result: (),
 ) -> Member:
@@ -93,12 +94,18 @@ def member(
         task=task,
         arms=arms,
         presets={data or task: Preset(seeds=seeds, settings=settings)},
+        adapt=adapt,
         measure=measure,
         figures=figures,
         claims=lambda result: [one.claim() for one in outcomes(result)],
     )
     return Member(
-        name, lab, lambda result: [one.row() for one in outcomes(result)], about=about, quick=quick
+        name,
+        lab,
+        lambda result: [one.row() for one in outcomes(result)],
+        about=about,
+        quick=quick,
+        quick_seeds=QUICK_SEEDS,
     )
 
 
