@@ -92,7 +92,7 @@ class CollectionLab(Lab):
             comparison = compare(
                 plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
                 reference=plan.reference, out=own.out or out, overrides=plan.overrides,
-                workers=request.workers or None, on_event=follow(show),
+                ladder=plan.ladder, workers=request.workers or None, on_event=follow(show),
             )  # fmt: skip
             result = lab.result(plan, comparison, own.out or out)
             part = lab.report(result, comparison)
@@ -163,7 +163,7 @@ def _section(member: Member, comparison: Comparison, report: LabReport) -> Secti
         lines={name: unit.times * value for name, value in comparison.trivial.items()},
         digits=unit.digits,
     )  # fmt: skip
-    sentences = [verdict.sentence for verdict in comparison.verdicts]
+    sentences = [one.sentence for one in (*comparison.verdicts, *comparison.rungs)]
     own = report.sections
     figures = [Figure(chart), *(figure for section in own for figure in section.figures)]
     tables = [arms_table(member.name, comparison), *(table for one in own for table in one.tables)]

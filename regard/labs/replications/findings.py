@@ -87,6 +87,7 @@ RECALL = member(
         gpt("delta", "attention=delta"),
     ],
     recall_outcomes,
+    pairs=[("delta", "linear")],
     settings={
         **TRAINING,
         "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1, "layers": 2,
@@ -313,6 +314,7 @@ LENGTHS = member(
     "sorting",
     [gpt(name, f"position={name}") for name in POSITIONS],
     length_outcomes,
+    pairs=[("t5-bias", "rotary")],
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,

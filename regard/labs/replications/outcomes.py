@@ -1,7 +1,7 @@
 """Outcomes of replications: whether a rerun agrees with what was published."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -84,17 +84,21 @@ def member(
     about: Sequence[str],
     seeds: int = SEEDS,
     data: str = "",
+    pairs: Sequence[tuple[str, str]] = (),
     adapt: Callable[[Plan], Plan] = lambda plan: plan,
     measure: Callable[[Result], Any] = lambda result: None,
     figures: Callable[[Result], Sequence[Section]] = lambda result: (),
 ) -> Member:
-    """Return a replication as a member of the lab."""
+    """Return a replication as a member of the lab.
+
+    Every arm is compared with the first one; ``pairs`` are compared as well.
+    """
     lab = ComparisonLab(
         question=question,
         task=task,
         arms=arms,
         presets={data or task: Preset(seeds=seeds, settings=settings)},
-        adapt=adapt,
+        adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
         figures=figures,
         claims=lambda result: [one.claim() for one in outcomes(result)],

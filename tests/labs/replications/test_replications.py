@@ -79,6 +79,16 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     ]
 
 
+def test_every_pair_that_a_verdict_needs_is_compared() -> None:
+    for member in findings.MEMBERS:
+        plan = member.lab.plan(LabRequest())
+        names = [arm.name for arm in plan.arms]
+        assert plan.reference == names[0]
+        assert {name for pair in plan.ladder for name in pair} <= {*names}
+    assert [*findings.RECALL.lab.plan(LabRequest()).ladder] == [("delta", "linear")]
+    assert [*findings.LENGTHS.lab.plan(LabRequest()).ladder] == [("t5-bias", "rotary")]
+
+
 def test_sudden_learning_is_told_from_gradual_learning() -> None:
     steps = list(range(0, 101, 5))
     jump = [0.1 if x < 50 else 0.9 for x in steps]
