@@ -137,8 +137,8 @@ INDUCTION = member(
     settings={
         **TRAINING,
         "symbols": 32, "train_length": 24, "width": 32, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "learned", "steps": 1000, "batch_size": 32,
-        "learning_rate": 2e-3, "evaluate_every": 20, "held_out": 300,
+        "feedforward": 128, "position": "learned", "steps": 2000, "batch_size": 32,
+        "learning_rate": 2e-3, "evaluate_every": 40, "held_out": 300,
     },
     quick={
         "symbols": 16, "train_length": 12, "steps": 400, "examples": 5000, "held_out": 100,
