@@ -340,15 +340,17 @@ def grokking_outcomes(result: Result) -> list[Outcome]:
         after = AGREES if low > 2 else DISAGREES if high < 2 else UNCLEAR
     says = f"validation exceeds 90 % after {mean:.1f} times the steps of learning by heart"
     source = "Power et al. 2022 (2201.02177); Nanda et al. 2023 (2301.05217)"
+    share = dict(pair.partition("=")[::2] for pair in result.plan.overrides).get("share", "")
     return [
         Outcome(
-            "sums are learned by heart first and understood late", source,
+            f"sums are learned by heart first and understood late (share={share})", source,
             "test accuracy reaches 100 % long after training accuracy",
             f"{written(result, 'weight decay 1')}; {says} ({low:.1f} to {high:.1f})", mean,
             all_of(solved, after),
         ),
         Outcome(
-            "weight decay makes them understood sooner", source, "most with weight decay",
+            f"weight decay makes them understood sooner (share={share})", source,
+            "most with weight decay",
             written(result, "weight decay 1", "no weight decay"),
             difference(result, "weight decay 1", "no weight decay"),
             better(result, "weight decay 1", "no weight decay"),
@@ -356,27 +358,38 @@ def grokking_outcomes(result: Result) -> list[Outcome]:
     ]  # fmt: skip
 
 
-GROKKING = member(
+def grokking(name: str, question: str, share: float, steps: int) -> Member:
+    """Return the replication with a share of the pairs for training."""
+    return member(
+        name,
+        question,
+        "modular-addition",
+        [gpt("weight decay 1", "weight_decay=1"), gpt("no weight decay", "weight_decay=0")],
+        grokking_outcomes,
+        settings={
+            **TRAINING,
+            "modulus": 53, "share": share, "width": 64, "heads": 4, "layers": 1,
+            "feedforward": 256, "position": "learned", "length": 16, "steps": steps,
+            "batch_size": 5000, "learning_rate": 1e-3, "schedule": "constant", "patience": 0,
+            "average": 0, "evaluate_every": 50,
+        },
+        quick={"modulus": 23, "steps": 1500, "evaluate_every": 25},
+        about=[
+            f"Modulus 53 and {share:.0%} of the pairs for training, where Nanda et al. have 113 "
+            "and 30 %; all training pairs in every step.",
+        ],
+        measure=curves_of,
+        figures=lambda result: [learning_section(result.measured, "Validation accuracy", "")],
+    )  # fmt: skip
+
+
+GROKKING = grokking(
     "grokking",
     "Does a network understand addition long after it knows the examples by heart?",
-    "modular-addition",
-    [gpt("weight decay 1", "weight_decay=1"), gpt("no weight decay", "weight_decay=0")],
-    grokking_outcomes,
-    settings={
-        **TRAINING,
-        "modulus": 53, "share": 0.4, "width": 64, "heads": 4, "layers": 1, "feedforward": 256,
-        "position": "learned", "length": 16, "steps": 4000, "batch_size": 5000,
-        "learning_rate": 1e-3, "schedule": "constant", "patience": 0, "average": 0,
-        "evaluate_every": 50,
-    },
-    quick={"modulus": 23, "steps": 1500, "evaluate_every": 25},
-    about=[
-        "Modulus 53 and 40 % of the pairs for training, where Nanda et al. have 113 and 30 %; all "
-        "training pairs in every step.",
-    ],
-    measure=curves_of,
-    figures=lambda result: [learning_section(result.measured, "Validation accuracy", "")],
-)  # fmt: skip
+    0.4,
+    4000,
+)
+GROKKING_LESS = grokking("grokking-30", "Does it with fewer examples to know by heart?", 0.3, 6000)
 
 
 CHANGES = {
@@ -427,5 +440,5 @@ LANGUAGE = member(
 )  # fmt: skip
 
 MEMBERS: Sequence[Member] = (
-    RECALL, INDUCTION, RETRIEVAL, INDEXING, SORTING, LENGTHS, GROKKING, LANGUAGE,
+    RECALL, INDUCTION, RETRIEVAL, INDEXING, SORTING, LENGTHS, GROKKING, GROKKING_LESS, LANGUAGE,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Verdicts of replications by hand, and a small run of one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,10 @@ def test_late_understanding_is_a_ratio_of_steps() -> None:
     arms = [arm("weight decay 1", 0.99), arm("no weight decay", 0.1)]
     verdicts = [verdict("no weight decay", "weight decay 1", -0.8, 0.001)]
     measured = {"weight decay 1": curves, "no weight decay": curves}
-    first, second = findings.grokking_outcomes(result(arms, verdicts, measured))
+    known_plan = findings.GROKKING.lab.plan(LabRequest())
+    told = replace(result(arms, verdicts, measured), plan=known_plan)
+    first, second = findings.grokking_outcomes(told)
+    assert first.finding.endswith("(share=0.4)")
     assert (first.value, first.verdict, second.verdict) == (4.0, AGREES, AGREES)
 
 
