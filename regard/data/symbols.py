@@ -85,10 +85,11 @@ class Puzzle(ABC):
 class Recall(Puzzle):
     """Multi-query associative recall (MQAR): key-value pairs, then the keys among other symbols.
 
-    The first 2 · ``pairs`` symbols are k₁ v₁ k₂ v₂ …, with different keys and different values. At
-    every key that comes again, the answer is its value. Near repetitions are more frequent, by a
-    power law; the other positions have random symbols. One half of the ``symbols`` are keys, the
-    other half values. Arora et al. 2023 (Zoology), appendix C: 8,192 symbols, length 64, 4 pairs.
+    The first 2 · ``pairs`` symbols are k₁ v₁ k₂ v₂ …, with different keys and different values.
+    Each key comes once again, and there the answer is its value. Near repetitions are more
+    frequent, by a power law. The other positions are random symbols, which may be keys, and have no
+    answer. One half of the ``symbols`` are keys, the other half values. Arora et al. 2023
+    (Zoology): 8,192 symbols, length 64, 4 pairs.
     """
 
     symbols: int
@@ -105,9 +106,10 @@ class Recall(Puzzle):
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         half, context = self.symbols // 2, 2 * self.pairs
-        if length % 2 or length < 2 * context:
+        if length < 2 * context:
             raise RegardError(
-                f"{self.pairs} pairs need an even length of at least {2 * context}, not {length}"
+                f"pairs={self.pairs} need at least {2 * context} symbols, not {length}; set "
+                f"train_length, test_length and shortest to {2 * context} or more"
             )
         if half - 1 < self.pairs:
             raise RegardError(
@@ -150,10 +152,12 @@ class Induction(Puzzle):
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         again = length // 3
         first = length - again
-        if not again or first > self.symbols:
+        if not again:
+            raise RegardError(f"induction needs at least 3 symbols, not {length}; set shortest=3")
+        if first > self.symbols:
             raise RegardError(
-                f"length={length} needs at least 3 and, for {first} different symbols, "
-                f"symbols={first} or more, not {self.symbols}"
+                f"{length} symbols of which {first} are different need symbols={first} or more, "
+                f"not {self.symbols}"
             )
         rows = distinct(rng, count, first, self.symbols)
         places = rng.integers(0, first - again, (count, 1)) + np.arange(again + 1)
@@ -184,7 +188,10 @@ class SelectiveCopying(Puzzle):
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         if length < self.copied:
-            raise RegardError(f"length={length} has no room for copied={self.copied} symbols")
+            raise RegardError(
+                f"{length} symbols have no room for copied={self.copied}; set train_length, "
+                f"test_length and shortest to {self.copied} or more"
+            )
         rows = np.full((count, length + self.copied), self.symbols, np.int32)
         rows[:, length:] = self.symbols + 1
         drawn = rng.integers(0, self.symbols, (count, self.copied), dtype=np.int32)
@@ -243,10 +250,11 @@ class Reversing(Sorting):
 
 @dataclass(frozen=True)
 class MaxRetrieval(Puzzle):
-    """Items with a priority and a class, in random order, then "max": the class of the first item.
+    """Items with a priority and a class, then "max": the class of the item of highest priority.
 
-    A symbol is an item; one item has the highest of ``levels`` priorities, alone. Veličković et
-    al. 2024, section 3, with real priorities.
+    A symbol is an item. One item has the highest priority, alone: that of 64 numbers below
+    ``levels`` drawn at random, or of as many as there are items if they are fewer. The other items
+    have random priorities below it. Veličković et al. 2024, section 3, with real priorities.
     """
 
     levels: int
@@ -298,14 +306,14 @@ class IndirectIndexing(Puzzle):
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         if not 2 <= length <= self.symbols:
             raise RegardError(
-                f"length={length} must be from 2 to symbols={self.symbols}, for different symbols"
+                f"{length} different symbols are not from 2 to symbols={self.symbols}; set symbols="
+                "or the lengths"
             )
         drawn = distinct(rng, count, length, self.symbols)
-        place, other = distinct(rng, count, 2, length).T
-        far = np.abs(other - place) > self.reach
-        while far.any():
-            place[far], other[far] = distinct(rng, int(far.sum()), 2, length).T
-            far = np.abs(other - place) > self.reach
+        at = np.arange(length)
+        apart = np.abs(at[:, None] - at)
+        pairs = np.argwhere((apart > 0) & (apart <= self.reach))
+        place, other = pairs[rng.integers(0, len(pairs), count)].T
         shift = other - place
         rows = np.empty((count, length + 2), np.int32)
         rows[:, :length], row = drawn, np.arange(count)

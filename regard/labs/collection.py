@@ -9,15 +9,25 @@ from pydantic import Field
 
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
-from regard.labs.comparison import ComparisonLab, Result, Values, pairs, parse_names
+from regard.labs.comparison import (
+    BUDGETS,
+    DRY_RUN,
+    ComparisonLab,
+    Result,
+    Values,
+    pairs,
+    parse_names,
+)
 from regard.labs.lab import Claim, Lab, LabReport
 from regard.labs.running import follow
+from regard.reports.evidence import Arm as Evidence
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.scales import duration
 from regard.settings import Settings, build
 from regard.studies.arms import Arm
-from regard.studies.compare import compare
+from regard.studies.compare import Study, compare
+from regard.studies.job import read_score
 from regard.studies.result import Comparison
 from regard.tasks import unit_of
 
@@ -29,7 +39,9 @@ class CollectionSettings(Settings):
 
     only: str = Field("", description="names of comparisons, with commas between; empty: all")
     size: Literal["quick", "full"] = Field(
-        QUICK, description="quick: a minute in all; full: with the seeds and steps of the record"
+        QUICK,
+        description="quick: about a minute for each comparison; full: the seeds and steps of "
+        "docs/results",
     )
 
 
@@ -62,7 +74,8 @@ class Member:
 class CollectionLab(Lab):
     """A lab of several comparisons, each with a folder and a section of the report.
 
-    ``only=NAME,…`` selects some. The same command resumes: complete runs are not repeated.
+    ``only=NAME,…`` selects some; the report has those alone. The same command resumes: complete
+    runs are not repeated.
     ``title`` and ``columns`` are those of the summary, ``answer`` its sentences.
     """
 
@@ -77,24 +90,33 @@ class CollectionLab(Lab):
 
         Errors: an unknown member or setting; data, which each member chooses itself.
         """
+        request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
         say(self.question)
         out = self.place(request, settings.size)
+        for member in chosen:  # before any training
+            own = self._request(member, request, settings, out / DRY_RUN)
+            plan = member.lab_of(settings.size).plan(own)
+            Study.plan(
+                plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
+                reference=plan.reference, out=out / DRY_RUN, overrides=plan.overrides,
+            )  # fmt: skip
         rows: list[Sequence[Cell]] = []
         sections: list[Section] = []
         claims: list[Claim] = []
         records: dict[str, Any] = {}
         for member in chosen:
-            own = self._request(member, request, settings, out)
+            place = out / member.name
+            own = self._request(member, request, settings, place)
             lab = member.lab_of(settings.size)
             plan = lab.plan(own)
             say(f"{member.name}: {plan.about}")
             comparison = compare(
                 plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
-                reference=plan.reference, out=own.out or out, overrides=plan.overrides,
+                reference=plan.reference, out=place, overrides=plan.overrides,
                 ladder=plan.ladder, workers=request.workers or None, on_event=follow(show),
             )  # fmt: skip
-            result = lab.result(plan, comparison, own.out or out)
+            result = lab.result(plan, comparison, place)
             part = lab.report(result, comparison)
             rows += member.rows(result)
             sections.append(_section(member, comparison, part))
@@ -108,11 +130,12 @@ class CollectionLab(Lab):
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Forecast each member and their sum."""
+        request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
         total, rows = 0.0, []
         for member in chosen:
             say(f"{member.name}:")
-            own = self._request(member, request, settings, Path("dry-run"))
+            own = self._request(member, request, settings, Path(DRY_RUN))
             forecast = replace(member.lab_of(settings.size), name=member.name).dry_run(
                 own, lambda text: None
             )
@@ -145,8 +168,10 @@ class CollectionLab(Lab):
         own = {k: v for k, v in given.items() if k not in CollectionSettings.model_fields}
         quick = settings.size == QUICK
         seeds = normalized.seeds or (member.quick_seeds if quick else 0)
-        values = {**(member.quick if quick and not normalized.budget else {}), **own}
-        return replace(normalized, seeds=seeds, out=out / member.name, overrides=pairs(values))
+        budget = bool(normalized.budget or BUDGETS & own.keys())
+        small = {k: v for k, v in member.quick.items() if not (budget and k in BUDGETS)}
+        values = {**(small if quick else {}), **own}
+        return replace(normalized, seeds=seeds, out=out, overrides=pairs(values))
 
 
 def _section(member: Member, comparison: Comparison, report: LabReport) -> Section:
@@ -164,11 +189,17 @@ def _section(member: Member, comparison: Comparison, report: LabReport) -> Secti
         digits=unit.digits,
     )  # fmt: skip
     sentences = [one.sentence for one in (*comparison.verdicts, *comparison.rungs)]
+    sentences += map(str, comparison.failures)
     own = report.sections
     figures = [Figure(chart), *(figure for section in own for figure in section.figures)]
     tables = [arms_table(member.name, comparison), *(table for one in own for table in one.tables)]
     text = [*member.about, *(text for section in own for text in section.paragraphs), *sentences]
     return Section(f"{member.name}: {member.lab.question}", text, figures, tables)
+
+
+def finished(arm: Evidence) -> list[Path]:
+    """Return the folders of an arm's runs that have a result."""
+    return [folder for folder in arm.folders if read_score(folder)]
 
 
 def arms_table(name: str, comparison: Comparison) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from regard.errors import RegardError
 from regard.runs.config import Config
 from regard.settings import key_of
 from regard.studies.arms import Arm
@@ -16,7 +17,7 @@ def equal_parameters(
     """Return arms with ``feedforward=`` such that each has as many parameters as the reference.
 
     They agree up to half of the parameters of one hidden unit. An arm that sets ``feedforward``
-    itself stays as it is.
+    itself stays as it is. Errors: an arm that has too many even with one hidden unit.
 
     >>> arms = [Arm("a", "gpt"), Arm("b", "gpt", ("attention=gated",))]
     >>> equal_parameters("mqar", arms, ["width=64", "feedforward=256"], "a")[1].overrides
@@ -34,7 +35,13 @@ def equal_parameters(
         wider = replace(arm, overrides=(*arm.overrides, f"feedforward={width + 1}"))
         here = parameters(task, arm, overrides)
         unit = parameters(task, wider, overrides) - here
-        adjusted = max(1, width - round((here - aim) / unit))
+        adjusted = width - round((here - aim) / unit)
+        if adjusted < 1:
+            raise RegardError(
+                f"{arm.name} has {here - aim:,} parameters more than {reference}, and "
+                f"feedforward={width} leaves too few to take away; set feedforward="
+                f"{width - adjusted + 1} or more"
+            )
         equal.append(replace(arm, overrides=(*arm.overrides, f"feedforward={adjusted}")))
     return equal
 

@@ -7,13 +7,14 @@ compares them at equal time.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 import regard
 from regard.attention.mechanisms import MECHANISMS
-from regard.labs.collection import CollectionLab, Member
+from regard.labs.collection import CollectionLab, Member, finished
 from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.labs.equal import equal_parameters
 from regard.reports.answer import percent
@@ -39,52 +40,78 @@ def equalized(plan: Plan) -> Plan:
     return replace(plan, arms=arms)
 
 
-def at_equal_time(result: Result) -> dict[str, tuple[float, float]]:
-    """Return each arm's mean validation score when the fastest arm had ended, and its seconds.
+@dataclass(frozen=True)
+class AtTime:
+    """An arm when the fastest arm of the same seed had ended: its score, and its own seconds.
 
-    A seed's score is that of its last validation until then, and 0 before the first.
+    ``score`` is None if a seed was not validated until then.
+    """
+
+    score: float | None
+    seconds: float
+
+
+def at_equal_time(result: Result) -> dict[str, AtTime]:
+    """Return the mean over seeds of each arm's last validation until the fastest arm had ended.
+
+    The score is the metric, or the loss in nats for a language model. Seeds that not all arms have
+    completed are left out.
     """
     logs = {
-        arm.name: [regard.load(folder).metrics() for folder in arm.folders] for arm in result.arms
+        arm.name: {folder.name: regard.load(folder).metrics() for folder in finished(arm)}
+        for arm in result.arms
     }
-    means = {name: float(np.mean([rows[-1]["seconds"] for rows in runs]))
-             for name, runs in logs.items()}  # fmt: skip
-    end = min(means.values())
+    seeds = set.intersection(*map(set, logs.values())) if logs else set()
+    if not seeds:
+        return {}
+    key = "validation_loss" if result.record["metric"] == "loss" else "validation"
+    ends = {seed: min(runs[seed][-1]["seconds"] for runs in logs.values()) for seed in seeds}
     scores = {}
     for name, runs in logs.items():
         last = [
-            max((row for row in rows if row["seconds"] <= end and row["validation"] is not None),
-                key=lambda row: row["step"], default={"validation": 0.0})["validation"]
-            for rows in runs
+            [row[key] for row in runs[seed]
+             if row["seconds"] <= ends[seed] and row["validation"] is not None][-1:]
+            for seed in seeds
         ]  # fmt: skip
-        scores[name] = float(np.mean(last)), means[name]
+        score = float(np.mean([value for (value,) in last])) if all(last) else None
+        seconds = float(np.mean([runs[seed][-1]["seconds"] for seed in seeds]))
+        scores[name] = AtTime(score, seconds)
     return scores
 
 
-def shown(result: Result, score: float) -> str:
-    """Return a validation score with its unit: a share in per cent, a likelihood in nats."""
-    if result.record["metric"] == "loss":
-        return f"{-np.log(max(score, 1e-300)):.3f} nats"
-    return f"{percent(score)} %"
+def shown(result: Result, score: float | None) -> str:
+    """Return a validation score with its unit: a share in per cent, a loss in nats."""
+    if score is None:
+        return "not validated yet"
+    return f"{score:.3f} nats" if result.record["metric"] == "loss" else f"{percent(score)} %"
 
 
 def times_section(result: Result) -> list[Section]:
     """Return the table of scores at equal time."""
-    scores: Mapping[str, tuple[float, float]] = result.measured
-    fastest = min(seconds for _, seconds in scores.values())
+    scores: Mapping[str, AtTime] = result.measured
+    if not scores:
+        return []
+    fastest = min(one.seconds for one in scores.values())
     rows: list[Sequence[Cell]] = [
-        [name, shown(result, score), f"{seconds:.1f}", f"{seconds / fastest:.2f}"]
-        for name, (score, seconds) in scores.items()
+        [name, shown(result, one.score), f"{one.seconds:.1f}", f"{one.seconds / fastest:.2f}"]
+        for name, one in scores.items()
     ]
     title = f"Validation after {number(fastest)} seconds, when the fastest arm had ended"
     columns = ["mechanism", "score", "seconds of its training", "of the fastest"]
-    return [Section("At equal time", tables=[Table(title, columns, rows)])]
+    note = (
+        "The learning rate of the fastest arm has fallen to zero by then, that of a slower arm has "
+        "not, so that a slower arm is at a disadvantage."
+    )
+    return [Section("At equal time", tables=[Table(title, columns, rows, note)])]
 
 
 def verdict_of(result: Result, name: str) -> str:
-    """Return whether there is evidence that a mechanism is ahead of multi-head attention."""
+    """Return whether there is evidence that a mechanism is ahead of multi-head attention.
+
+    The evidence is about these steps: with more of them an arm that was still rising may catch up.
+    """
     verdict = result.verdict(name, PLAIN)
-    if verdict is None or not verdict["p"] < 0.05:
+    if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
         return UNCLEAR
     return AHEAD if verdict["difference"] > 0 else BEHIND
 
@@ -92,7 +119,9 @@ def verdict_of(result: Result, name: str) -> str:
 def rows(task: str, result: Result) -> list[list[Cell]]:
     """Return the rows of a task in the summary."""
     unit = unit_of(str(result.record["metric"]))
-    plain = next(row for row in result.record["arms"] if row["name"] == PLAIN)
+    plain: Mapping[str, Any] = next(
+        (row for row in result.record["arms"] if row["name"] == PLAIN), {}
+    )
     table: list[list[Cell]] = []
     for row in result.record["arms"]:
         mean, low, high = (unit.write(row[key]) for key in ("mean", "low", "high"))
@@ -106,7 +135,8 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
             [
                 task, str(row["name"]), f"{mean}{unit.sign} ({low} to {high})",
                 f"{ends[0]} ({ends[1]} to {ends[2]}), p = {verdict['p']:.3f}" if verdict else "",
-                f"{row['seconds'] / plain['seconds']:.2f}",
+                f"{row['seconds'] / plain['seconds']:.2f}" if plain and row["seconds"] else "",
+                str(row["training"]),
                 verdict_of(result, str(row["name"])) if verdict else "",
             ]
         )  # fmt: skip
@@ -139,7 +169,9 @@ def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
             names = [str(row[1]) for row in table if row[0] == task and row[-1] == verdict]
             if names:
                 parts.append(f"{verdict}: {', '.join(names)}")
-        sentences.append(f"{task}, beside multi-head: {'; '.join(parts) or 'alone'}.")
+        sentences.append(
+            f"{task}, beside multi-head at equal steps: {'; '.join(parts) or 'alone'}."
+        )
     return sentences
 
 
@@ -168,11 +200,14 @@ LAB = CollectionLab(
         member(
             "language", "Which mechanism predicts the next letter?", "language-modeling",
             {"length": 64, "steps": 300, "batch_size": 32, "evaluate_every": 50},
-            {"steps": 30}, data="pydoc",
+            {"steps": 30, "evaluate_every": 5}, data="pydoc",
         ),
     ],
     title="Mechanisms beside multi-head attention, at equal parameters and steps",
-    columns=["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "says"],
+    columns=[
+        "task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
+        "at these steps",
+    ],
     answer=answer,
     next="regard lab mechanisms size=full",
 )  # fmt: skip

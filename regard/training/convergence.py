@@ -55,6 +55,25 @@ def still_rising(steps: Sequence[float], scores: Sequence[float]) -> bool | None
     >>> still_rising([1, 2, 3, 4, 5, 6], [0.5, 0.7, 0.8, 0.81, 0.809, 0.81])
     False
     """
+    trend = _trend(steps, scores)
+    if trend is None:
+        return None
+    slope, error, again = trend
+    return slope > SURE * error and again > POINTS
+
+
+def further_gain(steps: Sequence[float], scores: Sequence[float]) -> float | None:
+    """Return the gain of as many steps again as the last half, at its slope; None if too few.
+
+    >>> round(further_gain([1, 2, 3, 4, 5, 6], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), 6)
+    0.2
+    """
+    trend = _trend(steps, scores)
+    return None if trend is None else trend[2]
+
+
+def _trend(steps: Sequence[float], scores: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return slope, its standard error, and the gain of as many steps again."""
     last = max(LEAST, math.ceil(len(scores) / 2))
     if len(scores) <= LEAST:
         return None
@@ -63,5 +82,4 @@ def still_rising(steps: Sequence[float], scores: Sequence[float]) -> bool | None
     slope = float(x @ y / (x @ x))
     left = y - y.mean() - slope * x
     error = math.sqrt(float(left @ left) / max(last - 2, 1) / float(x @ x))
-    again = slope * (float(x[-1] - x[0]))
-    return slope > SURE * error and again > POINTS
+    return slope, error, slope * (float(x[-1] - x[0]))

@@ -133,6 +133,14 @@ def test_near_queries_are_more_frequent_in_recall() -> None:
     assert set(np.unique(places)) <= set(range(4, 64, 2))
 
 
+def test_an_odd_number_of_symbols_is_recalled_and_no_shift_is_too_far() -> None:
+    rows = Recall(20, 3).draw(default_rng(0), 50, 13)
+    assert ((rows.targets != UNASKED).sum(1) == 3).all()
+    puzzle = IndirectIndexing(600, 1)
+    shifts = puzzle.draw(default_rng(0), 400, 512).symbols[:, -1]
+    assert {puzzle.words[i] for i in shifts} == {"left1", "right1"}
+
+
 def test_different_numbers_are_uniform() -> None:
     drawn = distinct(default_rng(0), 20_000, 2, 5)
     assert (drawn[:, 0] != drawn[:, 1]).all()
@@ -144,11 +152,12 @@ def test_different_numbers_are_uniform() -> None:
 @pytest.mark.parametrize(
     ("puzzle", "length", "says"),
     [
-        (Recall(20, 3), 15, "3 pairs need an even length of at least 12, not 15"),
+        (Recall(20, 3), 11, "pairs=3 need at least 12 symbols, not 11; set train_length"),
         (Recall(20, 12), 48, "12 different keys need symbols=26 or more, not 20"),
-        (Induction(4), 12, "symbols=8 or more, not 4"),
-        (SelectiveCopying(5, 4), 3, "length=3 has no room for copied=4 symbols"),
-        (IndirectIndexing(5, 2), 6, "length=6 must be from 2 to symbols=5"),
+        (Induction(4), 12, "12 symbols of which 8 are different need symbols=8 or more, not 4"),
+        (Induction(9), 2, "induction needs at least 3 symbols, not 2; set shortest=3"),
+        (SelectiveCopying(5, 4), 3, "3 symbols have no room for copied=4; set train_length"),
+        (IndirectIndexing(5, 2), 6, "6 different symbols are not from 2 to symbols=5"),
     ],
 )
 def test_sizes_that_do_not_fit_are_one_line(puzzle: Puzzle, length: int, says: str) -> None:

@@ -108,7 +108,8 @@ def test_a_forecast_trains_nothing(tmp_path: Path) -> None:
     [
         (LabRequest(overrides=["only=three"]), "only=three: 'three' is not one of one, two"),
         (LabRequest(data="x.csv"), "--data x.csv: every comparison of this lab has its own data"),
-        (LabRequest(overrides=["size=huge"]), "size"),
+        (LabRequest(overrides=["data=x.csv"]), "--data x.csv: every comparison of this lab"),
+        (LabRequest(overrides=["size=huge"]), "size.*quick.*full"),
     ],
 )
 def test_a_wrong_request_is_one_line(request_: LabRequest, says: str) -> None:
@@ -121,6 +122,31 @@ def test_an_unknown_setting_is_reported_before_training(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="widht"):
         LAB.run(LabRequest(out=tmp_path, overrides=["widht=3"]), quiet, quiet)
     assert not [*tmp_path.rglob("model.safetensors")]
+
+
+def test_a_setting_that_only_one_member_has_is_reported_before_training(tmp_path: Path) -> None:
+    other = replace(LAB.members[1].lab, task="induction", arms=[Arm("a", "gpt"), Arm("b", "gpt")])
+    other = replace(other, presets={"induction": Preset(settings={"steps": 2})})
+    lab = replace(LAB, members=[LAB.members[0], replace(LAB.members[1], lab=other, quick_arms=())])
+    with pytest.raises(RegardError, match="pairs"):
+        lab.run(LabRequest(out=tmp_path, overrides=["pairs=3"]), quiet, quiet)
+    assert not [*tmp_path.rglob("config.toml")]
+
+
+def test_a_budget_replaces_that_of_the_quick_size_and_nothing_else() -> None:
+    small = replace(LAB.members[0], quick={"steps": 2, "width": 4})
+    settings, _ = LAB._chosen(LabRequest())
+    for request in (LabRequest(budget="5s"), LabRequest(overrides=["epochs=1"])):
+        overrides = LAB._request(small, request, settings, Path("out")).overrides
+        assert "width=4" in overrides
+        assert "steps=2" not in overrides
+
+
+def test_arms_that_cannot_be_made_equal_are_one_line() -> None:
+    arms = [Arm("multi-head", "gpt"), Arm("gated", "gpt", ("attention=gated",))]
+    shared = ["width=64", "feedforward=16", "layers=2", "heads=2"]
+    with pytest.raises(RegardError, match=r"gated has .* parameters more than multi-head"):
+        equal_parameters("mqar", arms, shared, "multi-head")
 
 
 def test_parameters_are_made_equal_by_the_hidden_layer() -> None:

@@ -16,7 +16,10 @@ PLAN: Any = None
 
 
 def arm(name: str, mean: float, seconds: float) -> dict[str, Any]:
-    return {"name": name, "mean": mean, "low": mean - 0.1, "high": mean + 0.1, "seconds": seconds}
+    return {
+        "name": name, "mean": mean, "low": mean - 0.1, "high": mean + 0.1, "seconds": seconds,
+        "training": "converged",
+    }  # fmt: skip
 
 
 def verdict(name: str, difference: float, p: float) -> dict[str, Any]:
@@ -32,51 +35,66 @@ def test_a_summary_says_what_has_evidence_and_what_it_costs() -> None:
     record = {"metric": "accuracy", "arms": arms, "verdicts": verdicts}
     table = mechanisms.rows("mqar", Result(PLAN, Path(), record, []))
     assert table == [
-        ["mqar", "multi-head", "50.0 % (40.0 to 60.0)", "", "1.00", ""],
+        ["mqar", "multi-head", "50.0 % (40.0 to 60.0)", "", "1.00", "converged", ""],
         ["mqar", "gated", "70.0 % (60.0 to 80.0)", "+20.0 (+15.0 to +25.0), p = 0.010", "1.50",
-         "ahead"],
+         "converged", "ahead"],
         ["mqar", "linear", "20.0 % (10.0 to 30.0)", "−30.0 (−35.0 to −25.0), p = 0.001", "0.50",
-         "behind"],
+         "converged", "behind"],
         ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.200", "2.00",
-         "no evidence"],
+         "converged", "no evidence"],
     ]  # fmt: skip
     assert mechanisms.answer(table) == [
-        "mqar, beside multi-head: ahead: gated; behind: linear; no evidence: delta."
+        "mqar, beside multi-head at equal steps: ahead: gated; behind: linear; no evidence: delta."
     ]
 
 
 def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def rows(*given: tuple[float, float | None]) -> list[dict[str, Any]]:
+        return [
+            {"step": i, "seconds": seconds, "validation": score, "validation_loss": 1.0}
+            for i, (seconds, score) in enumerate(given)
+        ]
+
     logs = {
-        "quick": [{"step": 1, "seconds": 1.0, "validation": 0.2},
-                  {"step": 2, "seconds": 2.0, "validation": 0.4}],
-        "slow": [{"step": 1, "seconds": 1.5, "validation": 0.3},
-                 {"step": 2, "seconds": 2.5, "validation": None},
-                 {"step": 3, "seconds": 5.0, "validation": 0.9}],
-        "late": [{"step": 1, "seconds": 3.0, "validation": 0.8}],
-    }  # fmt: skip
+        "quick/seed-0": rows((1.0, 0.2), (2.0, 0.4)),
+        "quick/seed-1": rows((1.0, 0.3), (2.2, 0.6)),
+        "slow/seed-0": rows((1.5, 0.3), (1.9, None), (5.0, 0.9)),
+        "slow/seed-1": rows((2.1, 0.5), (5.0, 0.9)),
+        "late/seed-0": rows((3.0, 0.8)),
+        "late/seed-1": rows((1.0, 0.8)),
+        "late/seed-2": rows((1.0, 0.8)),  # the others failed
+    }
 
     class Run:
-        def __init__(self, folder: str) -> None:
+        def __init__(self, folder: Path) -> None:
             self.folder = folder
 
         def metrics(self) -> list[dict[str, Any]]:
-            return logs[self.folder]
+            return logs[str(self.folder)]
 
     class Evidence:
         def __init__(self, name: str) -> None:
-            self.name, self.folders = name, [name]
+            self.name, self.folders = name, [Path(x) for x in logs if x.startswith(name)]
 
     monkeypatch.setattr("regard.load", Run)
-    arms: Any = [Evidence(name) for name in logs]
+    monkeypatch.setattr(mechanisms, "finished", lambda arm: arm.folders)
+    arms: Any = [Evidence(name) for name in ("quick", "slow")]
     result = Result(PLAN, Path(), {"metric": "accuracy"}, arms)
     scores = mechanisms.at_equal_time(result)
-    assert scores == {"quick": (0.4, 2.0), "slow": (0.3, 5.0), "late": (0.0, 3.0)}
+    assert scores["quick"] == mechanisms.AtTime(pytest.approx(0.5), pytest.approx(2.1))
+    assert scores["slow"] == mechanisms.AtTime(pytest.approx(0.4), 5.0)
     (section,) = mechanisms.times_section(replace(result, measured=scores))
-    assert section.tables[0].rows[1] == ["slow", "30.0 %", "5.0", "2.50"]
+    assert section.tables[0].rows[1] == ["slow", "40.0 %", "5.0", "2.38"]
+    with_late = replace(result, arms=[*arms, Evidence("late")])  # type: ignore[list-item]
+    scores = mechanisms.at_equal_time(with_late)
+    assert scores["late"].score is None
+    assert mechanisms.shown(result, None) == "not validated yet"
     loss = replace(result, record={"metric": "loss"})
-    assert mechanisms.shown(loss, 0.25) == "1.386 nats"
+    assert mechanisms.at_equal_time(loss)["quick"].score == 1.0
+    assert mechanisms.shown(loss, 1.3864) == "1.386 nats"
+    assert mechanisms.times_section(replace(result, measured={})) == []
 
 
 def test_every_mechanism_takes_part_with_equal_parameters() -> None:
@@ -99,5 +117,5 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     lines: list[str] = []
     record = open_lab("mechanisms").run(request, lines.append, lambda *given: None)
     assert [row[1] for row in record["tables"][0]["rows"]] == [*mechanisms.QUICK_ARMS]
-    assert record["answer"].startswith("mqar, beside multi-head: ")
+    assert record["answer"].startswith("mqar, beside multi-head at equal steps: ")
     assert "when the fastest arm had ended" in (tmp_path / "report.html").read_text("utf-8")

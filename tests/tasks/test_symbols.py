@@ -150,7 +150,7 @@ def test_data_that_is_not_its_own_and_sizes_that_do_not_fit_are_one_line() -> No
         configured("mqar", data="x.csv").facts()
     with pytest.raises(RegardError, match="an example has 64 symbols, but models read length=40"):
         configured("mqar", length=40).facts()
-    with pytest.raises(RegardError, match="shortest=9 is more than train_length=8"):
+    with pytest.raises(RegardError, match="shortest=9 is more than train_length=8; set shortest=0"):
         configured("sorting", shortest=9, train_length=8).facts()
 
 

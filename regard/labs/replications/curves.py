@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import regard
+from regard.labs.collection import finished
 from regard.labs.comparison import Result
-from regard.labs.replications.outcomes import half_widths
+from regard.labs.replications.outcomes import interval
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Figure, Section, Table
 
@@ -36,26 +35,31 @@ class Curves:
             for one in self.loss
         ]
 
-    def steepest(self, part: float = 0.1) -> list[float]:
-        """Return the share of each seed's total gain within the steepest ``part`` of its steps."""
-        shares = []
+    def rises(self) -> list[float]:
+        """Return for each seed the steps from 10 to 90 % of its gain, over those up to 10 %.
+
+        Below 1 the score rises in less time than it stood still before. It is about 21 for an
+        exponential approach without a plateau, and NaN without a gain.
+        """
+        ratios = []
         for steps, scores in self.validation:
-            if len(steps) < 3 or scores[-1] == scores[0]:
-                shares.append(float("nan"))
+            gain = max(scores, default=0.0) - scores[0] if scores else 0.0
+            if gain <= 0:
+                ratios.append(float("nan"))
                 continue
-            window = part * (steps[-1] - steps[0])
-            grid = np.linspace(steps[0], steps[-1], 200)
-            ends = np.interp(grid + window, steps, scores)
-            gains = ends - np.interp(grid, steps, scores)
-            shares.append(float(gains.max() / (max(scores) - scores[0])))
-        return shares
+            first, last = (
+                next(x for x, y in zip(steps, scores, strict=True) if y >= scores[0] + share * gain)
+                for share in (0.1, 0.9)
+            )
+            ratios.append((last - first) / max(first, 1))
+        return ratios
 
 
 def curves_of(result: Result) -> dict[str, Curves]:
     """Return the curves of each arm."""
     curves = {}
     for one in result.arms:
-        runs = [regard.load(folder).metrics() for folder in one.folders]
+        runs = [regard.load(folder).metrics() for folder in finished(one)]
         curves[one.name] = Curves(
             [_column(rows, "validation") for rows in runs], [_column(rows, "loss") for rows in runs]
         )
@@ -67,7 +71,7 @@ def _column(rows: Sequence[Mapping[str, float]], name: str) -> Curve:
     return [int(row["step"]) for row in kept], [float(row[name]) for row in kept]
 
 
-def learning_section(curves: Mapping[str, Curves], title: str, text: str) -> Section:
+def learning_section(curves: Mapping[str, Curves], title: str) -> Section:
     """Draw the validation score of every seed over the steps."""
     series = [
         Series(name if i == 0 else "", steps, [100 * y for y in scores], look=look, faint=i > 0)
@@ -75,14 +79,14 @@ def learning_section(curves: Mapping[str, Curves], title: str, text: str) -> Sec
         for i, (steps, scores) in enumerate(one.validation)
     ]
     chart = line_chart(title, series, x_label="step", y_label="validation score, %")
-    return Section(title, [text], [Figure(chart, "Seed 0 in colour, the other seeds faint.")])
+    return Section(title, (), [Figure(chart, "Seed 0 in colour, the other seeds faint.")])
 
 
-def lengths_section(scores: Lengths, title: str, text: str, published: str = "") -> Section:
+def lengths_section(scores: Lengths, title: str, published: str = "") -> Section:
     """Draw the scores of each arm over the test length, and list them."""
     series, rows = [], []
     for look, (name, by_length) in enumerate(scores.items()):
-        ends = {n: half_widths(values) for n, values in by_length.items()}
+        ends = {n: interval(values) for n, values in by_length.items()}
         series.append(
             Series(
                 name, list(ends), [100 * mean for mean, _, _ in ends.values()], look=look,
@@ -98,4 +102,4 @@ def lengths_section(scores: Lengths, title: str, text: str, published: str = "")
     lengths = list(next(iter(scores.values()), {}))
     chart = line_chart(title, series, x_label="test length", y_label="score, %", log_x=True)
     table = Table(f"{title}: % (95 %)", ["arm", *map(str, lengths)], rows, published)
-    return Section(title, [text], [Figure(chart, "Means over seeds with 95 % intervals.")], [table])
+    return Section(title, (), [Figure(chart, "Means over seeds with 95 % intervals.")], [table])

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 import regard
-from regard.labs.collection import Member
+from regard.labs.collection import Member, finished
 from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.labs.lab import Claim, claim
 from regard.reports.evidence import Arm
@@ -15,6 +15,7 @@ from regard.reports.findings import Cell, Section
 from regard.studies.arms import Arm as Planned
 from regard.tasks import unit_of
 from regard.tasks.symbols import SymbolSettings
+from regard.training.convergence import further_gain
 
 Verdict = Literal["agrees", "disagrees", "cannot tell at this size"]
 AGREES: Final = "agrees"
@@ -43,7 +44,10 @@ class Outcome:
         return [self.finding, self.source, self.published, self.here, self.verdict]
 
     def claim(self) -> Claim:
-        """Return the outcome as a claim, which holds if the rerun agrees."""
+        """Return the outcome as a claim, which holds if the rerun agrees.
+
+        An outcome that cannot be told is no claim.
+        """
         says = f"{self.finding} ({self.source}): {self.here}; {self.verdict}"
         return claim(says, self.value, self.verdict == AGREES)
 
@@ -101,7 +105,7 @@ def member(
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
         figures=figures,
-        claims=lambda result: [one.claim() for one in outcomes(result)],
+        claims=lambda result: [one.claim() for one in outcomes(result) if one.verdict != UNCLEAR],
     )
     return Member(
         name,
@@ -114,8 +118,13 @@ def member(
 
 
 def arm(result: Result, name: str) -> Mapping[str, Any]:
-    """Return the record of an arm: mean, low, high, training."""
-    return next(row for row in result.record["arms"] if row["name"] == name)
+    """Return the record of an arm: mean, low, high, training; empty if it has no result."""
+    return next((row for row in result.record["arms"] if row["name"] == name), {})
+
+
+def mean_of(result: Result, name: str) -> float:
+    """Return the mean of an arm, or NaN if it has no result."""
+    return float(arm(result, name).get("mean", float("nan")))
 
 
 def written(result: Result, *names: str) -> str:
@@ -127,30 +136,55 @@ def written(result: Result, *names: str) -> str:
     unit = unit_of(metric)
     parts = []
     for name in names:
-        row = arm(result, name)
+        if not (row := arm(result, name)):
+            parts.append(f"{name}: no result")
+            continue
         mean, low, high = (unit.write(row[key]) for key in ("mean", "low", "high"))
         training = "" if row["trained"] else f", {row['training']}"
         parts.append(f"{name} {mean} ({low} to {high}{training})")
     return f"{unit.heading(metric)}: {', '.join(parts)}"
 
 
-def better(result: Result, a: str, b: str) -> Verdict:
+def better(result: Result, a: str, b: str, *, at_budget: bool = False) -> Verdict:
     """Return "agrees" if there is evidence that arm a is better than b, "disagrees" if worse.
 
-    Both have the same budget. That arm a is worse counts only if its training converged.
+    Only an arm that is `settled` counts as worse, unless the finding itself is about equal budgets
+    (``at_budget``), and only with several seeds: one seed compares two models, not two methods.
     """
     row, sign = result.verdict(a, b), 1.0
     if row is None:
         row, sign = result.verdict(b, a), -1.0
     if row is None or row["p"] is None or not row["p"] < 0.05:
         return UNCLEAR
-    if sign * row["difference"] > 0:
-        return AGREES
-    return DISAGREES if arm(result, a)["trained"] else UNCLEAR
+    loser = b if sign * row["difference"] > 0 else a
+    rows = arm(result, a), arm(result, b)
+    if min(one.get("seeds", 0) for one in rows) < 2:
+        return UNCLEAR
+    if not (at_budget or settled(result, loser, abs(row["difference"]))):
+        return UNCLEAR
+    return AGREES if loser == b else DISAGREES
+
+
+def settled(result: Result, name: str, gap: float) -> bool:
+    """Return whether an arm's training converged, or would not close a gap in the score.
+
+    That is so if as many steps again, at the slope of its last half, would gain less than a tenth
+    of the gap (mean over seeds).
+    """
+    if arm(result, name).get("trained"):
+        return True
+    gains = []
+    for one in (one for one in result.arms if one.name == name):
+        for folder in finished(one):
+            rows = [row for row in regard.load(folder).metrics() if row["validation"] is not None]
+            steps, scores = ([row[key] for row in rows] for key in ("step", "validation"))
+            gains.append(further_gain(steps, scores))
+    known = [gain for gain in gains if gain is not None]
+    return bool(known) and len(known) == len(gains) and float(np.mean(known)) < 0.1 * gap
 
 
 def difference(result: Result, a: str, b: str) -> float:
-    """Return how much better arm a is than b."""
+    """Return how much better arm a is than b; NaN if they were not compared."""
     row, sign = result.verdict(a, b), 1.0
     if row is None:
         row, sign = result.verdict(b, a), -1.0
@@ -168,28 +202,56 @@ def all_of(*verdicts: Verdict) -> Verdict:
     return AGREES if set(verdicts) == {AGREES} else UNCLEAR
 
 
-def at_least(row: Mapping[str, Any], share: float) -> Verdict:
+def above(value: tuple[float, float, float], threshold: float) -> Verdict:
+    """Return whether an interval (mean, low, high) is above a threshold, below, or includes it.
+
+    >>> above((0.5, 0.4, 0.6), 0.3), above((0.5, 0.4, 0.6), 0.5)
+    ('agrees', 'cannot tell at this size')
+    """
+    _, low, high = value
+    return AGREES if low > threshold else DISAGREES if high < threshold else UNCLEAR
+
+
+def below(value: tuple[float, float, float], threshold: float) -> Verdict:
+    """Return whether an interval (mean, low, high) is below a threshold; see `above`."""
+    mean, low, high = value
+    return above((-mean, -high, -low), -threshold)
+
+
+def solved(result: Result, name: str, share: float) -> Verdict:
     """Return whether an arm's interval is above a share, below it, or includes it.
 
-    That it is below counts only if the training converged.
+    That it is below counts only if the arm is `settled`.
     """
-    if row["low"] >= share:
-        return AGREES
-    return DISAGREES if row["high"] < share and row["trained"] else UNCLEAR
+    row = arm(result, name)
+    if row.get("seeds", 0) < 2:
+        return UNCLEAR
+    verdict = above((row["mean"], row["low"], row["high"]), share)
+    if verdict == DISAGREES and not settled(result, name, share - row["mean"]):
+        return UNCLEAR
+    return verdict
+
+
+def unsolved(result: Result, name: str, share: float) -> Verdict:
+    """Return whether an arm's interval is below a share; only a `settled` arm counts."""
+    row = arm(result, name)
+    if row.get("seeds", 0) < 2:
+        return UNCLEAR
+    verdict = below((row["mean"], row["low"], row["high"]), share)
+    if verdict == AGREES and not settled(result, name, share - row["mean"]):
+        return UNCLEAR
+    return verdict
 
 
 def at_lengths(result: Result, lengths: Sequence[int]) -> dict[str, dict[int, list[float]]]:
-    """Return the score of every seed of each arm on test examples of other lengths."""
-    scores: dict[str, dict[int, list[float]]] = {}
-    for one in result.arms:
-        scores[one.name] = {n: _at_length(one, n) for n in lengths}
-    return scores
+    """Return the score of every complete seed of each arm on test examples of other lengths."""
+    return {one.name: {n: _at_length(one, n) for n in lengths} for one in result.arms}
 
 
 def _at_length(one: Arm, length: int) -> list[float]:
     """Return the score of each seed on test examples of a length."""
     values = []
-    for folder in one.folders:
+    for folder in finished(one):
         run = regard.load(folder)
         data = run.config.data
         assert isinstance(data, SymbolSettings)
@@ -201,16 +263,30 @@ def _at_length(one: Arm, length: int) -> list[float]:
     return values
 
 
-def half_widths(values: Sequence[float]) -> tuple[float, float, float]:
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the mean over seeds and its 95 % interval by Student's t.
 
-    >>> [round(x, 3) for x in half_widths([0.4, 0.6])]
+    The interval is infinite for fewer than two seeds, or if a value is not finite.
+
+    >>> [round(x, 3) for x in interval([0.4, 0.6])]
     [0.5, -0.771, 1.771]
     """
     from scipy.stats import t
 
-    mean, n = float(np.mean(values)), len(values)
-    if n < 2:
-        return mean, mean, mean
+    mean, n = float(np.mean(values)) if len(values) else float("nan"), len(values)
+    if n < 2 or not np.isfinite(values).all():
+        return mean, -float("inf"), float("inf")
     half = float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
     return mean, mean - half, mean + half
+
+
+def in_words(value: tuple[float, float, float], digits: int = 1) -> str:
+    """Return a mean with its interval, without one if it is not finite.
+
+    >>> in_words((1.44, 1.2, 1.68)), in_words(interval([2.0]))
+    ('1.4 (1.2 to 1.7)', '2.0')
+    """
+    mean, low, high = value
+    if not np.isfinite([low, high]).all():
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

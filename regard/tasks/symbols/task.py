@@ -22,8 +22,7 @@ from regard.data.tokenizers import Tokenizer, of_counts
 from regard.errors import RegardError
 from regard.layers.device import evaluation_mode, to_device
 from regard.tasks.encoded import Batch
-from regard.tasks.evaluation import half_width
-from regard.tasks.symbols import METRICS, SymbolSettings
+from regard.tasks.symbols import METRICS, PUZZLES, SymbolSettings
 from regard.tasks.tagging.evaluation import Counts, TagEvaluation
 from regard.tasks.tagging.task import Sentences, TagBatch, Tagging
 from regard.tasks.task import Split
@@ -69,10 +68,6 @@ class SymbolEvaluation(TagEvaluation):
         if self.metric == METRICS["exact"]:
             return self.correct.astype(np.float64)
         return super().per_example
-
-    @property
-    def _half(self) -> float:
-        return half_width(self.per_example, 2)
 
     @property
     def is_constant(self) -> bool:
@@ -138,7 +133,8 @@ class SymbolTask(Tagging):
             )
         if settings.shortest > settings.train_length:
             raise RegardError(
-                f"shortest={settings.shortest} is more than train_length={settings.train_length}"
+                f"shortest={settings.shortest} is more than train_length={settings.train_length}; "
+                f"set shortest=0, or at most {settings.train_length}"
             )
         sizes = Sizes(
             settings.examples,
@@ -152,7 +148,7 @@ class SymbolTask(Tagging):
         if longest > settings.length:
             raise RegardError(
                 f"an example has {longest} symbols, but models read length={settings.length}; set "
-                f"length={longest + 1}"
+                f"length={longest}"
             )
         examples = {part: self._examples(part, parts[part]) for part in PARTS}
         digest = hashlib.sha256()
@@ -175,8 +171,6 @@ class SymbolTask(Tagging):
     @property
     def name(self) -> str:
         """Return the name of the task."""
-        from regard.tasks.symbols import PUZZLES
-
         kinds = {settings: name for name, (_, settings, _) in PUZZLES.items()}
         return kinds[type(self.settings)]
 
