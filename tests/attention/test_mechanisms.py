@@ -65,6 +65,24 @@ def test_step_by_step_with_a_cache(mechanism):
     assert_close(torch.cat(steps, 1), mechanism(x, mask=causal()))
 
 
+def test_padding_on_the_left_changes_nothing_at_once_and_step_by_step(mechanism):
+    x = table(2, 5, 12)
+    wide = torch.cat([table(2, 2, 12), x], 1)
+    wide[1, 2:4] = torch.inf  # two words of padding in the first text, four in the second
+    at = torch.stack([torch.arange(7) - 2, torch.arange(7) - 4])
+    mask = causal() & lengths([5, 3])
+    found = mechanism(wide, mask=mask, positions=at)
+    assert_close(found[0, 2:], mechanism(x[:1], mask=causal())[0])
+    assert_close(found[1, 4:], mechanism(wide[1:, 4:], mask=causal())[0])
+    cache, clean = KeyValueCache(), wide.masked_fill(wide.isinf(), 3.0)
+    steps = [
+        mechanism(clean[:, i : i + 1], mask=mask, positions=at[:, i : i + 1], cache=cache)
+        for i in range(7)
+    ]
+    assert_close(torch.cat(steps, 1)[0, 2:], found[0, 2:])
+    assert_close(torch.cat(steps, 1)[1, 4:], found[1, 4:])
+
+
 def test_rows_without_padding(mechanism):
     x, memory, sizes, others = table(2, 5, 12), table(2, 7, 12), [5, 2], [3, 7]
     rows, read = Packing(torch.tensor(sizes), 5), Packing(torch.tensor(others), 7)
