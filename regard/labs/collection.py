@@ -76,7 +76,7 @@ class CollectionLab(Lab):
 
     ``only=NAME,…`` selects some; the report has those alone. The same command resumes: complete
     runs are not repeated.
-    ``title`` and ``columns`` are those of the summary, ``answer`` its sentences.
+    ``about``, ``title`` and ``columns`` are those of the summary, ``answer`` its sentences.
     """
 
     members: Sequence[Member]
@@ -84,6 +84,7 @@ class CollectionLab(Lab):
     columns: Sequence[str]
     answer: Callable[[Sequence[Sequence[Cell]]], Sequence[str]]
     next: str
+    about: Sequence[str] = ()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Train and compare the members one after another; write and print one report.
@@ -122,7 +123,7 @@ class CollectionLab(Lab):
             sections.append(_section(member, comparison, part))
             claims += part.claims
             records[member.name] = comparison.record()
-        summary = Section("Summary", tables=[Table(self.title, self.columns, rows)])
+        summary = Section("Summary", self.about, tables=[Table(self.title, self.columns, rows)])
         report = LabReport(
             [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}
         )

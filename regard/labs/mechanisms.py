@@ -209,5 +209,9 @@ LAB = CollectionLab(
         "at these steps",
     ],
     answer=answer,
+    about=[
+        "Differences are tested over seeds, with Holm's correction within a task. They are about "
+        "these steps: an arm that was still rising may catch up with more of them.",
+    ],
     next="regard lab mechanisms size=full",
 )  # fmt: skip
