@@ -194,7 +194,7 @@ def _as_text(value: Cell) -> str:
 
 def _cell(value: Cell) -> Html:
     if isinstance(value, str):
-        return tag("td", shorten(value, 400), class_="words")
+        return tag("td", shorten(value, 120), class_="words")
     worth = repr(float(value)) if math.isfinite(value) else ""
     return tag("td", number(value), data_worth=worth)
 

@@ -14,8 +14,8 @@ LAB = CollectionLab(
     columns=COLUMNS,
     answer=summary,
     about=[
-        "A rerun agrees or disagrees if the paired difference of its seeds, or the 95 % interval of "
-        "a score, says so (α = 5 %, Holm within a comparison), with two seeds or more. An arm that "
+        "A rerun agrees or disagrees if the paired difference of its seeds, or the 95 % interval "
+        "of a score, says so (α = 5 %, Holm within a comparison), with two seeds or more. An arm that "
         "was still rising counts as worse only if as many steps again, at the slope of its last "
         "half, would close less than a tenth of the difference. Findings about language models are "
         "about equal steps.",

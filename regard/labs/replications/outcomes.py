@@ -48,8 +48,12 @@ class Outcome:
 
         An outcome that cannot be told is no claim.
         """
-        says = f"{self.finding} ({self.source}): {self.here}; {self.verdict}"
-        return claim(says, self.value, self.verdict == AGREES)
+        return claim(self.sentence, self.value, self.verdict == AGREES)
+
+    @property
+    def sentence(self) -> str:
+        """Return the finding, the rerun and the verdict in a sentence."""
+        return f"{self.finding} ({self.source}): {self.here}; {self.verdict}"
 
 
 COLUMNS = ("finding", "source", "published", "here", "verdict")
@@ -104,7 +108,12 @@ def member(
         presets={data or task: Preset(seeds=seeds, settings=settings)},
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
-        figures=figures,
+        figures=lambda result: [
+            Section(
+                name, [f"Published: {one.published}. {one.sentence}." for one in outcomes(result)]
+            ),
+            *figures(result),
+        ],
         claims=lambda result: [one.claim() for one in outcomes(result) if one.verdict != UNCLEAR],
     )
     return Member(
