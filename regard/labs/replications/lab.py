@@ -15,10 +15,10 @@ LAB = CollectionLab(
     answer=summary,
     about=[
         "A rerun agrees or disagrees if the paired difference of its seeds, or the 95 % interval "
-        "of a score, says so (α = 5 %, Holm within a comparison), with two seeds or more. An arm that "
-        "was still rising counts as worse only if as many steps again, at the slope of its last "
-        "half, would close less than a tenth of the difference. Findings about language models are "
-        "about equal steps.",
+        "of a score, says so (α = 5 %, Holm within a comparison), with two seeds or more. An arm "
+        "that was still rising counts as worse only if as many steps again, at the slope of its "
+        "last half, would close less than a tenth of the difference. Findings about language "
+        "models are about equal steps.",
     ],
     next="regard lab replications size=full only=recall",
 )
