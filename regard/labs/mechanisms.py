@@ -22,8 +22,10 @@ from regard.reports.findings import Cell, Section, Table
 from regard.reports.scales import number
 from regard.studies.arms import Arm
 from regard.tasks import unit_of
+from regard.tasks.pretraining.evaluation import Likelihoods
 
 PLAIN = "multi-head"
+BY_TOKENS = Likelihoods.compared  # the metric of language models, which are validated by loss
 QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
 #: Options of mechanisms: blocks of the default size would hold most of these short inputs.
 OPTIONS = {"moba": "moba-4-2"}
@@ -64,7 +66,7 @@ def at_equal_time(result: Result) -> dict[str, AtTime]:
     seeds = set.intersection(*map(set, logs.values())) if logs else set()
     if not seeds:
         return {}
-    key = "validation_loss" if result.record["metric"] == "loss" else "validation"
+    key = "validation_loss" if result.record["metric"] == BY_TOKENS else "validation"
     ends = {seed: min(runs[seed][-1]["seconds"] for runs in logs.values()) for seed in seeds}
     scores = {}
     for name, runs in logs.items():
@@ -83,7 +85,7 @@ def shown(result: Result, score: float | None) -> str:
     """Return a validation score with its unit: a share in per cent, a loss in nats."""
     if score is None:
         return "not validated yet"
-    return f"{score:.3f} nats" if result.record["metric"] == "loss" else f"{percent(score)} %"
+    return f"{score:.3f} nats" if result.record["metric"] == BY_TOKENS else f"{percent(score)} %"
 
 
 def times_section(result: Result) -> list[Section]:

@@ -91,7 +91,7 @@ def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
     scores = mechanisms.at_equal_time(with_late)
     assert scores["late"].score is None
     assert mechanisms.shown(result, None) == "not validated yet"
-    loss = replace(result, record={"metric": "loss"})
+    loss = replace(result, record={"metric": "tokens predicted correctly"})
     assert mechanisms.at_equal_time(loss)["quick"].score == 1.0
     assert mechanisms.shown(loss, 1.3864) == "1.386 nats"
     assert mechanisms.times_section(replace(result, measured={})) == []

@@ -391,22 +391,22 @@ GROKKING_LESS = grokking("grokking-30", "Does it with fewer examples to memorise
 
 CHANGES = {
     "gated": (
-        "a gate behind the attention lowers the loss",
+        "a gate behind the attention predicts better",
         "Qiu et al. 2025 (2505.06708)",
         "a lower loss, models of 1.7 and 15 billion",
     ),
     "differential": (
-        "differential attention lowers the loss",
+        "differential attention predicts better",
         "Ye et al. 2024 (2410.05258)",
         "a lower loss, models up to 13 billion",
     ),
     "forgetting": (
-        "forgetting attention lowers the loss",
+        "forgetting attention predicts better",
         "Lin et al. 2025 (2503.02130)",
         "a lower loss of long texts, a model of 760 million",
     ),
     "qk-norm": (
-        "QK-norm improves attention",
+        "QK-norm predicts better",
         "Henry et al. 2020 (2010.04245)",
         "a higher BLEU of translations with little data",
     ),
@@ -426,7 +426,7 @@ def language_outcomes(result: Result) -> list[Outcome]:
 
 LANGUAGE = member(
     "language",
-    "Which changes of attention lower the loss of a language model of letters?",
+    "Which changes of attention predict the next letter better?",
     "language-modeling",
     [
         gpt("plain"),
