@@ -21,6 +21,7 @@ from regard.reports.answer import percent
 from regard.reports.findings import Cell, Section, Table
 from regard.reports.scales import number
 from regard.studies.arms import Arm
+from regard.studies.statistics import format_p
 from regard.tasks import unit_of
 from regard.tasks.pretraining.evaluation import Likelihoods
 
@@ -136,7 +137,7 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
         table.append(
             [
                 task, str(row["name"]), f"{mean}{unit.sign} ({low} to {high})",
-                f"{ends[0]} ({ends[1]} to {ends[2]}), p = {verdict['p']:.3f}" if verdict else "",
+                f"{ends[0]} ({ends[1]} to {ends[2]}), {format_p(verdict['p'])}" if verdict else "",
                 f"{row['seconds'] / plain['seconds']:.2f}" if plain and row["seconds"] else "",
                 str(row["training"]),
                 verdict_of(result, str(row["name"])) if verdict else "",

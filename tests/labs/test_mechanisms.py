@@ -40,7 +40,7 @@ def test_a_summary_says_what_has_evidence_and_what_it_costs() -> None:
          "converged", "ahead"],
         ["mqar", "linear", "20.0 % (10.0 to 30.0)", "−30.0 (−35.0 to −25.0), p = 0.001", "0.50",
          "converged", "behind"],
-        ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.200", "2.00",
+        ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.20", "2.00",
          "converged", "no evidence"],
     ]  # fmt: skip
     assert mechanisms.answer(table) == [
