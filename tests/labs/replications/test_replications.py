@@ -170,7 +170,11 @@ def test_dispersion_is_the_loss_from_the_trained_to_the_largest_number() -> None
     plain = {16: [0.99, 0.98], 64: [0.9, 0.9], 256: [0.7, 0.7], 1024: [0.5, 0.5]}
     arms = [arm("softmax", 0.5), arm("scalable-softmax", 0.6)]
     verdicts = [verdict("scalable-softmax", "softmax", 0.1, 0.01)]
-    first, second = findings.retrieval_outcomes(result(arms, verdicts, {"softmax": plain}))
+    told = replace(
+        result(arms, verdicts, {"softmax": plain}), plan=findings.RETRIEVAL.lab.plan(LabRequest())
+    )
+    first, second = findings.retrieval_outcomes(told)
+    assert first.finding.endswith("(levels=32)")
     assert first.value == pytest.approx(0.485)
     assert (first.verdict, second.verdict) == (AGREES, AGREES)
     assert first.here == "98.5 at 16, 90.0 at 64, 70.0 at 256, 50.0 at 1024 %"
