@@ -148,7 +148,7 @@ class SymbolTask(Tagging):
         if longest > settings.length:
             raise RegardError(
                 f"an example has {longest} symbols, but models read length={settings.length}; set "
-                f"length={longest}"
+                f"length={longest + 1}"  # room for [CLS] after it
             )
         examples = {part: self._examples(part, parts[part]) for part in PARTS}
         digest = hashlib.sha256()
