@@ -79,6 +79,7 @@ def test_training_at_growing_n_is_probed() -> None:
     assert all(x < 500 for x in cells.grown("scaled-dot", "sigmoid", sizes=(128, 256)))
 
 
+@pytest.mark.slow
 def test_rows_come_from_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(cells.cases(quick=True, settings=["score=dot"]))
     assert [row["name"] for row in rows] == [f"dot × {name}" for name in NORMALIZERS]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_trainings_end_in_the_same_bits(tmp_path: Path) -> None:
     out = tmp_path / "kills.json"

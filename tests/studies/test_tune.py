@@ -157,6 +157,7 @@ def test_stopped_anywhere_and_run_again_it_finds_the_same(
     assert len(inline.ran) == 18 + 2  # two were stopped, and begun again
 
 
+@pytest.mark.slow
 def test_killed_and_run_again_by_the_command_it_finds_the_same(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "regard", "compare", "classification", "--arms", "tfidf,nb-svm"]
     words += ["--tune", "3", "--seeds", "1", "--workers", "1", "examples=200", "--json", "--out"]
