@@ -19,14 +19,12 @@ from regard.labs.comparison import (
     parse_names,
 )
 from regard.labs.lab import Claim, Lab, LabReport
-from regard.labs.running import follow
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.scales import duration
 from regard.settings import Settings, build
 from regard.studies.arms import Arm
-from regard.studies.compare import Study, compare
 from regard.studies.job import read_score
 from regard.studies.result import Comparison
 from regard.tasks import unit_of
@@ -95,28 +93,19 @@ class CollectionLab(Lab):
         settings, chosen = self._chosen(request)
         say(self.question)
         out = self.place(request, settings.size)
-        for member in chosen:  # before any training
-            own = self._request(member, request, settings, out / DRY_RUN)
-            plan = member.lab_of(settings.size).plan(own)
-            Study.plan(
-                plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
-                reference=plan.reference, out=out / DRY_RUN, overrides=plan.overrides,
-            )  # fmt: skip
+        planned = []
+        for member in chosen:
+            place, lab = out / member.name, member.lab_of(settings.size)
+            plan = lab.plan(self._request(member, request, settings, place))
+            lab.check(plan, place)  # all of them before any training
+            planned.append((member, lab, plan, place))
         rows: list[Sequence[Cell]] = []
         sections: list[Section] = []
         claims: list[Claim] = []
         records: dict[str, Any] = {}
-        for member in chosen:
-            place = out / member.name
-            own = self._request(member, request, settings, place)
-            lab = member.lab_of(settings.size)
-            plan = lab.plan(own)
+        for member, lab, plan, place in planned:
             say(f"{member.name}: {plan.about}")
-            comparison = compare(
-                plan.task, plan.arms, seeds=plan.seeds, budget=plan.budget or None,
-                reference=plan.reference, out=place, overrides=plan.overrides,
-                ladder=plan.ladder, workers=request.workers or None, on_event=follow(show),
-            )  # fmt: skip
+            comparison = lab.compare(plan, place, request.workers or None, show)
             result = lab.result(plan, comparison, place)
             part = lab.report(result, comparison)
             rows += member.rows(result)

@@ -171,6 +171,10 @@ class Result:
         """The result of the comparison in a few sentences."""
         return answer(self.record, self.arms)
 
+    def arm(self, name: str) -> Mapping[str, Any]:
+        """Return the record of an arm, or an empty one if it has no result."""
+        return next((row for row in self.record["arms"] if row["name"] == name), {})
+
     def verdict(self, a: str, b: str) -> Mapping[str, Any] | None:
         """Return the declared comparison of two arms, or None."""
         verdicts = [v for v in self.record["verdicts"] if (v["a"], v["b"]) == (a, b)]
@@ -218,18 +222,23 @@ class ComparisonLab(Lab):
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Pretrain, train and compare the arms; write and print the results."""
         request, plan, out = self._open(request, say)
-        Study.plan(
-            plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN)
-        )  # before any training
+        self.check(plan, out)
+        comparison = self.compare(plan, out, request.workers or None, show)
+        result = self.result(plan, comparison, out)
+        return self.finish(request, self.report(result, comparison), out, plan.data, say)
+
+    def check(self, plan: Plan, out: Path) -> None:
+        """Raise an error for a plan whose runs could not be trained, before any training."""
+        Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+
+    def compare(self, plan: Plan, out: Path, workers: int | None, show: Show) -> "Comparison":
+        """Pretrain, train and compare the arms of a plan."""
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
-        workers = request.workers or None
         pretrain(sorted(first, key=lambda job: job.seed), workers, show)
-        comparison = compare(
+        return compare(
             plan.task, plan.initialized(out), workers=workers, ladder=plan.ladder,
             on_event=follow(show), **_study_arguments(plan, out),
         )  # fmt: skip
-        result = self.result(plan, comparison, out)
-        return self.finish(request, self.report(result, comparison), out, plan.data, say)
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""

@@ -8,7 +8,6 @@ compares them at equal time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -122,9 +121,7 @@ def verdict_of(result: Result, name: str) -> str:
 def rows(task: str, result: Result) -> list[list[Cell]]:
     """Return the rows of a task in the summary."""
     unit = unit_of(str(result.record["metric"]))
-    plain: Mapping[str, Any] = next(
-        (row for row in result.record["arms"] if row["name"] == PLAIN), {}
-    )
+    plain = result.arm(PLAIN)
     table: list[list[Cell]] = []
     for row in result.record["arms"]:
         mean, low, high = (unit.write(row[key]) for key in ("mean", "low", "high"))

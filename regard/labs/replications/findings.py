@@ -36,6 +36,7 @@ from regard.labs.replications.outcomes import (
     unsolved,
     written,
 )
+from regard.settings import key_of
 from regard.studies.arms import Arm
 
 PERFECT, HALF = 0.95, 0.5  # accuracies that are called solved, and not solved
@@ -157,8 +158,7 @@ SIZES = (16, 64, 256, 1024)
 def retrieval_outcomes(result: Result) -> list[Outcome]:
     """Compare the accuracy at more items than in training with that of the trained number."""
     scores: Lengths = result.measured
-    settings = dict(pair.partition("=")[::2] for pair in result.plan.overrides)
-    levels = f"levels={settings.get('levels', '')}"
+    levels = next(pair for pair in result.plan.overrides if key_of(pair) == "levels")
     plain = scores.get("softmax", {n: [] for n in SIZES})
     means = {n: interval(values) for n, values in plain.items()}
     drop = interval([a - b for a, b in zip(plain[SIZES[0]], plain[SIZES[-1]], strict=True)])
@@ -353,16 +353,16 @@ def grokking_outcomes(result: Result) -> list[Outcome]:
     ratio = interval(ratios)
     says = f"validation exceeds 90 % after {in_words(ratio)} times the steps of memorising"
     source = "Power et al. 2022 (2201.02177); Nanda et al. 2023 (2301.05217)"
-    share = dict(pair.partition("=")[::2] for pair in result.plan.overrides).get("share", "")
+    share = next(pair for pair in result.plan.overrides if key_of(pair) == "share")
     return [
         Outcome(
-            f"sums are memorised first and generalised late (share={share})", source,
+            f"sums are memorised first and generalised late ({share})", source,
             "test accuracy reaches 100 % long after training accuracy",
             f"{written(result, 'weight decay 1')}; {says}", ratio[0],
             all_of(solved(result, "weight decay 1", PERFECT), above(ratio, 2.0)),
         ),
         Outcome(
-            f"weight decay makes them generalise (share={share})", source,
+            f"weight decay makes them generalise ({share})", source,
             "most with weight decay", written(result, "weight decay 1", "no weight decay"),
             difference(result, "weight decay 1", "no weight decay"),
             better(result, "weight decay 1", "no weight decay"),

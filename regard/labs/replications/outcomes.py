@@ -1,6 +1,6 @@
 """Outcomes of replications: whether a rerun agrees with what was published."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -126,14 +126,9 @@ def member(
     )
 
 
-def arm(result: Result, name: str) -> Mapping[str, Any]:
-    """Return the record of an arm: mean, low, high, training; empty if it has no result."""
-    return next((row for row in result.record["arms"] if row["name"] == name), {})
-
-
 def mean_of(result: Result, name: str) -> float:
     """Return the mean of an arm, or NaN if it has no result."""
-    return float(arm(result, name).get("mean", float("nan")))
+    return float(result.arm(name).get("mean", float("nan")))
 
 
 def written(result: Result, *names: str) -> str:
@@ -145,7 +140,7 @@ def written(result: Result, *names: str) -> str:
     unit = unit_of(metric)
     parts = []
     for name in names:
-        if not (row := arm(result, name)):
+        if not (row := result.arm(name)):
             parts.append(f"{name}: no result")
             continue
         mean, low, high = (unit.write(row[key]) for key in ("mean", "low", "high"))
@@ -160,16 +155,13 @@ def better(result: Result, a: str, b: str, *, at_budget: bool = False) -> Verdic
     Only an arm that is `settled` counts as worse, unless the finding itself is about equal budgets
     (``at_budget``), and only with several seeds: one seed compares two models, not two methods.
     """
-    row, sign = result.verdict(a, b), 1.0
-    if row is None:
-        row, sign = result.verdict(b, a), -1.0
-    if row is None or row["p"] is None or not row["p"] < 0.05:
+    gap, p = _compared(result, a, b)
+    if not p < 0.05:
         return UNCLEAR
-    loser = b if sign * row["difference"] > 0 else a
-    rows = arm(result, a), arm(result, b)
-    if min(one.get("seeds", 0) for one in rows) < 2:
+    loser = b if gap > 0 else a
+    if min(result.arm(name).get("seeds", 0) for name in (a, b)) < 2:
         return UNCLEAR
-    if not (at_budget or settled(result, loser, abs(row["difference"]))):
+    if not (at_budget or settled(result, loser, abs(gap))):
         return UNCLEAR
     return AGREES if loser == b else DISAGREES
 
@@ -180,7 +172,7 @@ def settled(result: Result, name: str, gap: float) -> bool:
     That is so if as many steps again, at the slope of its last half, would gain less than a tenth
     of the gap (mean over seeds).
     """
-    if arm(result, name).get("trained"):
+    if result.arm(name).get("trained"):
         return True
     gains = []
     for one in (one for one in result.arms if one.name == name):
@@ -194,10 +186,18 @@ def settled(result: Result, name: str, gap: float) -> bool:
 
 def difference(result: Result, a: str, b: str) -> float:
     """Return how much better arm a is than b; NaN if they were not compared."""
+    return _compared(result, a, b)[0]
+
+
+def _compared(result: Result, a: str, b: str) -> tuple[float, float]:
+    """Return how much better arm a is than b, and p; NaN if they were not compared."""
     row, sign = result.verdict(a, b), 1.0
     if row is None:
         row, sign = result.verdict(b, a), -1.0
-    return float("nan") if row is None else sign * float(row["difference"])
+    if row is None:
+        return float("nan"), float("nan")
+    p = float("nan") if row["p"] is None else float(row["p"])
+    return sign * float(row["difference"]), p
 
 
 def all_of(*verdicts: Verdict) -> Verdict:
@@ -230,9 +230,9 @@ def below(value: tuple[float, float, float], threshold: float) -> Verdict:
 def solved(result: Result, name: str, share: float) -> Verdict:
     """Return whether an arm's interval is above a share, below it, or includes it.
 
-    That it is below counts only if the arm is `settled`.
+    That it is below counts only if the arm is `settled`, and both only with several seeds.
     """
-    row = arm(result, name)
+    row = result.arm(name)
     if row.get("seeds", 0) < 2:
         return UNCLEAR
     verdict = above((row["mean"], row["low"], row["high"]), share)
@@ -242,34 +242,30 @@ def solved(result: Result, name: str, share: float) -> Verdict:
 
 
 def unsolved(result: Result, name: str, share: float) -> Verdict:
-    """Return whether an arm's interval is below a share; only a `settled` arm counts."""
-    row = arm(result, name)
-    if row.get("seeds", 0) < 2:
-        return UNCLEAR
-    verdict = below((row["mean"], row["low"], row["high"]), share)
-    if verdict == AGREES and not settled(result, name, share - row["mean"]):
-        return UNCLEAR
-    return verdict
+    """Return whether an arm's interval is below a share: the opposite of `solved`."""
+    opposite: dict[Verdict, Verdict] = {AGREES: DISAGREES, DISAGREES: AGREES, UNCLEAR: UNCLEAR}
+    return opposite[solved(result, name, share)]
 
 
 def at_lengths(result: Result, lengths: Sequence[int]) -> dict[str, dict[int, list[float]]]:
     """Return the score of every complete seed of each arm on test examples of other lengths."""
-    return {one.name: {n: _at_length(one, n) for n in lengths} for one in result.arms}
+    return {one.name: _at_lengths(one, lengths) for one in result.arms}
 
 
-def _at_length(one: Arm, length: int) -> list[float]:
-    """Return the score of each seed on test examples of a length."""
-    values = []
+def _at_lengths(one: Arm, lengths: Sequence[int]) -> dict[int, list[float]]:
+    """Return the score of each complete seed of an arm, by the length of the test examples."""
+    scores: dict[int, list[float]] = {length: [] for length in lengths}
     for folder in finished(one):
         run = regard.load(folder)
         data = run.config.data
         assert isinstance(data, SymbolSettings)
-        room = max(data.length, 2 * length + 2)
-        longer = data.model_copy(update={"test_length": length, "length": room})
-        task = type(run.task)(longer, run.task.tokenizer)
-        with run.computing():
-            values.append(float(task.answer(run.network).value))
-    return values
+        for length in lengths:
+            room = max(data.length, 2 * length + 2)
+            longer = data.model_copy(update={"test_length": length, "length": room})
+            task = type(run.task)(longer, run.task.tokenizer)
+            with run.computing():
+                scores[length].append(float(task.answer(run.network).value))
+    return scores
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
