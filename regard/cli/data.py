@@ -8,7 +8,12 @@ import typer
 from regard.cli.console import Json, bar, emit_json, say
 from regard.trusted import trust_named
 
-app = typer.Typer(help="Named data and your own files: list, fetch, check.", no_args_is_help=True)
+app = typer.Typer(
+    help="Named data and your own files: list, fetch, check.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 DataDir = Annotated[
     Path | None,
