@@ -14,11 +14,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
     from torch import Tensor
 
 T = TypeVar("T")
@@ -91,12 +90,14 @@ def checked(kind: type[T], value: Any, source: object) -> T:
     Traceback (most recent call last):
     regard.errors.RegardError: example: a is 'x': input should be a valid integer, ...
     """
+    from pydantic import ValidationError  # a tenth of a second that `regard.attend` does without
+
     if is_dataclass(kind) and isinstance(value, dict):
         known = {field.name for field in fields(kind)}
         if odd := sorted(map(str, value.keys() - known)):
             raise RegardError(f"{source}: unknown field {odd[0]!r:.60}")
     try:
-        adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
+        adapter: "TypeAdapter[T]" = _adapter(kind)  # type: ignore[arg-type]
         converted = adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -120,7 +121,9 @@ def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
     return TypeAdapter(kind)
 
 

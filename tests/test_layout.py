@@ -1,6 +1,8 @@
 """A folder imports only from those above it; this reads every import to hold it so."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,3 +79,16 @@ def f():
     assert found == [
         "web.api", "cli", "errors", "labs", "studies", "attention.kernels"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("use", "unused"),
+    [
+        ("import regard; regard.attend", "pydantic sklearn scipy pandas triton rich"),
+        ("import regard; regard.load", "sklearn scipy.stats pandas triton"),
+    ],
+)
+def test_a_library_that_takes_long_is_imported_when_it_is_used(use: str, unused: str) -> None:
+    code = f"import sys; {use}; print(*sorted(set({unused.split()}) & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry, shape_wrapper
 
 from regard.layers.device import device_of, evaluation_mode
 
@@ -39,11 +39,15 @@ UNCOUNTED: dict[Any, Callable[..., int]] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }
-#: Operations of a kernel, from the shapes of what goes in and comes out.
-FORMULAS: dict[Any, Callable[..., int]] = {
-    **{kernel: shape_wrapper(formula) for kernel, formula in UNCOUNTED.items()},
-    **flop_registry,
-}
+
+
+@cache
+def formulas() -> dict[Any, Callable[..., int]]:
+    """Return the operations of each kernel as a function of its inputs and its output."""
+    from torch.utils.flop_counter import flop_registry, shape_wrapper  # imports triton
+
+    ours = {kernel: shape_wrapper(formula) for kernel, formula in UNCOUNTED.items()}
+    return {**ours, **flop_registry}
 
 
 class _Counter(TorchDispatchMode):
@@ -56,7 +60,7 @@ class _Counter(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
         out = func(*args, **(kwargs or {}))
-        formula = FORMULAS.get(func._overloadpacket)
+        formula = formulas().get(func._overloadpacket)
         if formula is not None:
             self.total += formula(*args, **(kwargs or {}), out_val=out)
         return out

@@ -1,13 +1,15 @@
 """The head of a frozen encoder: logistic regression on its states."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.linear_model import LogisticRegression
 
 from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 #: Candidate values of C, from the strongest penalty to the weakest.
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -55,6 +57,8 @@ def fit_head(
     >>> (states @ head.weight.T + head.bias).argmax(1).tolist()
     [0, 0, 1, 1]
     """
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
+
     known = np.unique(answers)
     if len(known) < 2:
         raise RegardError(
@@ -79,7 +83,7 @@ def fit_head(
 
 
 def _folded(
-    model: LogisticRegression, labels: int, mean: np.ndarray, std: np.ndarray
+    model: "LogisticRegression", labels: int, mean: np.ndarray, std: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a row for every label; of two labels scikit-learn fits only the second."""
     weight, bias = np.zeros((labels, len(mean))), np.full(labels, NEVER)
