@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+import numpy
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 B = TypeVar("B")
 
@@ -27,6 +29,46 @@ def to_device(model: nn.Module, batch: B) -> B:
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     result: B = replace(value, **moved)
     return result
+
+
+#: Functions of initial weights whose result has the shape of their broadcast arguments.
+ELEMENTWISE = set("add sub __rsub__ mul div neg exp expm1 log log1p pow __rpow__".split())
+
+
+class _ShapesAlone(TorchFunctionMode):
+    """Neither draw nor compute initial weights; other functions are torch's own."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.normal_ or func is nn.init.normal_:
+            return args[0] if args else kwargs["tensor"]
+        if func in (torch.randn, torch.rand):
+            func = torch.empty
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        if getattr(func, "__name__", "") in ELEMENTWISE and tensors and "out" not in kwargs:
+            shape = numpy.broadcast_shapes(
+                *(tuple(x.shape) for x in tensors)
+            )  # torch's imports sympy
+            return torch.empty(shape, dtype=tensors[0].dtype)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def without_numbers() -> Iterator[None]:
+    """Build networks without memory inside the block: their tensors have shapes alone.
+
+    The dtype of a sum of several is the first one's. torch computes on its meta device by functions
+    in Python, whose import takes seconds, and so nothing is computed.
+
+    >>> with without_numbers():
+    ...     layer = nn.Embedding(10**9, 10**9)
+    >>> layer.weight.device.type
+    'meta'
+    """
+    with torch.device("meta"), _ShapesAlone():
+        yield
 
 
 @contextmanager

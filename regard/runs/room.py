@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from regard.errors import UntrainableError
+from regard.layers.device import without_numbers
 from regard.memory import free_mb
 from regard.plugins import digests
 from regard.runs.config import Config
@@ -83,7 +83,7 @@ def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
     """
     if digests(config.parts):
         return None
-    with torch.device("meta"):
+    with without_numbers():
         network = build()
     length = int(getattr(config.network, "length", 0))
     return need(network, config.training, not config.entry.frozen, length)

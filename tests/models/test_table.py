@@ -79,3 +79,28 @@ def test_names_are_read_without_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_shapes_without_numbers_are_those_of_the_network_and_import_no_compiler() -> None:
+    code = """
+import sys
+from regard.layers.device import without_numbers
+from regard.tasks import TASKS
+
+def shapes(network):
+    return {name: x.shape for name, x in network.state_dict().items()}
+
+for position in ("rotary", "kerple", "fire", "learned"):
+    for entry in TASKS["classification"].models.values():
+        if entry.baseline or "position" not in entry.settings.model_fields:
+            continue
+        settings = entry.configure({"position": position, "layers": 1})
+        with without_numbers():
+            network = entry.build(settings, vocabulary=8, labels=2)
+        assert {x.device.type for x in network.parameters()} == {"meta"}
+        found = shapes(network)
+        assert "torch._dynamo" not in sys.modules, (entry, position)
+        assert found == shapes(entry.build(settings, vocabulary=8, labels=2))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
