@@ -74,12 +74,12 @@ class CollectionLab(Lab):
 
     ``only=NAME,…`` selects some; the report has those alone. The same command resumes: complete
     runs are not repeated.
-    ``about``, ``title`` and ``columns`` are those of the summary, ``answer`` its sentences.
+    ``summary`` makes the table of the summary from the rows of all members, ``about`` is the text
+    above it, ``answer`` its sentences.
     """
 
     members: Sequence[Member]
-    title: str
-    columns: Sequence[str]
+    summary: Callable[[Sequence[Sequence[Cell]]], Table]
     answer: Callable[[Sequence[Sequence[Cell]]], Sequence[str]]
     next: str
     about: Sequence[str] = ()
@@ -112,7 +112,7 @@ class CollectionLab(Lab):
             sections.append(_section(member, comparison, part))
             claims += part.claims
             records[member.name] = comparison.record()
-        summary = Section("Summary", self.about, tables=[Table(self.title, self.columns, rows)])
+        summary = Section("Summary", self.about, tables=[self.summary(rows)])
         report = LabReport(
             [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}
         )

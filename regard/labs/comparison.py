@@ -29,6 +29,7 @@ BUDGETS = {"epochs", "steps", "tokens", "minutes"}
 DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds no existing runs
 ANY_DATA = ""  # key of the preset for data without a preset of their own
 BEGIN = "init="
+AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
 
 Values = Mapping[str, object]
 
@@ -179,6 +180,17 @@ class Result:
         """Return the declared comparison of two arms, or None."""
         verdicts = [v for v in self.record["verdicts"] if (v["a"], v["b"]) == (a, b)]
         return verdicts[-1] if verdicts else None
+
+    def standing(self, a: str, b: str) -> str:
+        """Return whether there is evidence (α = 5 %) that arm a is ahead of b, or behind.
+
+        The evidence is about these steps: with more of them an arm that was still rising may catch
+        up.
+        """
+        verdict = self.verdict(a, b)
+        if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
+            return UNCLEAR
+        return AHEAD if verdict["difference"] > 0 else BEHIND
 
 
 class _Flags(Settings):

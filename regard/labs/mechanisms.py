@@ -14,7 +14,16 @@ import numpy as np
 import regard
 from regard.attention.mechanisms import MECHANISMS
 from regard.labs.collection import CollectionLab, Member, finished
-from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
+from regard.labs.comparison import (
+    AHEAD,
+    BEHIND,
+    UNCLEAR,
+    ComparisonLab,
+    Plan,
+    Preset,
+    Result,
+    Values,
+)
 from regard.labs.equal import equal_parameters
 from regard.reports.answer import percent
 from regard.reports.findings import Cell, Section, Table
@@ -29,7 +38,6 @@ BY_TOKENS = Likelihoods.compared  # the metric of language models, which are val
 QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
 #: Options of mechanisms: blocks of the default size would hold most of these short inputs.
 OPTIONS = {"moba": "moba-4-2"}
-AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
 NETWORK: Values = {
     "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "dropout": 0.0,
     "batch_size": 64, "learning_rate": 3e-3, "schedule": "linear",
@@ -107,17 +115,6 @@ def times_section(result: Result) -> list[Section]:
     return [Section("At equal time", tables=[Table(title, columns, rows, note)])]
 
 
-def verdict_of(result: Result, name: str) -> str:
-    """Return whether there is evidence that a mechanism is ahead of multi-head attention.
-
-    The evidence is about these steps: with more of them an arm that was still rising may catch up.
-    """
-    verdict = result.verdict(name, PLAIN)
-    if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
-        return UNCLEAR
-    return AHEAD if verdict["difference"] > 0 else BEHIND
-
-
 def rows(task: str, result: Result) -> list[list[Cell]]:
     """Return the rows of a task in the summary."""
     unit = unit_of(str(result.record["metric"]))
@@ -137,7 +134,7 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
                 f"{ends[0]} ({ends[1]} to {ends[2]}), {format_p(verdict['p'])}" if verdict else "",
                 f"{row['seconds'] / plain['seconds']:.2f}" if plain and row["seconds"] else "",
                 str(row["training"]),
-                verdict_of(result, str(row["name"])) if verdict else "",
+                result.standing(str(row["name"]), PLAIN) if verdict else "",
             ]
         )  # fmt: skip
     return table
@@ -203,11 +200,12 @@ LAB = CollectionLab(
             {"steps": 30, "evaluate_every": 5}, data="pydoc",
         ),
     ],
-    title="Mechanisms beside multi-head attention, at equal parameters and steps",
-    columns=[
-        "task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
-        "at these steps",
-    ],
+    summary=lambda rows: Table(
+        "Mechanisms beside multi-head attention, at equal parameters and steps",
+        ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
+         "at these steps"],
+        rows,
+    ),
     answer=answer,
     about=[
         "Differences are tested over seeds, with Holm's correction within a task. They are about "

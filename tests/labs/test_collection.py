@@ -13,6 +13,7 @@ from regard.labs.collection import CollectionLab, Member
 from regard.labs.comparison import ComparisonLab, Preset, Result
 from regard.labs.equal import equal_parameters, parameters
 from regard.labs.lab import claim
+from regard.reports.findings import Table
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
 
@@ -39,8 +40,7 @@ LAB = CollectionLab(
     name="shelf",
     question="Which works?",
     members=[member("one"), member("two", quick_seeds=1, quick_arms=("plain", "gated"))],
-    title="All of them",
-    columns=["comparison", "arm", "seeds"],
+    summary=lambda rows: Table("All of them", ["comparison", "arm", "seeds"], rows),
     answer=lambda rows: [f"{len(rows)} rows."],
     next="regard lab",
 )
@@ -160,7 +160,7 @@ def test_parameters_are_made_equal_by_the_hidden_layer() -> None:
     assert equal_parameters("mqar", fixed, shared, "multi-head") == fixed
 
 
-@pytest.mark.parametrize("name", ["replications", "mechanisms"])
+@pytest.mark.parametrize("name", ["replications", "mechanisms", "scores"])
 def test_every_setting_of_the_labs_is_one(name: str) -> None:
     lab = open_lab(name)
     assert isinstance(lab, CollectionLab)

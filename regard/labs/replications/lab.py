@@ -7,11 +7,11 @@ docs/results/replications.md.
 from regard.labs.collection import CollectionLab
 from regard.labs.replications.findings import MEMBERS
 from regard.labs.replications.outcomes import COLUMNS, summary
+from regard.reports.findings import Table
 
 LAB = CollectionLab(
     members=MEMBERS,
-    title="Published findings and their reruns",
-    columns=COLUMNS,
+    summary=lambda rows: Table("Published findings and their reruns", COLUMNS, rows),
     answer=summary,
     about=[
         "A rerun agrees or disagrees if the paired difference of its seeds, or the 95 % interval "

@@ -1,197 +1,156 @@
 """Which score, and which normaliser, matters for what? All of them on three small tasks.
 
-Each arm is one score with one normaliser in a network of one layer, everything else the same. The
-unit is the seed; every arm is compared with scaled-dot × softmax, a family of differences a task.
+An arm is a score with a normaliser in an ordinary model, everything else the same, and is compared
+with scaled-dot × softmax. ``scores=…`` and ``normalizers=…`` select rows or add parts of one's own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from pydantic import BeforeValidator, Field
+from regard.labs.collection import CollectionLab, Member
+from regard.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
+from regard.labs.lab import Claim
+from regard.labs.scores import figures, findings
+from regard.labs.scores.arms import (
+    EVERY,
+    FEW,
+    ONCE,
+    REFERENCE,
+    ScoresOptions,
+    arms_of,
+    chosen,
+    every,
+    name_of,
+    once,
+)
 
-from regard.attention import NORMALIZERS, SCORES, make_score
-from regard.errors import RegardError, look_up, no_such
-from regard.labs import Say, Show
-from regard.labs.lab import Compared, MeasuringLab, ReferenceTime
-from regard.labs.scores.figures import sections
-from regard.labs.scores.report import MADE_FOR, Study, arm_rows, claims, in_short
-from regard.labs.scores.tasks import TASKS, Arm, Budget, Trained, Work, task_of, train
-from regard.plugins import is_part
-from regard.settings import Settings
-from regard.studies.launch import Event, Job, launch
-from regard.studies.statistics import as_family, compare_runs
-from regard.trusted import trust_named
+FULL_SEEDS, QUICK_SEEDS = 5, 3
+#: No running mean of the weights: it would lag behind in so few steps.
+TRAINING: Values = {"batch_size": 32, "schedule": "cosine", "average": 0, "evaluate_every": 50}
+NETWORK: Values = {"width": 32, "heads": 1, "feedforward": 64, "dropout": 0.0}
 
-REFERENCE = ("scaled-dot", "softmax")
-#: What a step takes, beside a dot product's; only for which arm to begin with.
-SLOW = {"additive": 2.5, "epanechnikov": 1.7, "boxcar": 1.5, "entmax": 1.5}
+RECALL: Values = {
+    **TRAINING, **NETWORK, "layers": 2, "position": "none", "pattern": "window-1/none",
+    "length": 64, "learning_rate": 2e-3, "symbols": 64, "pairs": 8, "train_length": 32,
+    "steps": 300, "held_out": 500,
+}  # fmt: skip
+QUICK_RECALL: Values = {
+    "symbols": 32, "pairs": 4, "train_length": 16, "steps": 150, "examples": 5000, "held_out": 200
+}  # fmt: skip
+ABOUT_RECALL = (
+    "Key-value pairs, then the keys again: which value was beside it? The first layer attends to a "
+    "symbol and the one before it, which joins a value to its key; the second attends to all "
+    "earlier symbols, without positions, and must find the key.",
+    "Steps and learning rate were chosen on validation so that scaled-dot × softmax learns "
+    "recall; an arm that needs more steps, or another rate, is behind here and may not stay so.",
+)
+SORTING: Values = {
+    **TRAINING, **NETWORK, "layers": 1, "position": "learned", "length": 24,
+    "learning_rate": 5e-3, "symbols": 8, "train_length": 8, "shortest": 8, "steps": 500,
+    "held_out": 500,
+}  # fmt: skip
+QUICK_SORTING: Values = {
+    "train_length": 6, "shortest": 6, "steps": 200, "examples": 5000, "held_out": 200
+}  # fmt: skip
+ABOUT_SORTING = (
+    "Symbols, each one of eight and some of them twice: write them in order, from left to right. "
+    "One layer. An example is right if all its symbols are.",
+)
+REVIEWS: Values = {
+    **TRAINING, **NETWORK, "layers": 1, "block": "pre-norm", "pool": "mean",
+    "position": "sinusoidal", "word_dropout": 0.0, "init_std": 0.5, "length": 48,
+    "learning_rate": 1e-2, "steps": 500,
+}  # fmt: skip
+QUICK_REVIEWS: Values = {"steps": 250}
+ABOUT_REVIEWS = (
+    "A film review in which word order and negation decide: praise or blame? One layer of "
+    "attention over words and sines, then the mean over words.",
+)
+ABOUT_PAIRS = (
+    "Does a normaliser do as well with every score? All pairs are legal. Gaussian scores are never "
+    "above 0, so sum gives their keys no weight: that pair is a network without attention.",
+)
 
 
-def _names(what: str, table: Mapping[str, object], value: object) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    assert isinstance(parts, Sequence), f"names of {what}s with commas between"
-    names = [str(name).strip() for name in parts]
-    trust_named(names)
-    for name in names:
-        if name not in table:
-            raise ValueError(no_such(name, table, what))
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"one {what} or more, each once, commas between")
-    return tuple(names)
-
-
-def _rates(value: object) -> tuple[float, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    assert isinstance(parts, Sequence), "learning rates with commas between, as in 0.01,0.03"
-    try:
-        rates = tuple(float(rate) for rate in parts)
-    except ValueError:
-        rates = ()
-    if not rates or not all(0 < rate <= 1 for rate in rates) or len(set(rates)) < len(rates):
-        raise ValueError("learning rates above 0 and at most 1, each once, as in 0.01,0.03")
-    return rates
-
-
-class ScoresSettings(Settings):
-    """The arms of the comparison and the budget of each.
-
-    `tasks`, `scores` and `normalizers`: which take part; ``FILE.py:Name`` is your own.
-    `pairs`: "once" has every score with softmax, or with what it is made for, and every normaliser
-    with scaled-dot; "all" has every score with every normaliser. Each seed trains once at each of
-    the `rates`; `effort`: times the usual steps; `held`: validation examples, and test examples;
-    `keep`: keys that top-k keeps. `workers`: processes of one thread, 0 for one a core.
-    """
-
-    tasks: Annotated[tuple[str, ...], BeforeValidator(partial(_names, "task", TASKS))] = tuple(
-        TASKS
+def member(
+    name: str,
+    question: str,
+    task: str,
+    model: str,
+    settings: Values,
+    quick: Values,
+    claims: Callable[[Result], Iterable[Claim]],
+    about: tuple[str, ...],
+    data: str = "",
+) -> Member:
+    """Return the comparison of each score, and of each normaliser, on a task."""
+    lab = ComparisonLab(
+        question=question,
+        task=task,
+        arms=arms_of(ONCE, model),
+        reference=REFERENCE,
+        presets={data or task: Preset(seeds=FULL_SEEDS, settings=settings)},
+        options=ScoresOptions,
+        adapt=lambda plan: chosen(plan, once),
+        measure=figures.measure,
+        figures=figures.single,
+        claims=claims,
     )
-    scores: Annotated[tuple[str, ...], BeforeValidator(partial(_names, "score", SCORES))] = tuple(
-        SCORES
+    return Member(
+        name, lab, lambda result: findings.rows(name, result), about, quick, QUICK_SEEDS
+    )  # fmt: skip
+
+
+def in_pairs(single: Member, model: str) -> Member:
+    """Return the comparison of every score with every normaliser, on the task of a member."""
+    name = f"{single.name}{findings.PAIRS}"
+    lab = replace(
+        single.lab,
+        question="Do score and normaliser act together?",
+        arms=arms_of(EVERY, model),
+        adapt=_with_pair,
+        measure=lambda result: None,
+        figures=figures.pairs,
+        claims=findings.pairs_claims,
     )
-    normalizers: Annotated[
-        tuple[str, ...], BeforeValidator(partial(_names, "normaliser", NORMALIZERS))
-    ] = tuple(NORMALIZERS)
-    pairs: Literal["once", "all"] = "once"
-    seeds: int = Field(5, ge=2, le=50)
-    rates: Annotated[tuple[float, ...], BeforeValidator(_rates)] = (0.01, 0.03)
-    effort: float = Field(1.0, gt=0, le=1000, allow_inf_nan=False)
-    held: int = Field(300, ge=20, le=500)
-    keep: int = Field(4, ge=1)
-    workers: int = Field(0, ge=0)
+    few = [name_of(*pair) for pair in FEW]
+    return replace(
+        single, name=name, lab=lab, rows=lambda result: findings.rows(name, result),
+        about=ABOUT_PAIRS, quick_arms=few,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The tasks with their arms and verdicts, and the settings."""
-
-    studies: list[Study]
-    settings: ScoresSettings
-
-
-def measure(settings: ScoresSettings, say: Say, show: Show) -> Measured:
-    """Train every arm of every task, and compare.
-
-    Errors: a score of one's own that cannot be made; a reference arm that fails.
-    """
-    pairs = pairs_of(settings)
-    for score in filter(is_part, settings.scores):
-        make_score(score, "none", 4, 4, heads=2, length=4)  # its mistakes before any training
-    for normalizer in filter(is_part, settings.normalizers):
-        look_up(NORMALIZERS, normalizer, "normaliser")
-    say(
-        f"{len(pairs)} arms on {len(settings.tasks)} tasks, {settings.seeds} seeds each at "
-        f"{len(settings.rates)} learning rates"
-    )
-    trained, failed = train_all(settings, pairs, show)
-    for arm, why in failed.items():
-        say(f"{arm.name} has no result: {why}")
-    return Measured([study(task, trained, failed) for task in settings.tasks], settings)
+def _with_pair(plan: Plan) -> Plan:
+    """Compare sparsemax with a bounded score and with scaled-dot, if both take part."""
+    plan = chosen(plan, every)
+    names = {arm.name for arm in plan.arms}
+    both = findings.TOGETHER
+    return replace(plan, ladder=[both] if names.issuperset(both) else [])
 
 
-def pairs_of(settings: ScoresSettings) -> list[tuple[str, str]]:
-    """Return the arms of a task as (score, normaliser), the reference first."""
-    if settings.pairs == "all":
-        pairs = [(score, name) for score in settings.scores for name in settings.normalizers]
-    else:
-        pairs = [(score, "softmax") for score in settings.scores if score not in MADE_FOR]
-        pairs += [(score, MADE_FOR[score]) for score in settings.scores if score in MADE_FOR]
-        pairs += [(REFERENCE[0], name) for name in settings.normalizers]
-    return list(dict.fromkeys([REFERENCE, *pairs]))
+RECALLING = member(
+    "recall", "Which find a value by its key?", "mqar", "gpt", RECALL, QUICK_RECALL,
+    findings.recall_claims, ABOUT_RECALL,
+)  # fmt: skip
+SORTED = member(
+    "sorting", "Which count and sort?", "sorting", "gpt", SORTING, QUICK_SORTING,
+    findings.sorting_claims, ABOUT_SORTING,
+)  # fmt: skip
+READING = member(
+    "reviews", "Which read word order and negation?", "classification", "transformer", REVIEWS,
+    QUICK_REVIEWS, findings.reviews_claims, ABOUT_REVIEWS, data="reviews",
+)  # fmt: skip
 
-
-def train_all(
-    settings: ScoresSettings, pairs: Sequence[tuple[str, str]], show: Show
-) -> tuple[dict[Arm, Trained], dict[Arm, str]]:
-    """Return what came of every arm, and the line that says why nothing came of it."""
-    budget = Budget(settings.seeds, settings.rates, settings.effort, settings.held, settings.keep)
-    arms = [Arm(task, *pair) for task in settings.tasks for pair in pairs]
-    jobs = [Job(arm.name, 0, Work(arm, budget), cost(arm)) for arm in arms]
-    done: dict[str, float] = {}
-
-    def hear(event: Event) -> None:
-        done[event.arm] = event.done
-        show(sum(done.values()), len(jobs), event.arm)
-
-    trained: dict[Arm, Trained] = {}
-    failed: dict[Arm, str] = {}
-    for arm, outcome in zip(
-        arms, launch(jobs, train, workers=settings.workers or None, on_event=hear), strict=True
-    ):
-        if outcome.error:
-            failed[arm] = outcome.error
-        else:
-            trained[arm] = outcome.value
-    return trained, failed
-
-
-def cost(arm: Arm) -> float:
-    """Estimate the relative time of an arm, so that long ones start first."""
-    task = task_of(arm.task)
-    numbers = task.steps * task.batch * task.width * (task.length if task.reads != "last" else 6)
-    return numbers * SLOW.get(arm.score, 1.0) * SLOW.get(arm.normalizer, 1.0)
-
-
-def study(task: str, trained: Mapping[Arm, Trained], failed: Mapping[Arm, str]) -> Study:
-    """Compare each arm of a task with the reference, as one family.
-
-    Errors: nothing came of the reference.
-    """
-    arms = [found for arm, found in trained.items() if arm.task == task]
-    reference = Arm(task, *REFERENCE)
-    if reference in failed:
-        raise RegardError(f"{reference.name} is what all are compared with: {failed[reference]}")
-    against = trained[reference]
-    verdicts = as_family(
-        [
-            compare_runs(found.right, against.right, (found.arm.name, reference.name))
-            for found in arms
-            if found.arm != reference
-        ]
-    )
-    lost = {arm: why for arm, why in failed.items() if arm.task == task}
-    return Study(task_of(task), against, tuple(arms), tuple(verdicts), lost)
-
-
-def rows_of(measured: Measured) -> Compared:
-    """Return the arms of all tasks and their verdicts, for ``--json``."""
-    return Compared.of(
-        "share of examples answered without a mistake",
-        [row for found in measured.studies for row in arm_rows(found)],
-        [verdict for found in measured.studies for verdict in found.verdicts],
-    )
-
-
-LAB = MeasuringLab(
-    settings=ScoresSettings,
-    reference_time=ReferenceTime(
-        50, "two cores", scales_with=("effort",), note="with pairs=all, 16 minutes on one"
-    ),
-    measure=measure,
-    figures=lambda measured: sections(measured.studies, measured.settings.model_dump()),
-    claims=lambda measured: claims(measured.studies),
-    answer=lambda measured: in_short(measured.studies),
-    next="regard lab scores pairs=all --out runs/lab-scores-all",
-    compared=rows_of,
+LAB = CollectionLab(
+    members=[RECALLING, SORTED, READING, in_pairs(RECALLING, "gpt"), in_pairs(SORTED, "gpt")],
+    summary=findings.overview,
+    answer=findings.answer,
+    about=[
+        "Each score has softmax, or the normaliser that it is made for, and each normaliser "
+        "scaled-dot; every arm of a task has the same network around it, examples, steps and "
+        "learning rate. top-k keeps 4 keys.",
+        "Differences are paired by seed; Holm's correction is over the arms of a comparison. They "
+        "are about these steps: an arm that was still rising may catch up with more of them.",
+    ],
+    next="regard lab scores size=full only=recall",
 )

@@ -1,91 +1,100 @@
 """The scores lab: its arms, what it claims, and one small run from end to end."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from regard.attention import NORMALIZERS, SCORES
+from regard.attention import NORMALIZERS, SCORES, Attention, make_score
 from regard.errors import RegardError
-from regard.labs import LABS, LabRequest, open_lab
-from regard.labs.scores.lab import LAB, ScoresSettings, pairs_of, study
-from regard.labs.scores.report import Study, claims, in_short, label
-from regard.labs.scores.tasks import (
-    HELD,
-    TASKS,
-    Arm,
-    Budget,
-    Kept,
-    Trained,
-    Work,
-    alike,
-    reviews,
-    task_of,
-    train,
-)
+from regard.labs import LabRequest, open_lab
+from regard.labs.comparison import BEHIND, UNCLEAR, Plan, Result
+from regard.labs.scores import figures, findings
+from regard.labs.scores.arms import EVERY, FEW, ONCE, REFERENCE, name_of, pair_of
+from regard.labs.scores.lab import LAB, READING, RECALLING, SORTED
+from regard.runs import Config
+from regard.runs.build import build_network
+from regard.settings import key_of
+
+PAIRS = next(one for one in LAB.members if one.name == "recall-pairs")
 
 
-def chosen(*pairs: str) -> ScoresSettings:
-    return LAB.settings_for(LabRequest(overrides=pairs))
+def result(means: dict[str, float], ladder: list[dict[str, Any]] | None = None) -> Result:
+    """Arms with an interval of ±2 points; a difference of more than 10 points has evidence."""
+    plan = RECALLING.lab.plan(LabRequest())
+    base = means.get(REFERENCE, 0.0)
+    arms = [
+        {"name": name, "mean": mean, "low": mean - 0.02, "high": mean + 0.02, "seconds": 1.0}
+        for name, mean in means.items()
+    ]
+    verdicts = [
+        {"a": name, "b": REFERENCE, "difference": mean - base,
+         "p": 0.01 if abs(mean - base) > 0.1 else 0.5}
+        for name, mean in means.items() if name != REFERENCE
+    ]  # fmt: skip
+    record = {"metric": "accuracy", "arms": arms, "verdicts": [*verdicts, *(ladder or [])]}
+    return Result(plan, Path(), record, [])
 
 
-def result(task: str, score: str, normalizer: str, share: float) -> Trained:
-    """An arm whose seeds are right on about this share of 200 examples."""
-    draw = np.random.default_rng(0).random((5, 200))
-    right = draw < np.clip(share + np.linspace(-0.02, 0.02, 5), 0, 1)[:, None]
-    return Trained(
-        Arm(task, score, normalizer), right, (share,) * 5, 0.01, (share, 0.0), ((10, share),), 0.1,
-        1.0, 99,
-    )  # fmt: skip
-
-
-def studied(task: str, shares: dict[tuple[str, str], float]) -> Study:
-    return study(task, {(r := result(task, *p, s)).arm: r for p, s in shares.items()}, {})
+def planned(member: Any, *pairs: str) -> Plan:
+    plan: Plan = member.lab.plan(LabRequest(overrides=pairs))
+    return plan
 
 
 def test_every_row_of_both_tables_once() -> None:
-    pairs = pairs_of(chosen())
-    assert pairs[0] == ("scaled-dot", "softmax")
-    assert {score for score, _ in pairs} == set(SCORES)
-    assert {name for _, name in pairs} == set(NORMALIZERS)
-    assert len(pairs) == len(set(pairs)) == len(SCORES) + len(NORMALIZERS) - 1
-    assert ("boxcar", "sum") in pairs
-    assert ("boxcar", "softmax") not in pairs
+    assert name_of(*ONCE[0]) == REFERENCE
+    assert {score for score, _ in ONCE} == set(SCORES)
+    assert {name for _, name in ONCE} == set(NORMALIZERS)
+    assert len(ONCE) == len(set(ONCE)) == len(SCORES) + len(NORMALIZERS) - 1
+    assert ("boxcar", "sum") in ONCE
+    assert ("boxcar", "softmax") not in ONCE
+    for member in (RECALLING, SORTED, READING):
+        names = [arm.name for arm in member.lab_of("quick").plan(LabRequest()).arms]
+        assert names == [name_of(*pair) for pair in ONCE], member.name
+    assert [pair_of(name_of(*pair)) for pair in EVERY] == EVERY
 
 
-def test_all_pairs_and_chosen_ones() -> None:
-    assert len(pairs_of(chosen("pairs=all"))) == len(SCORES) * len(NORMALIZERS)
-    some = chosen("scores=dot", "normalizers=sink,softmax")
-    reference = ("scaled-dot", "softmax")
-    assert pairs_of(some) == [reference, ("dot", "softmax"), ("scaled-dot", "sink")]
+def test_all_pairs_and_those_of_the_short_version() -> None:
+    assert len(EVERY) == len(set(EVERY)) == len(SCORES) * len(NORMALIZERS)
+    assert len(planned(PAIRS).arms) == len(EVERY)
+    few = [arm.name for arm in PAIRS.lab_of("quick").plan(LabRequest()).arms]
+    assert sorted(few) == sorted(name_of(*pair) for pair in FEW)
+    assert few[0] == REFERENCE
+    assert planned(PAIRS).ladder == [findings.TOGETHER]
+    assert {*findings.TOGETHER} <= {name_of(*pair) for pair in FEW}
+
+
+def test_the_user_selects_rows() -> None:
+    some = planned(RECALLING, "scores=dot", "normalizers=sink,softmax")
+    assert [arm.name for arm in some.arms] == [REFERENCE, "dot", "× sink"]
+    assert some.arms[1].overrides == ("score=dot", "normalize=softmax")
+    assert "scores=dot" not in some.overrides
+    pairs = planned(PAIRS, "scores=dot", "normalizers=sink,top-k")
+    assert [arm.name for arm in pairs.arms] == [REFERENCE, "dot × sink", "dot × top-k"]
+    assert pairs.arms[-1].overrides == ("score=dot", "normalize=top-k-4")
+    assert pairs.ladder == []
 
 
 @pytest.mark.parametrize(
     ("pair", "says"),
     [
-        ("tasks=recal", "no task is called 'recal'; did you mean recall"),
-        ("scores=", "no score is called ''"),
-        ("scores=dot,dot", "one score or more, each once"),
-        ("rates=0.01,fast", "learning rates above 0 and at most 1"),
-        ("rates=0", "learning rates above 0 and at most 1"),
-        ("seeds=1", "greater than or equal to 2"),
-        ("effort=-1", "greater than 0"),
-        ("effort=nan", "finite number"),
-        ("pairs=some", "'once' or 'all'"),
-        ("held=5000", "less than or equal to 500"),
+        ("scores=dto", "no score is called 'dto'; did you mean dot"),
+        ("scores=dot,", "scores=dot,: give names with commas between, each once"),
+        ("scores=dot,dot", "each once"),
+        ("normalizers=sofmax", "no normalizer is called 'sofmax'; did you mean softmax"),
+        ("normalizers=sum,,sink", "normalizers=sum,,sink: give names"),
+        ("only=recal", "only=recal: 'recal' is not one of recall, sorting, reviews"),
+        ("rates=0.1", "rates"),
     ],
 )
-def test_bad_settings_are_one_line(pair: str, says: str) -> None:
+def test_bad_settings_are_one_line_before_any_training(
+    pair: str, says: str, tmp_path: Path
+) -> None:
     with pytest.raises(RegardError, match=says) as error:
-        chosen(pair)
+        LAB.run(LabRequest(out=tmp_path, overrides=[pair]), lambda says: None, lambda *given: None)
     assert "\n" not in str(error.value)
-
-
-def test_a_score_of_ones_own_may_take_part() -> None:
-    assert chosen("scores=dot,mine.py:Mine").scores == ("dot", "mine.py:Mine")
+    assert not [*tmp_path.rglob("config.toml")]
 
 
 def test_a_score_of_ones_own_that_cannot_be_made_stops_the_lab_before_it_trains(
@@ -93,154 +102,159 @@ def test_a_score_of_ones_own_that_cannot_be_made_stops_the_lab_before_it_trains(
 ) -> None:
     (tmp_path / "mine.py").write_text("x = 1")
     request = LabRequest(out=tmp_path, overrides=[f"scores={tmp_path / 'mine.py'}:Mine"])
-    shown: list[str] = []
     with pytest.raises(RegardError, match="Mine"):
-        open_lab("scores").run(
-            request, shown.append, lambda done, total, says, left=None: shown.append(says)
-        )
-    assert shown == [LABS["scores"].question], "nothing was begun"
+        open_lab("scores").run(request, lambda says: None, lambda *given: None)
+    assert not [*tmp_path.rglob("config.toml")]
 
 
-SMALL = Budget(seeds=2, rates=(0.03, 1e-9), effort=0.1, held=40)
+@pytest.mark.parametrize("member", [RECALLING, SORTED, READING], ids=lambda member: member.name)
+def test_every_arm_has_its_score_and_its_normaliser(member: Any) -> None:
+    """The settings reach the network, and nothing but the attention differs between arms."""
+    plan = member.lab.plan(LabRequest())
+    outside = set()
+    for arm in plan.arms:
+        score, name = pair_of(arm.name)
+        config = Config.make(plan.task, arm.model, [*plan.overrides, *arm.overrides])
+        network = build_network(config, vocabulary=8, labels=2)
+        kinds = {type(part) for part in network.modules()}
+        assert type(make_score(score, "none", 8, 8, heads=1, length=8)) in kinds, arm.name
+        assert NORMALIZERS[name] in kinds or name == "softmax", arm.name
+        own = {"score", "normalize"}
+        assert {key_of(pair) for pair in arm.overrides} == own
+        shared = {
+            (key, tuple(value.shape))
+            for key, value in network.state_dict().items()
+            if ".score." not in key and ".normalize" not in key
+        }
+        outside.add(frozenset(shared))
+    assert len(outside) <= 2, "attention with or without a projection of keys"
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_an_arm_learns_and_its_rate_is_chosen_on_validation(name: str) -> None:
-    heard: list[float] = []
-    work = Work(Arm(name, "scaled-dot", "softmax"), replace(SMALL, effort=0.5))
-    found = train(work, lambda share, says: heard.append(share))
-    assert found.right.shape == (2, 40)
-    assert found.rate == 0.03
-    assert found.validation[0] > found.validation[1]
-    assert found.curve[-1][0] == round(0.5 * task_of(name).steps)
-    assert heard == sorted(heard)
-    again = train(work, lambda share, says: None)
-    assert (again.right == found.right).all()
-    assert again.curve == found.curve
+def test_synthesizers_read_no_key_and_boxcar_gives_no_gradient() -> None:
+    """The claims of the lab name these scores."""
+    keys, others, values = torch.randn(3, 1, 1, 6, 8)
+    queries = torch.randn(1, 1, 6, 8, requires_grad=True)
+    for name in (name for name in SCORES if name.startswith(findings.SYNTHESIZERS)):
+        attention = Attention(make_score(name, "none", 8, 8, heads=1, length=6), heads=1)
+        one, other = (attention(queries, some, values).weights for some in (keys, others))
+        torch.testing.assert_close(one, other)
+    values.requires_grad_()
+    for name, has_gradient in (("boxcar", False), ("epanechnikov", True)):
+        score = make_score(name, "none", 8, 8, heads=1, length=6)
+        output = Attention(score, "sum", heads=1)(queries, queries.detach() + 0.1, values).output
+        (gradient,) = torch.autograd.grad(output.sum(), queries, allow_unused=True)
+        assert has_gradient == (gradient is not None and bool(gradient.any())), name
 
 
-def test_held_out_examples_are_nobodys_training_examples() -> None:
-    parts, symbols = reviews()
-    rows = {name: {tuple(row) for row in part.tokens.tolist()} for name, part in parts.items()}
-    assert [len(part) for part in parts.values()] == [3500, 500, 1000]
-    assert not rows["train"] & rows["test"]
-    assert not rows["validation"] & rows["test"]
-    assert symbols == 1 + int(max(part.tokens.max() for part in parts.values()))
-    assert not set(HELD.values()) & set(range(1000))
-    recall = task_of("recall")
-    validation, test = recall.held(5, "validation").tokens, recall.held(5, "test").tokens
-    assert not torch.equal(validation, test)
-
-
-def test_batches_of_one_length_hold_all_examples() -> None:
-    drawn = task_of("reviews").draw(256, 0)
-    ordered = alike(drawn, 16)
-    assert ordered.lengths is not None
-    assert drawn.lengths is not None
-    assert sorted(ordered.tokens.tolist()) == sorted(drawn.tokens.tolist())
-    padded = [lengths.max() for lengths in ordered.lengths.split(16)]
-    assert 16 * sum(padded) < 1.2 * drawn.lengths.sum()
-
-
-def test_memory_kept_is_counted_once() -> None:
-    x = torch.ones(10, 10, requires_grad=True)
-    with Kept() as kept:
-        y = x.exp()
-        (y * y).sum()
-    assert kept.bytes == 400
-
-
-def test_claims_speak_of_what_was_found() -> None:
-    shares = {
-        ("scaled-dot", "softmax"): 0.9, ("synthesizer", "softmax"): 0.08, ("boxcar", "sum"): 0.1,
-        ("epanechnikov", "sum"): 0.5, ("scaled-dot", "sparsemax"): 0.3,
-        ("gaussian", "softmax"): 0.9,
-    }  # fmt: skip
-    recall, sorting = studied("recall", shares), studied("sorting", shares)
-    found = claims([recall, sorting, studied("reviews", shares)])
-    by = {name: next(c for c in found if name in c["says"]) for name in (
-        "cannot recall", "no gradient", "no key to be read", "has to see all", "word order",
-        "recall: some normaliser")}  # fmt: skip
-    holds = {name: one["holds"] for name, one in by.items()}
-    assert holds == {
-        "cannot recall": True, "no gradient": True, "no key to be read": False,
-        "has to see all": True, "word order": True, "recall: some normaliser": True,
-    }  # fmt: skip
-    assert by["cannot recall"]["value"] == pytest.approx(0.08, abs=0.03)
-    assert "1 of 1, sparsemax (worse)" in by["recall: some normaliser"]["says"]
-    says = in_short([recall])
-    assert says.startswith("Recall: scaled-dot × softmax is right on 9")
-    assert "worse with evidence: epanechnikov × sum" in says
-    assert says.endswith("no evidence of a difference for all others (1).")
+def test_rows_and_the_overview_say_what_has_evidence() -> None:
+    one = findings.rows("recall", result({REFERENCE: 0.9, "dot": 0.5, "× sink": 0.91}))
+    assert one == [
+        ["recall", REFERENCE, "90.0", "", ""],
+        ["recall", "dot", "50.0", "−40.0", BEHIND],
+        ["recall", "× sink", "91.0", "+1.0", UNCLEAR],
+    ]
+    two = findings.rows("sorting", result({REFERENCE: 0.1, "dot": 0.5}))
+    pairs = findings.rows("recall-pairs", result({REFERENCE: 0.1, "dot × sum": 0.5}))
+    table = findings.overview([*one, *two, *pairs])
+    assert table.columns == ["arm", "recall", "sorting"]
+    assert table.rows == [
+        [REFERENCE, "90.0", "10.0"],
+        ["dot", "50.0 (−40.0*)", "50.0 (+40.0*)"],
+        ["× sink", "91.0 (+1.0)", "–"],
+    ]
+    assert findings.overview(pairs).columns == ["arm", "recall-pairs"], "with only= these"
+    assert findings.answer([*one, *two]) == [
+        f"recall: {REFERENCE} 90.0 %; behind with evidence: dot 50.0 %; no evidence of a "
+        "difference for all others (1).",
+        f"sorting: {REFERENCE} 10.0 %; ahead with evidence: dot 50.0 %.",
+    ]
+    same = findings.rows("recall", result({REFERENCE: 0.9, "dot": 0.9}))
+    assert findings.answer(same)[0].endswith("a difference for any of the others (1).")
 
 
 def test_many_arms_are_named_by_what_they_share() -> None:
     names = ("softmax", "sink", "sigmoid")
-    low = {(score, name): 0.1 for score in ("dot", "boxcar", "additive") for name in names}
-    low |= {("scaled-dot", "sink"): 0.1, ("scaled-dot", "sigmoid"): 0.9}
-    says = in_short([studied("recall", {("scaled-dot", "softmax"): 0.9, **low})])
-    assert "worse with evidence (10): dot, boxcar, additive with every normaliser; " in says
+    low = {name_of(score, name): 0.1 for score in ("dot", "boxcar", "additive") for name in names}
+    low |= {"× sink": 0.1, "× sigmoid": 0.9}
+    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    assert "behind with evidence (10): dot, boxcar, additive with every normaliser; " in says
     assert "sink with every score" in says
-    assert "others" not in says.split(";")[2]
-    low["boxcar", "softmax"] = 0.9
-    says = in_short([studied("recall", {("scaled-dot", "softmax"): 0.9, **low})])
-    assert "worse with evidence (9): dot, additive with every normaliser; sink with every s" in says
-    assert "; boxcar × sigmoid 8.6 %; no" in says
+    low["boxcar"], low["boxcar × sigmoid"] = 0.9, 0.086
+    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    assert "(9): dot, additive with every normaliser; sink with every score; boxcar × s" in says
+    low |= {"boxcar × sigmoid": 0.2, "x": 0.1}
+    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    assert "2 others from boxcar × sigmoid 20.0 % to x 10.0 %" in says
 
 
-def test_pairs_that_act_together_are_told_of() -> None:
-    shares = {
-        ("scaled-dot", "softmax"): 0.9, ("scaled-dot", "sparsemax"): 0.4,
-        ("cosine", "sparsemax"): 0.8, ("gaussian", "sum"): 0.1,
+def test_claims_speak_of_the_numbers() -> None:
+    means = {
+        REFERENCE: 0.9, "synthesizer": 0.08, "boxcar × sum": 0.1, "epanechnikov × sum": 0.5,
+        "× sparsemax": 0.3, "gaussian": 0.9,
     }  # fmt: skip
-    first, *_ = claims([studied("recall", shares)])
-    assert "sparsemax recalls" in first["says"]
-    assert first["holds"]
-    assert not claims([studied("recall", shares | {("cosine", "sparsemax"): 0.4})])[0]["holds"]
-
-
-def test_nothing_is_claimed_where_nothing_was_found() -> None:
-    same = studied("sorting", {("scaled-dot", "softmax"): 0.5, ("dot", "softmax"): 0.5})
-    assert in_short([same]).endswith("no evidence of a difference for any of the others (1).")
-    assert claims([same]) == []
-
-
-def test_a_failed_arm_is_left_out_and_a_failed_reference_is_an_error() -> None:
-    good, lost = result("recall", "scaled-dot", "softmax", 0.5), Arm("recall", "dot", "softmax")
-    assert study("recall", {good.arm: good}, {lost: "no room"}).lost == {lost: "no room"}
-    with pytest.raises(RegardError, match=r"recall: scaled-dot × softmax is what all .* no room"):
-        study("recall", {}, {good.arm: "no room"})
-
-
-def test_names_where_there_is_little_room() -> None:
-    arms = [("scaled-dot", "softmax"), ("synthesizer-factorised-random", "softmax"),
-            ("scaled-dot", "softmax-plus-one"), ("cosine-temperature", "top-k")]  # fmt: skip
-    assert [label(Arm("recall", *pair)) for pair in arms] == [
-        "scaled-dot × softmax", "syn-fact-rand", "× softmax + 1", "cosine-temp × top-k"
+    no_match, no_gradient, differ = findings.recall_claims(result(means))
+    assert no_match["holds"]
+    assert no_match["value"] == 0.08
+    assert "a guess among the values shown on 12.5 %" in no_match["says"], "pairs=8"
+    assert no_gradient["holds"]
+    assert "epanechnikov × sum, with as short a reach, 50.0 %" in no_gradient["says"]
+    assert differ["holds"]
+    assert "1 of 1, × sparsemax (behind)" in differ["says"]
+    no_need, sees_all, _ = findings.sorting_claims(result(means))
+    assert not no_need["holds"]
+    assert sees_all["holds"]
+    assert sees_all["value"] == 1
+    order, _ = findings.reviews_claims(result(means))
+    assert order["holds"]
+    changed = means | {"synthesizer": 0.5, "boxcar × sum": 0.85, "× sparsemax": 0.9}
+    assert [one["holds"] for one in findings.recall_claims(result(changed))] == [False] * 3
+    changed = means | {REFERENCE: 0.74, "synthesizer": 0.7, "× sparsemax": 0.7}
+    assert [one["holds"] for one in findings.sorting_claims(result(changed))] == [
+        True, False, False
     ]  # fmt: skip
+    assert not findings.reviews_claims(result(changed))[0]["holds"], "its interval includes 73 %"
 
 
-def test_the_lab_from_end_to_end(tmp_path: Path) -> None:
-    seen: list[float] = []
-    overrides = ["scores=synthesizer,dot", "normalizers=softmax,sum", "effort=0.02", "held=20",
-                 "rates=0.03", "pairs=all"]  # fmt: skip
-    request = LabRequest(seeds=2, workers=2, out=tmp_path, overrides=overrides)
-    record: dict[str, Any] = open_lab("scores").run(
-        request, lambda says: None, lambda done, total, says, left=None: seen.append(done / total)
+def test_a_score_and_a_normaliser_act_together_if_there_is_evidence() -> None:
+    means, (bounded, wide) = (
+        {REFERENCE: 0.9, "× sparsemax": 0.4, "cosine × sparsemax": 0.8},
+        (findings.TOGETHER),
     )
-    names = [arm["name"] for arm in record["arms"]]
-    assert len(names) == 3 * 5
-    assert names[0] == "recall: scaled-dot × softmax"
-    assert len(record["verdicts"]) == 3 * 4
-    assert {v["b"] for v in record["verdicts"] if v["a"].startswith("sorting")} == {
-        "sorting: scaled-dot × softmax"
-    }
-    assert seen[-1] == 1.0
+    ladder = {"a": bounded, "b": wide, "difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.01}
+    (one,) = findings.pairs_claims(result(means, [ladder]))
+    assert one["holds"]
+    assert "40.0 % with scaled-dot and 80.0 % with cosine" in one["says"]
+    assert not findings.pairs_claims(result(means, [{**ladder, "p": 0.2}]))[0]["holds"]
+    assert not findings.pairs_claims(result(means, [{**ladder, "difference": -0.4}]))[0]["holds"]
+    assert findings.pairs_claims(result(means)) == []
+
+
+def test_nothing_is_claimed_of_arms_that_were_not_run() -> None:
+    same = result({REFERENCE: 0.5, "dot": 0.5})
+    assert findings.recall_claims(same) == findings.sorting_claims(same) == []
+    assert findings.reviews_claims(result({})) == []
+
+
+def test_a_grid_has_a_cell_for_each_pair_that_was_run() -> None:
+    means = {REFERENCE: 0.9, "× sum": 0.4, "dot": 0.2}
+    page = str(figures.grid(result(means)))
+    assert "2 by 2 cells from 20 to 90" in page
+    assert figures.family(REFERENCE) == "baseline"
+    assert [figures.family(name) for name in ("× sum", "dot")] == ["network", "attention"]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_the_lab_from_end_to_end(tmp_path: Path) -> None:
+    settings = ["scores=dot", "normalizers=sum", "steps=2", "width=8", "feedforward=8",
+                "threads=1", "only=recall,recall-pairs", "examples=60", "held_out=20"]  # fmt: skip
+    record = LAB.run(
+        LabRequest(seeds=2, out=tmp_path, overrides=settings), lambda says: None,
+        lambda *given: None,
+    )  # fmt: skip
+    assert [row[0] for row in record["tables"][0]["rows"]] == [REFERENCE, "dot", "× sum"]
+    parts = record["parts"]
+    assert {v["b"] for part in parts.values() for v in part["verdicts"]} == {REFERENCE}
+    assert [arm["name"] for arm in parts["recall-pairs"]["arms"]] == [REFERENCE, "dot × sum"]
     page = Path(record["report"]).read_text(encoding="utf-8")
-    assert page.count("<svg") >= 3 * 4  # forest, grid, costs, curves
-    assert "How it was done" in page
-    for row in record["arms"][:5]:  # the same in this process, one after the other
-        score, name = row["name"].removeprefix("recall: ").split(" × ")
-        budget = Budget(2, (0.03,), effort=0.02, held=20)
-        alone = train(Work(Arm("recall", score, name), budget), lambda share, says: None)
-        assert row["mean"] == alone.right.mean()
+    assert page.count("<svg") == 3 + 2  # intervals, costs and curves; intervals and grid
+    assert "a network without attention" in page
