@@ -27,9 +27,11 @@ from regard.settings import Settings, build
 from regard.studies.arms import Arm
 from regard.studies.job import read_score
 from regard.studies.result import Comparison
+from regard.studies.statistics import format_p
 from regard.tasks import unit_of
 
 QUICK: Final = "quick"
+SENTENCES = 12  # verdicts that are written as sentences; more of them are a table
 
 
 class CollectionSettings(Settings):
@@ -178,11 +180,17 @@ def _section(member: Member, comparison: Comparison, report: LabReport) -> Secti
         lines={name: unit.times * value for name, value in comparison.trivial.items()},
         digits=unit.digits,
     )  # fmt: skip
-    sentences = [one.sentence for one in (*comparison.verdicts, *comparison.rungs)]
-    sentences += map(str, comparison.failures)
+    verdicts = (*comparison.verdicts, *comparison.rungs)
+    many = len(verdicts) > SENTENCES
+    sentences = [*([] if many else [one.sentence for one in verdicts]),
+                 *map(str, comparison.failures)]  # fmt: skip
     own = report.sections
     figures = [Figure(chart), *(figure for section in own for figure in section.figures)]
-    tables = [arms_table(member.name, comparison), *(table for one in own for table in one.tables)]
+    tables = [
+        arms_table(member.name, comparison),
+        *([verdicts_table(member.name, comparison)] if many else []),
+        *(table for one in own for table in one.tables),
+    ]
     text = [*member.about, *(text for section in own for text in section.paragraphs), *sentences]
     return Section(f"{member.name}: {member.lab.question}", text, figures, tables)
 
@@ -203,3 +211,21 @@ def arms_table(name: str, comparison: Comparison) -> Table:
         for arm in comparison.arms
     ]  # fmt: skip
     return Table(f"{name}: the arms", columns, rows)
+
+
+def verdicts_table(name: str, comparison: Comparison) -> Table:
+    """Return the verdicts of a comparison: differences, their intervals and p."""
+    unit = unit_of(comparison.metric)
+    columns = ["arm", "beside", unit.heading("difference"), "95 % interval", "p (Holm)",
+               "not trained to the end"]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [one.a, one.b, unit.write(one.mean, "+"),
+         f"{unit.write(one.low, '+')} to {unit.write(one.high, '+')}",
+         format_p(one.p).removeprefix("p ").removeprefix("= "), ", ".join(one.untrained)]
+        for one in (*comparison.verdicts, *comparison.rungs)
+    ]  # fmt: skip
+    note = (
+        "That an arm is behind whose training had not ended is a statement about these steps, not "
+        "about the method."
+    )
+    return Table(f"{name}: the differences", columns, rows, note)

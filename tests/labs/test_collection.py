@@ -95,6 +95,24 @@ def replace_size(settings: Any, size: str) -> Any:
     return settings.model_copy(update={"size": size})
 
 
+@pytest.mark.usefixtures("one_process")
+def test_many_verdicts_are_a_table_and_few_are_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = LabRequest(out=tmp_path, overrides=["only=two"])
+    sentence = "between gated and plain"
+    LAB.run(request, quiet, quiet)
+    assert sentence in (tmp_path / "report.html").read_text("utf-8")
+    monkeypatch.setattr("regard.labs.collection.SENTENCES", 0)
+    record = LAB.run(request, quiet, quiet)
+    (table,) = (one for one in record["tables"] if one["title"] == "two: the differences")
+    (row,) = table["rows"]
+    (verdict,) = record["parts"]["two"]["verdicts"]
+    assert row[:2] == ["gated", "plain"]
+    assert float(row[2].replace("−", "-")) == pytest.approx(100 * verdict["difference"], abs=0.05)
+    assert sentence not in (tmp_path / "report.html").read_text("utf-8")
+
+
 def test_a_forecast_trains_nothing(tmp_path: Path) -> None:
     lines: list[str] = []
     forecast = LAB.dry_run(LabRequest(out=tmp_path, overrides=["only=one"]), lines.append)

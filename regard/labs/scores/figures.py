@@ -23,8 +23,7 @@ SHORTER = {
     "softmax-plus-one": "softmax + 1",
 }  # fmt: skip
 COSTS = (
-    "Whether what takes longer is better: the time of training one network. Circles: scores, with "
-    "softmax or what they are made for; diamonds: normalisers (×) with scaled-dot; square: the "
+    "Whether a score that takes longer is better: the time of training one network. Square: the "
     "reference. syn = synthesizer, fact = factorised, rand = random, temp = temperature."
 )
 GRID = "Rows or columns that are pale as a whole, and single cells that are not. Blank: not run."
@@ -58,26 +57,19 @@ def shorter(name: str) -> str:
 
 
 def costs(result: Result) -> Html:
-    """Return the chart of accuracy against the seconds of a training."""
+    """Return the chart of accuracy against the seconds of a training, for scores."""
     points = [
         Point(
             shorter(row["name"]), row["seconds"], 100 * row["mean"], 100 * row["low"],
-            100 * row["high"], family(row["name"]),
+            100 * row["high"], "baseline" if row["name"] == REFERENCE else "attention",
         )
         for row in result.record["arms"]
-        if row["seconds"]
+        if row["seconds"] and (pair_of(row["name"])[0] != DOT or row["name"] == REFERENCE)
     ]  # fmt: skip
     return scatter(
         f"{result.plan.task}: right against training time", points,
         x_label="training time of one network, s", y_label="right, %", height=520,
     )  # fmt: skip
-
-
-def family(name: str) -> str:
-    """Return the mark of an arm: the reference's, a normaliser's or a score's."""
-    if name == REFERENCE:
-        return "baseline"
-    return "network" if pair_of(name)[0] == DOT else "attention"
 
 
 def grid(result: Result) -> Html:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+from numpy.random import default_rng
+
+from regard.data.symbols import Recall
 from regard.labs.comparison import AHEAD, BEHIND, UNCLEAR, Result
 from regard.labs.lab import Claim, claim
 from regard.labs.scores.arms import DOT, REFERENCE, SOFTMAX, name_of, pair_of
 from regard.reports.answer import percent
 from regard.reports.findings import Cell, Table
-from regard.settings import key_of
+from regard.tasks import unit_of
 
 SYNTHESIZERS = "synthesizer"
 SPARSE = ("sparsemax", "entmax15", "entmax", "adaptive-entmax", "top-k")
@@ -20,13 +23,14 @@ BAG_OF_WORDS = 0.73
 
 def rows(task: str, result: Result) -> list[list[Cell]]:
     """Return the arms of a task: task, arm, score in %, difference in points, evidence."""
+    unit = unit_of(str(result.record["metric"]))
     table: list[list[Cell]] = []
     for row in result.record["arms"]:
         name = str(row["name"])
         verdict = result.verdict(name, REFERENCE)
-        points = f"{verdict['difference'] * 100:+.1f}".replace("-", "−") if verdict else ""
+        points = unit.write(verdict["difference"], "+") if verdict else ""
         standing = result.standing(name, REFERENCE) if verdict else ""
-        table.append([task, name, percent(row["mean"]), points, standing])
+        table.append([task, name, unit.write(row["mean"]), points, standing])
     return table
 
 
@@ -69,10 +73,10 @@ def _of_task(task: str, table: Sequence[Sequence[Cell]]) -> str:
 
 
 def listed(names: Sequence[str], scores: dict[str, str]) -> str:
-    """Return arms with their scores; of many arms, the parts that they share.
+    """Return arms with their scores, the best first; of many arms, the parts that they share.
 
     >>> listed(["dot", "× sum"], {"dot": "3.0", "× sum": "9.1"})
-    'dot 3.0 %, × sum 9.1 %'
+    '× sum 9.1 %, dot 3.0 %'
     """
     ranked = sorted(names, key=lambda name: -float(scores[name].replace("–", "0")))
     if len(names) <= NAMED:
@@ -97,17 +101,17 @@ def listed(names: Sequence[str], scores: dict[str, str]) -> str:
 
 def recall_claims(result: Result) -> list[Claim]:
     """Return what recalling values by their keys needs."""
-    return [*_no_match(result), *_no_gradient(result), *_normalizers(result)]
+    return [*_no_match(result), *_no_gradient(result), *_normalizers(result, "recall")]
 
 
 def sorting_claims(result: Result) -> list[Claim]:
     """Return what sorting needs."""
-    return [*_no_need(result), *_sees_all(result), *_normalizers(result)]
+    return [*_no_need(result), *_sees_all(result), *_normalizers(result, "sorting")]
 
 
 def reviews_claims(result: Result) -> list[Claim]:
     """Return whether word order is read."""
-    return [*_order(result), *_normalizers(result)]
+    return [*_order(result), *_normalizers(result, "reviews")]
 
 
 def pairs_claims(result: Result) -> list[Claim]:
@@ -146,17 +150,33 @@ def _no_match(result: Result) -> list[Claim]:
     best = _best(result, _synthesizer)
     if not best:
         return []
-    pairs = next(pair for pair in result.plan.overrides if key_of(pair) == "pairs")
-    guess = 1 / int(pairs.partition("=")[2])
+    sizes = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    length = int(sizes.get("test_length", 0)) or int(sizes["train_length"])
+    guess = guess_by_place(Recall(int(sizes["symbols"]), int(sizes["pairs"])), length)
     row = result.arm(best)
     says = (
         "one layer of a Synthesizer, whose scores read no key, cannot recall: the best, "
         f"{best}, is right on {_mean(result, best)} % ({percent(row['low'])} to "
-        f"{percent(row['high'])}), a guess among the values shown on {percent(guess)} %, "
-        f"{REFERENCE} on {_mean(result, REFERENCE)} %"
+        f"{percent(row['high'])}), the best guess by the place of a question on "
+        f"{percent(guess)} %, {REFERENCE} on {_mean(result, REFERENCE)} %"
     )
-    holds = row["low"] <= guess and result.standing(best, REFERENCE) == BEHIND
+    holds = row["mean"] <= guess and result.standing(best, REFERENCE) == BEHIND
     return [claim(says, row["mean"], holds)]
+
+
+def guess_by_place(puzzle: Recall, length: int) -> float:
+    """Return how often the pair most often asked for at a place is the one that is asked for.
+
+    No answer that reads no key is right more often, but by exclusion of values. Near repetitions
+    are more frequent, so that a place says more than chance.
+
+    >>> round(guess_by_place(Recall(32, 4), 16), 2)
+    0.38
+    """
+    rows = puzzle.draw(default_rng(0), 10_000, length)
+    values = rows.symbols[:, 1 : 2 * puzzle.pairs : 2, None] - puzzle.symbols // 2
+    times = (rows.targets[:, None] == values).sum(0)  # pairs × places
+    return float(times.max(0).sum() / times.sum())
 
 
 def _no_gradient(result: Result) -> list[Claim]:
@@ -209,7 +229,7 @@ def _order(result: Result) -> list[Claim]:
     return [claim(says, row["mean"], row["low"] > BAG_OF_WORDS)]
 
 
-def _normalizers(result: Result) -> list[Claim]:
+def _normalizers(result: Result, task: str) -> list[Claim]:
     arms = {
         name: result.standing(name, REFERENCE)
         for name in result.means
@@ -219,7 +239,7 @@ def _normalizers(result: Result) -> list[Claim]:
         return []
     differ = [f"{name} ({standing})" for name, standing in arms.items() if standing != UNCLEAR]
     says = (
-        f"{result.plan.task}: some normaliser differs from softmax, with scaled-dot and with "
+        f"{task}: some normaliser differs from softmax, with scaled-dot and with "
         f"evidence after Holm: {len(differ)} of {len(arms)}"
     )
     return [claim(says + f", {', '.join(differ)}" * bool(differ), len(differ), bool(differ))]

@@ -26,16 +26,17 @@ from regard.labs.scores.arms import (
 
 FULL_SEEDS, QUICK_SEEDS = 5, 3
 #: No running mean of the weights: it would lag behind in so few steps.
-TRAINING: Values = {"batch_size": 32, "schedule": "cosine", "average": 0, "evaluate_every": 50}
+TRAINING: Values = {"batch_size": 32, "schedule": "cosine", "average": 0}
 NETWORK: Values = {"width": 32, "heads": 1, "feedforward": 64, "dropout": 0.0}
 
 RECALL: Values = {
     **TRAINING, **NETWORK, "layers": 2, "position": "none", "pattern": "window-1/none",
     "length": 64, "learning_rate": 2e-3, "symbols": 64, "pairs": 8, "train_length": 32,
-    "steps": 300, "held_out": 500,
+    "steps": 300, "evaluate_every": 30, "held_out": 500,
 }  # fmt: skip
 QUICK_RECALL: Values = {
-    "symbols": 32, "pairs": 4, "train_length": 16, "steps": 150, "examples": 5000, "held_out": 200
+    "symbols": 32, "pairs": 4, "train_length": 16, "steps": 150, "evaluate_every": 15,
+    "examples": 5000, "held_out": 200,
 }  # fmt: skip
 ABOUT_RECALL = (
     "Key-value pairs, then the keys again: which value was beside it? The first layer attends to a "
@@ -47,10 +48,11 @@ ABOUT_RECALL = (
 SORTING: Values = {
     **TRAINING, **NETWORK, "layers": 1, "position": "learned", "length": 24,
     "learning_rate": 5e-3, "symbols": 8, "train_length": 8, "shortest": 8, "steps": 500,
-    "held_out": 500,
+    "evaluate_every": 50, "held_out": 500,
 }  # fmt: skip
 QUICK_SORTING: Values = {
-    "train_length": 6, "shortest": 6, "steps": 200, "examples": 5000, "held_out": 200
+    "train_length": 6, "shortest": 6, "steps": 200, "evaluate_every": 20,
+    "examples": 5000, "held_out": 200,
 }  # fmt: skip
 ABOUT_SORTING = (
     "Symbols, each one of eight and some of them twice: write them in order, from left to right. "
@@ -59,9 +61,9 @@ ABOUT_SORTING = (
 REVIEWS: Values = {
     **TRAINING, **NETWORK, "layers": 1, "block": "pre-norm", "pool": "mean",
     "position": "sinusoidal", "word_dropout": 0.0, "init_std": 0.5, "length": 48,
-    "learning_rate": 1e-2, "steps": 500,
+    "learning_rate": 1e-2, "steps": 500, "evaluate_every": 50,
 }  # fmt: skip
-QUICK_REVIEWS: Values = {"steps": 250}
+QUICK_REVIEWS: Values = {"steps": 250, "evaluate_every": 25}
 ABOUT_REVIEWS = (
     "A film review in which word order and negation decide: praise or blame? One layer of "
     "attention over words and sines, then the mean over words.",

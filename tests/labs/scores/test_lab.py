@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.attention import NORMALIZERS, SCORES, Attention, make_score
+from regard.data.symbols import Recall
 from regard.errors import RegardError
 from regard.labs import LabRequest, open_lab
 from regard.labs.comparison import BEHIND, UNCLEAR, Plan, Result
@@ -195,7 +196,7 @@ def test_claims_speak_of_the_numbers() -> None:
     no_match, no_gradient, differ = findings.recall_claims(result(means))
     assert no_match["holds"]
     assert no_match["value"] == 0.08
-    assert "a guess among the values shown on 12.5 %" in no_match["says"], "pairs=8"
+    assert "the best guess by the place of a question on 2" in no_match["says"], "8 pairs: 22 %"
     assert no_gradient["holds"]
     assert "epanechnikov × sum, with as short a reach, 50.0 %" in no_gradient["says"]
     assert differ["holds"]
@@ -213,6 +214,12 @@ def test_claims_speak_of_the_numbers() -> None:
         True, False, False
     ]  # fmt: skip
     assert not findings.reviews_claims(result(changed))[0]["holds"], "its interval includes 73 %"
+
+
+def test_a_guess_by_place_knows_where_a_key_stands_and_nothing_more() -> None:
+    assert findings.guess_by_place(Recall(6, 1), 4) == 1, "the only pair"
+    assert 0.25 < findings.guess_by_place(Recall(32, 4), 160) < 0.32, "many places: chance"
+    assert findings.guess_by_place(Recall(64, 8), 32) == pytest.approx(0.218, abs=0.01)
 
 
 def test_a_score_and_a_normaliser_act_together_if_there_is_evidence() -> None:
@@ -239,8 +246,9 @@ def test_a_grid_has_a_cell_for_each_pair_that_was_run() -> None:
     means = {REFERENCE: 0.9, "× sum": 0.4, "dot": 0.2}
     page = str(figures.grid(result(means)))
     assert "2 by 2 cells from 20 to 90" in page
-    assert figures.family(REFERENCE) == "baseline"
-    assert [figures.family(name) for name in ("× sum", "dot")] == ["network", "attention"]
+    costs = str(figures.costs(result(means)))
+    assert "dot: 1, 20.0" in costs
+    assert "× sum" not in costs, "normalisers are not in the chart of costs"
 
 
 @pytest.mark.usefixtures("one_process")
