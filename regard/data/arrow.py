@@ -9,13 +9,15 @@ are the labels, and −1 is none.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.data.class_files import inside
 from regard.data.examples import BadRow, Row, example_of
 from regard.data.lines import FILE_LIMIT, LINE_LIMIT
-from regard.data.titles import columns_of
+from regard.data.text_files import TextFile
+from regard.data.titles import columns_of, text_column
 from regard.errors import RegardError
 from regard.reading import parse_json, read_json
 
@@ -38,17 +40,10 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
     """
     if not path.exists():
         raise RegardError(f"{path}: no such file")
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise RegardError(
-            f"{path}: reading it requires pyarrow, which is not installed ({error}): pip install "
-            "-c constraints.txt '.[data]', or save the data as .csv or .jsonl"
-        ) from None
+    pyarrow = _pyarrow(path)
     number = read = 0
     schema, places, names = None, [0], None
-    try:
+    with _told(path, pyarrow):
         for batch in _batches(path, pyarrow):
             if schema is None or not batch.schema.equals(schema, check_metadata=True):
                 schema = batch.schema
@@ -68,6 +63,52 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
                 _must_fit(path, read)
                 together = str(values[2]) if group and values[2] is not None else ""
                 yield _row(values[0], values[1], names, f"{path.name}:{number}", together)
+
+
+def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
+    """Yield the texts of one column of a Parquet file, reading that column alone; null is "".
+
+    Errors: pyarrow is not installed; a damaged file; no such column; a text that is no string or
+    longer than a line may be; more than `most` bytes.
+    """
+    pyarrow = _pyarrow(file)
+    number = read = 0
+    with _told(file, pyarrow), file.open() as source, pyarrow.parquet.ParquetFile(source) as table:
+        names = table.schema_arrow.names
+        name = names[text_column(file.name, names, column)]
+        for batch in table.iter_batches(batch_size=ROWS, columns=[name]):
+            batch.validate(full=True)  # else a damaged file ends the process
+            for scalar in batch.column(0):
+                text = scalar.as_py()
+                text = "" if text is None else text
+                number += 1
+                here = f"{file.name}:{number}"
+                if not isinstance(text, str):
+                    raise RegardError(f"{here}: {name!r} must be a string, not {text!r:.40}")
+                if len(text) > LINE_LIMIT:
+                    raise RegardError(f"{here}: text exceeds {LINE_LIMIT:,} characters")
+                if (read := read + len(text) + ROW) > most:
+                    raise RegardError(f"{here}: more than {most:,} bytes of text")
+                yield text
+
+
+def _pyarrow(path: Path | TextFile) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise RegardError(
+            f"{path}: reading it requires pyarrow, which is not installed ({error}): pip install "
+            "-c constraints.txt '.[data]', or save the data as .csv or .jsonl"
+        ) from None
+    return pyarrow
+
+
+@contextmanager
+def _told(path: Path | TextFile, pyarrow: Any) -> Iterator[None]:
+    """Convert the errors of a damaged file into an error of one line."""
+    try:
+        yield
     except (
         pyarrow.ArrowException,
         OSError,

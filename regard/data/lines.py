@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from regard.data.text_files import TextFile
 from regard.errors import RegardError
 
 Binary = IO[bytes]
@@ -31,14 +32,14 @@ def path_of(given: Path | str) -> Path:
 
 
 @contextlib.contextmanager
-def open_binary(path: Path) -> Iterator[Binary]:
+def open_binary(path: Path | TextFile) -> Iterator[Binary]:
     """Open a file, unpacking gzip; system and gzip errors become errors of one line."""
     try:
-        if path.is_dir():
+        if isinstance(path, Path) and path.is_dir():
             raise RegardError(f"{path}: is a folder; give a file in it")
-        if path.stat().st_size == 0:
+        if (path.stat().st_size if isinstance(path, Path) else path.size) == 0:
             raise RegardError(f"{path}: the file is empty")
-        with path.open("rb") as file:
+        with path.open("rb") if isinstance(path, Path) else path.open() as file:
             if path.name.lower().endswith((".gz", ".tgz")):
                 with gzip.GzipFile(fileobj=file) as unpacked:
                     yield within(unpacked, path, file.tell)
@@ -54,7 +55,7 @@ def open_binary(path: Path) -> Iterator[Binary]:
         raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
-def within(file: Any, path: Path, packed: Callable[[], int]) -> io.BufferedReader:
+def within(file: Any, path: Path | TextFile, packed: Callable[[], int]) -> io.BufferedReader:
     """Read an unpacked file; ``packed`` returns the number of packed bytes read so far.
 
     Errors, while it is read: a compression ratio above `GROWTH` for more than `SMALL` bytes.
@@ -63,7 +64,7 @@ def within(file: Any, path: Path, packed: Callable[[], int]) -> io.BufferedReade
 
 
 class _Unpacked(io.RawIOBase):
-    def __init__(self, file: Any, path: Path, packed: Callable[[], int]) -> None:
+    def __init__(self, file: Any, path: Path | TextFile, packed: Callable[[], int]) -> None:
         self.file, self.path, self.packed, self.done = file, path, packed, 0
 
     def readable(self) -> bool:

@@ -1,12 +1,16 @@
-"""The texts of one column of a .csv, .tsv or .jsonl file, without labels."""
+"""Texts without labels, one after another: a table's column, or the passages of a text file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain, dropwhile, groupby
 from pathlib import Path
 from typing import Any
 
+from regard.data import arrow
 from regard.data.conllu import Sentence, sentences
 from regard.data.examples import Example
 from regard.data.files import (
+    FILE_LIMIT,
+    LINE_LIMIT,
     Lines,
     _csv_rows,
     _json_object,
@@ -14,11 +18,80 @@ from regard.data.files import (
     kind_of,
     open_binary,
 )
-from regard.data.titles import TEXT_NAMES, listed, numbered
+from regard.data.text_files import TextFile
+from regard.data.titles import TEXT_NAMES, numbered, text_column
 from regard.errors import RegardError
 
+PLAIN = (".txt", ".md")  # files of texts without columns
+DECIDING = 10_000_000  # characters that decide whether empty lines separate passages
+PASSAGE_LIMIT = 16 * LINE_LIMIT  # characters
 
-def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Iterator[str]:
+
+def is_plain(name: str) -> bool:
+    """Return whether a file of this name has passages and no columns."""
+    return name.lower().removesuffix(".gz").endswith(PLAIN)
+
+
+def documents(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
+    """Yield the non-empty texts of a file of any kind, reading it once, in constant memory.
+
+    Errors: no such column; more than `most` bytes of text; a row or a line that cannot be read, by
+    file:line.
+    """
+    if is_plain(file.name):
+        if column:
+            raise RegardError(f"{file} has no columns; remove text={column}")
+        yield from passages(file, most)
+    elif file.suffix.lower() == ".parquet":
+        yield from (text for text in arrow.texts(file, column, most) if text.strip())
+    else:
+        yield from text_rows(file, column, most=most)
+
+
+def passages(path: Path | TextFile, most: int = FILE_LIMIT) -> Iterator[str]:
+    """Yield the passages of a text file: separated by empty lines, or its lines if none is empty.
+
+    The first ten million characters decide which. Errors: a line or a passage that is too long.
+    """
+    with open_binary(path) as file:
+        lines = Lines(file, path.name, most=most)
+        rows = dropwhile(lambda row: not row.strip(), _plain_lines(lines))
+        head, size = [], 0
+        while size < DECIDING and (row := next(rows, None)) is not None:
+            head.append(row)
+            size += len(row) + 1
+        last = max((place for place, row in enumerate(head) if row.strip()), default=-1)
+        by_line = all(row.strip() for row in head[: last + 1])  # trailing ones separate nothing
+        if by_line:
+            yield from (row for row in chain(head, rows) if row.strip())
+            return
+        for filled, block in groupby(chain(head, rows), key=lambda row: bool(row.strip())):
+            if filled:
+                yield _passage(block, lines)
+
+
+def _plain_lines(lines: Lines) -> Iterator[str]:
+    for line in lines:
+        if problem := lines.complaint():
+            raise RegardError(f"{lines.here}: {problem}")
+        yield line.rstrip("\r\n")
+
+
+def _passage(rows: Iterator[str], lines: Lines) -> str:
+    parts, size = [], 0
+    for row in rows:
+        parts.append(row)
+        if (size := size + len(row)) > PASSAGE_LIMIT:
+            raise RegardError(
+                f"{lines.here}: the passage is longer than {PASSAGE_LIMIT:,} characters; separate "
+                "passages by empty lines"
+            )
+    return "\n".join(parts)
+
+
+def text_rows(
+    path: Path | str | TextFile, column: str = "", *, empty: bool = False, most: int = FILE_LIMIT
+) -> Iterator[str]:
     """Yield the non-empty texts, or with ``empty`` all, in order, reading line by line.
 
     The column is `column`, or one with a common name (text, review, sentence, …). A table whose
@@ -27,10 +100,10 @@ def text_rows(path: Path | str, column: str = "", *, empty: bool = False) -> Ite
 
     Errors: no such column; a line that cannot be read, by file:line.
     """
-    path = Path(path)
-    kind = kind_of(path)
+    path = Path(path) if isinstance(path, str) else path
+    kind = kind_of(path if isinstance(path, Path) else Path(path.address))
     with open_binary(path) as file:
-        lines = Lines(file, path.name)
+        lines = Lines(file, path.name, most=most)
         if kind == "jsonl":
             rows = _of_json(lines, column)
         else:
@@ -67,7 +140,7 @@ def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[
                 if names[place] not in TEXT_NAMES:
                     yield fields[place]
                 continue
-            place = _place(here, fields, names, column)
+            place = text_column(here, fields, column)
             continue
         if len(fields) != width:
             raise RegardError(
@@ -88,23 +161,11 @@ def _of_json(lines: Lines, column: str) -> Iterator[str]:
             raise RegardError(f"{here}: {row}")
         if not key:
             names = list(row)
-            key = names[_place(here, names, [name.strip().casefold() for name in names], column)]
+            key = names[text_column(here, names, column)]
         text = "" if row.get(key) is None else row[key]
         if not isinstance(text, str):
             raise RegardError(f"{here}: {key!r} must be a string, not {text!r:.40}")
         yield text.encode(errors="replace").decode()
-
-
-def _place(here: str, titles: Sequence[str], names: Sequence[str], column: str) -> int:
-    wanted = (column.strip().casefold(),) if column else TEXT_NAMES
-    for name in wanted:
-        if name in names:
-            return names.index(name)
-    problem = f"unknown column {column!r}" if column else "cannot find the text column"
-    raise RegardError(
-        f"{here}: {problem}; columns: {listed(titles)}; set text=NAME (predict, evaluate: "
-        "--text NAME; for without=: without_text=NAME)"
-    )
 
 
 def parsed_sentences(file: Path) -> Iterator[Example]:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +12,8 @@ from regard.data import biographies, synthetic
 from regard.data.archives import tar_files
 from regard.data.birthplaces import load_birthplaces
 from regard.data.files import (
+    FILE_LIMIT,
     LINE_LIMIT,
-    Lines,
     open_binary,
     path_of,
     read_examples,
@@ -23,12 +22,12 @@ from regard.data.files import (
 from regard.data.imdb import find, is_packed
 from regard.data.named import DATA, SEED_OF_REVIEWS, parts_of
 from regard.data.sources import find_imdb, leaves, likeness, load_corpus
-from regard.data.text_rows import text_rows
+from regard.data.text_files import files_at, is_address, is_pattern
+from regard.data.text_rows import documents, is_plain, text_rows
 from regard.errors import RegardError, look_up
 from regard.plugins import short
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
-PLAIN: Final = (".txt", ".md")  # files of texts without columns
 REVIEWS = 20_000  # generated reviews, in addition to the labelled ones
 TEST_SHARE = 0.05
 
@@ -85,7 +84,7 @@ def load_texts(
       part, without labels and without duplicates of test;
     * a ``.txt`` file: passages separated by empty lines, or one per line if no line is empty;
       ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by common names if not given). All may be
-      .gz.
+      .gz. Also ``.parquet``, a pattern (``texts/*.jsonl``) and an address (``s3://…``).
 
     A fraction `validation` is held out by a hash of each text, and a twentieth for test; with
     ``validation=0`` nothing is held out and each split has all documents: for a corpus of facts to
@@ -97,41 +96,42 @@ def load_texts(
     >>> len(corpus.train), corpus.test[0]
     (360, 'Lena Cormann was born in Harlem and became a singer in later years .')
     """
-    documents, notes = read_texts(data, text, data_dir)
+    texts, notes = read_texts(data, text, data_dir)
     if without:
-        known, before = labelled_texts(without, without_text, data_dir), len(documents)
-        documents = [document for document in documents if likeness(document) not in known]
-        count = before - len(documents)
+        known, before = labelled_texts(without, without_text, data_dir), len(texts)
+        texts = [text for text in texts if likeness(text) not in known]
+        count = before - len(texts)
         notes.append(f"{count:,} texts excluded that also occur in {Path(without).name}")
-    if examples and examples < len(documents):
-        documents = _chosen(documents, examples, seed)
+    if examples and examples < len(texts):
+        texts = _chosen(texts, examples, seed)
         notes.append(f"{examples:,} documents used, chosen by seed")
     name = short(data) if data in DATA else Path(data).name
     if not validation:
-        return TextCorpus(name, documents, documents, documents, tuple(notes))
+        return TextCorpus(name, texts, texts, texts, tuple(notes))
     parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    for document in documents:
-        unit = likeness(document)
-        if leaves(unit, TEST_SHARE, f"test {seed}"):
-            parts["test"].append(document)
-        elif leaves(unit, validation, f"validation {seed}"):
-            parts["validation"].append(document)
-        else:
-            parts["train"].append(document)
+    for document in texts:
+        parts[part_of(document, TEST_SHARE, validation, seed)].append(document)
     if empty := [split for split, found in parts.items() if not found]:
         raise RegardError(
-            f"{data}: {len(documents)} documents are too few to hold some out for {empty[0]}; add "
+            f"{data}: {len(texts)} documents are too few to hold some out for {empty[0]}; add "
             "documents, or set validation=0 to hold out none"
         )
     return TextCorpus(name, parts["train"], parts["validation"], parts["test"], tuple(notes))
+
+
+def part_of(text: str, test: float, validation: float, seed: int) -> str:
+    """Return the split of a document, by a hash of it that ignores case and whitespace."""
+    unit = likeness(text)
+    if leaves(unit, test, f"test {seed}"):
+        return "test"
+    return "validation" if leaves(unit, validation, f"validation {seed}") else "train"
 
 
 def read_texts(
     data: str, column: str = "", data_dir: Path | str | None = None
 ) -> tuple[list[str], list[str]]:
     """Return all documents by name or of a file, and notes on what was dropped."""
-    plain = Path(data).name.lower().removesuffix(".gz").endswith(PLAIN)
-    if column and (plain or data in DATA):
+    if column and (is_plain(data) or data in DATA):
         raise RegardError(f"{data} has no columns; remove text={column}")
     if data == "biographies":
         return biographies.passages(), []
@@ -145,13 +145,21 @@ def read_texts(
         return imdb_texts(find_imdb(data_dir))
     if (parts := parts_of(data, "pretraining", "texts to pretrain on")) is not None:
         return [str(text) for rows in parts.values() for text in rows], []
-    path = path_of(data)
-    if not path.exists() and not path.suffix and len(path.parts) == 1:
-        look_up(dict.fromkeys(NAMES), data, "text or file")
-    documents = passages(path) if plain else list(text_rows(path, column))
-    if not documents:
-        raise RegardError(f"{path}: contains no text")
-    return documents, []
+    if not (is_address(data) or is_pattern(data)):
+        path = path_of(data)
+        if not path.exists() and not path.suffix and len(path.parts) == 1:
+            look_up(dict.fromkeys(NAMES), data, "text or file")
+    files = files_at(data)
+    if (size := sum(file.text_bytes for file in files)) > FILE_LIMIT:
+        raise RegardError(
+            f"{data}: about {size:,} bytes of text; this task keeps its texts in memory, at most "
+            f"{FILE_LIMIT:,}: name fewer files, or train language-modeling, which reads tokens "
+            "from the disk"
+        )
+    texts = [text for file in files for text in documents(file, column)]
+    if not texts:
+        raise RegardError(f"{data}: contains no text")
+    return texts, []
 
 
 def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
@@ -164,25 +172,6 @@ def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = No
     if path.is_dir() or table_kind(path) is None:
         return {likeness(example.text) for example in read_examples(path, text=column or None)}
     return {likeness(text) for text in text_rows(path, column)}
-
-
-def passages(path: Path) -> list[str]:
-    """Return the passages of a text file: separated by empty lines, or its lines if none is."""
-    with open_binary(path) as file:
-        lines = Lines(file, path.name)
-        rows = []
-        for line in lines:
-            if problem := lines.complaint():
-                raise RegardError(f"{lines.here}: {problem}")
-            rows.append(line.rstrip("\r\n"))
-    while rows and not rows[-1].strip():  # trailing line ends do not separate passages
-        rows.pop()
-    first = next((place for place, row in enumerate(rows) if row.strip()), 0)
-    rows = rows[first:]
-    if all(row.strip() for row in rows):
-        return rows
-    groups = groupby(rows, key=lambda row: bool(row.strip()))
-    return ["\n".join(block) for filled, block in groups if filled]
 
 
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:

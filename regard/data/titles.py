@@ -67,6 +67,22 @@ def columns_of(
     return Columns(places[0], places[1], places[2] if group else None, titled)
 
 
+def text_column(here: str, header: Sequence[str], column: str) -> int:
+    """Return the index of the column called `column`, or of one with a common name.
+
+    Errors: there is none.
+    """
+    names = [name.strip().casefold() for name in header]
+    for name in (column.strip().casefold(),) if column else TEXT_NAMES:
+        if name in names:
+            return names.index(name)
+    problem = f"unknown column {column!r}" if column else "cannot find the text column"
+    raise RegardError(
+        f"{here}: {problem}; columns: {listed(header)}; set text=NAME (predict, evaluate: "
+        "--text NAME; for without=: without_text=NAME)"
+    )
+
+
 def _no_column(
     here: str, header: Sequence[str], what: str, given: str | None, numbers: bool
 ) -> RegardError:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from regard.data import biographies, pydoc
-from regard.data.texts import labelled_texts, load_texts, passages, read_texts
+from regard.data.text_rows import passages
+from regard.data.texts import labelled_texts, load_texts, read_texts
 from regard.errors import RegardError
 from tests.data.archives import REVIEWS, archive, folder
 
@@ -18,17 +19,18 @@ def write(path: Path, content: str) -> str:
     return str(path)
 
 
+def cut(path: str) -> list[str]:
+    return list(passages(Path(path)))
+
+
 def test_a_text_file_is_cut_at_empty_lines_or_else_at_every_line(tmp_path):
-    assert passages(Path(write(tmp_path / "a.txt", "one\ntwo\n\n \nthree\n"))) == [
-        "one\ntwo",
-        "three",
-    ]
-    assert passages(Path(write(tmp_path / "b.txt.gz", "one\r\ntwo\n"))) == ["one", "two"]
-    assert passages(Path(write(tmp_path / "c.txt", "one\ntwo\n\n \n"))) == ["one", "two"]
+    assert cut(write(tmp_path / "a.txt", "one\ntwo\n\n \nthree\n")) == ["one\ntwo", "three"]
+    assert cut(write(tmp_path / "b.txt.gz", "one\r\ntwo\n")) == ["one", "two"]
+    assert cut(write(tmp_path / "c.txt", "one\ntwo\n\n \n")) == ["one", "two"]
 
 
 def test_empty_lines_at_the_ends_are_none_between(tmp_path):
-    assert passages(Path(write(tmp_path / "d.txt", "\n \none\ntwo\n\n"))) == ["one", "two"]
+    assert cut(write(tmp_path / "d.txt", "\n \none\ntwo\n\n")) == ["one", "two"]
 
 
 def test_a_column_by_its_number_is_of_a_table_without_a_header(tmp_path):
