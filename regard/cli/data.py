@@ -1,5 +1,6 @@
 """``regard data``: list, download and check data."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,74 @@ def rows(
     for x, y in examples:
         say(f"x: {x}")
         say(f"y: {y}")
+
+
+@app.command("tokenize")
+def tokenize(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Settings of language-modeling."),
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="A pattern or an address: 'texts/*.jsonl.gz', 's3://bucket/*.parquet'; also one "
+            "file of more than 200 MB."
+        ),
+    ] = "",
+    processes: Annotated[
+        int, typer.Option(min=0, help="Number of processes (0: one for each processor).")
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Tokenise texts that do not fit into memory, once for many trainings.
+
+    regard train language-modeling does the same when the tokens are missing. Run it again to go on
+    after an interruption, or to verify the checksums of all tokens.
+
+    regard data tokenize --data 'texts/*.jsonl.gz' text=body tokenizer=bpe data_dir=/shared
+    """
+    from regard.data.tokenizing import is_on_disk
+    from regard.errors import RegardError
+    from regard.settings import split
+    from regard.tasks import TASKS
+    from regard.tasks.pretraining.language_modeling import LanguageModeling
+
+    entry = TASKS["language-modeling"]
+    pairs = [*(settings or []), *([f"data={data}"] if data else [])]
+    task = entry.prepare(entry.configure(split(pairs, entry.settings)[0]))
+    assert isinstance(task, LanguageModeling)
+    if not is_on_disk(task.settings.data):
+        raise RegardError(
+            f"{task.settings.data}: these texts fit into memory and are tokenised by each training;"
+            " give a pattern, an address, or a file of more than 200 MB"
+        )
+    with bar("tokenise, MB") as show:
+        corpus = task.tokenise(
+            processes,
+            lambda done, total, what: show(done / 1e6, total / 1e6, what),
+        )
+    corpus.verify()
+    if json:
+        counts = {
+            what: {part: corpus.index.total(what, part) for part in corpus.streams}
+            for what in ("documents", "tokens")
+        }
+        emit_json(
+            {
+                "data": task.settings.data,
+                "folder": str(corpus.folder),
+                "fingerprint": corpus.fingerprint,
+                "vocabulary": len(corpus.tokenizer),
+                "shards": len(corpus.index.shards),
+                **counts,
+            }
+        )
+        return
+    for note in corpus.notes:
+        say(note)
+    say(f"{corpus.folder}: checksums verified")
+    say(f"next: regard train language-modeling {shlex.join(pairs)}")
 
 
 @app.command("list")

@@ -67,7 +67,9 @@ def fetch(
     if base is not None:
         base = base.rstrip("/")
     return [
-        _bring(file, f"{base}/{file.name}" if base else file.url, folder, show or _lines(name))
+        _bring(
+            file, f"{base}/{file.name}" if base else file.url, folder, show or progress_lines(name)
+        )
         for file in source.files
     ]
 
@@ -120,18 +122,23 @@ def _bring(file: RemoteFile, url: str, folder: Path, show: Show) -> Path:
     return folder / file.name
 
 
-def _lines(name: str) -> Show:
-    """Return the default progress report: a line on stderr every few seconds."""
+def progress_lines(name: str) -> Show:
+    """Return the default progress report: a line on stderr every few seconds, in MB."""
     begun = last = time.monotonic()
+    first = -1.0  # bytes that were done before
 
     def show(done: float, total: float, what: str) -> None:
-        nonlocal last
+        nonlocal begun, last, first
         now = time.monotonic()
+        if first < 0:
+            begun, first = now, done
         if now - last >= 5 or done >= total > 0:
             last = now
+            pace = (done - first) / max(now - begun, 1e-3)
+            left = f", {(total - done) / pace:,.0f} s left" if pace and done < total else ""
             print(
                 f"{name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB of {what}, "
-                f"{done / 1e6 / max(now - begun, 1e-3):.1f} MB/s",
+                f"{pace / 1e6:.1f} MB/s{left}",
                 file=sys.stderr,
             )
 

@@ -63,9 +63,10 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class WindowPlan(Sequence[NDArray[np.integer]]):
     """The batches of an epoch over `count` windows, `size` to a batch, each computed when asked.
 
-    Batch i holds places i·size … of the epoch's order; the last may be smaller. Rank r of w has the
-    batches r, r + w, r + 2w, …, so no window is read by two. Without `shuffle` the order is 0, 1, …
-    `name` makes a batch's keys of its indexes.
+    Batch i holds places i·size … of the epoch's order; the last may be smaller. A slice is a plan
+    too: of w processes, process r has ``plan[r::w]``, or of each batch the rows ``[r::w]``, and no
+    window is read by two. Without `shuffle` the order is 0, 1, … `name` makes a batch's keys of
+    its indexes.
 
     >>> plan = WindowPlan(10, 4, seed=0, epoch=0, shuffle=False)
     >>> [batch.tolist() for batch in plan], [batch.tolist() for batch in plan[2:]]
@@ -80,15 +81,11 @@ class WindowPlan(Sequence[NDArray[np.integer]]):
         seed: int,
         epoch: int,
         shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
         name: Callable[[NDArray[np.integer]], NDArray[np.integer]] | None = None,
     ) -> None:
-        if not 0 <= rank < world:
-            raise RegardError(f"rank must be between 0 and {world - 1}, not {rank}")
-        self.count, self.size, self.name = count, size, name
+        self.windows, self.size, self.name = count, size, name
         self.order = Shuffled(count, (seed, epoch)) if shuffle else None
-        self.numbers = range(-(-count // size))[rank::world]
+        self.numbers = range(-(-count // size))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -103,6 +100,6 @@ class WindowPlan(Sequence[NDArray[np.integer]]):
             part.__dict__.update(self.__dict__, numbers=self.numbers[place])
             return part
         start = self.numbers[place] * self.size
-        places = np.arange(start, min(start + self.size, self.count))
+        places = np.arange(start, min(start + self.size, self.windows))
         indexes: NDArray[np.integer] = self.order.at(places) if self.order else places
         return self.name(indexes) if self.name else indexes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.token_corpus import TokenCorpus
 from regard.layers.device import to_device
 from regard.memory import forget_peak, peak_mb
 from regard.models.classifiers import Classifier
@@ -105,9 +106,9 @@ def _of_network(config: Config, task: Any) -> Forecast:
     return Forecast(
         task=config.task,
         model=config.model,
-        train=len(task.split("train")),
-        validation=len(task.split("validation")),
-        test=len(task.split("test")),
+        train=_texts(task, "train"),
+        validation=_texts(task, "validation"),
+        test=_texts(task, "test"),
         parameters=parameters,
         steps=round(steps),
         seconds=amount * 60 if unit == "minutes" else pace * (steps * mean + judged / FORWARD),
@@ -119,6 +120,13 @@ def _of_network(config: Config, task: Any) -> Forecast:
         at_most=settings.patience > 0,
         warnings=tuple(filter(None, (tight, few))),
     )
+
+
+def _texts(task: Any, split: str) -> int:
+    """Return the number of texts of a split."""
+    if isinstance(task.corpus, TokenCorpus):
+        return task.corpus.index.total("documents", split)
+    return len(task.split(split))
 
 
 def _of_frozen(config: Config, task: Classification) -> Forecast:

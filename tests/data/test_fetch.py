@@ -219,12 +219,12 @@ def test_the_table():
 def test_lines_of_progress_are_few(capsys, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    show = module._lines("tiny")
+    show = module.progress_lines("tiny")
     for second in range(1, 13):
         clock[0] = float(second)
         show(second * 1e6, 12e6, "tiny.bin")
     assert capsys.readouterr().err.splitlines() == [
-        "tiny: 5.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
-        "tiny: 10.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
+        "tiny: 5.0 of 12.0 MB of tiny.bin, 1.0 MB/s, 7 s left",
+        "tiny: 10.0 of 12.0 MB of tiny.bin, 1.0 MB/s, 2 s left",
         "tiny: 12.0 of 12.0 MB of tiny.bin, 1.0 MB/s",
     ]

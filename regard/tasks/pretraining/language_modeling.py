@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
+from regard.data.fetch import Show
+from regard.data.texts import TextCorpus
+from regard.data.token_corpus import Texts, TokenCorpus, load_tokens
+from regard.data.token_shards import TokenStream
+from regard.data.tokenizers import Tokenizer
+from regard.data.tokenizing import is_on_disk
+from regard.data.window_order import WindowPlan
 from regard.decoding import Limits
+from regard.errors import RegardError
 from regard.tasks.pretraining.corruption import generator
 from regard.tasks.pretraining.task import Documents, Pretraining, Rows, Targets
 from regard.tasks.settings import TEMPERATURE
@@ -105,7 +113,47 @@ class LanguageModeling(NextToken):
 
     A separator follows each document, and no row has padding. In training, the cuts move from
     epoch to epoch, so that chunks begin elsewhere.
+
+    Texts at an address, of a pattern, or of more than 200 MB are tokenised once into shards on the
+    disk (`regard.data.token_corpus`), and each batch reads its own chunks from there.
     """
+
+    @cached_property
+    def corpus(self) -> TextCorpus | TokenCorpus:  # type: ignore[override]
+        """Load the texts in three splits, or their tokens on the disk."""
+        return self.tokenise() if is_on_disk(self.settings.data) else super().corpus
+
+    def tokenise(self, processes: int = 0, show: Show | None = None) -> TokenCorpus:
+        """Return the tokens of the texts on the disk, which are written first if missing.
+
+        Errors: those of `load_tokens`; a setting that needs all texts in memory.
+        """
+        settings = self.settings
+        if settings.examples:
+            raise RegardError(
+                f"examples={settings.examples} chooses among texts in memory, and those of "
+                f"{settings.data} stay on the disk; name fewer files"
+            )
+        texts = Texts(
+            settings.data,
+            settings.text,
+            settings.data_dir,
+            settings.validation,
+            settings.split_seed,
+            settings.without,
+            settings.without_text,
+            settings.tokenizer,
+            settings.vocabulary,
+            settings.minimum,
+        )
+        own = vars(self).get("tokenizer")  # of a run
+        return load_tokens(texts, own, processes=processes, show=show)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Train the tokenizer on the training texts, or on a sample of those on the disk."""
+        corpus = self.corpus
+        return corpus.tokenizer if isinstance(corpus, TokenCorpus) else super().tokenizer
 
     @property
     def context(self) -> int:
@@ -125,11 +173,44 @@ class LanguageModeling(NextToken):
         ids = super().read(text)
         return ids if len(ids) else np.array([self.end], np.int32)
 
-    def stream(self, split: Split) -> NDArray[np.int32]:
-        """Return all documents of a split in one array, each followed by a separator."""
+    def stream(self, split: Split) -> NDArray[np.int32] | TokenStream:
+        """Return all documents of a split in one row of tokens, each followed by a separator."""
         if split not in self._streams:
-            self._streams[split] = self._joined(self.split(split))
+            if split not in self.splits and isinstance(self.corpus, TokenCorpus):
+                self._streams[split] = self.corpus.streams[split]
+            else:
+                self._streams[split] = self._joined(self.split(split))
         return self._streams[split]
+
+    def batches(
+        self,
+        split: Split,
+        *,
+        tokens: int,
+        seed: int,
+        epoch: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+        examples: int = 0,
+    ) -> Sequence[Rows]:
+        """Return the rows of each batch; of a stream on the disk each is computed when asked."""
+        if not isinstance(self.stream(split), TokenStream):
+            plan = super().batches(
+                split, tokens=tokens, seed=seed, epoch=epoch, shuffle=shuffle, examples=examples
+            )
+            return plan[rank::world]
+        lengths = self.lengths(split, seed, epoch)
+        size = max(tokens // int(lengths[0]), 1)
+        windows = WindowPlan(
+            len(lengths),
+            min(size, examples) if examples else size,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            name=lambda indexes: self.named(indexes, seed, epoch),
+        )
+        return windows[rank::world]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return chunk lengths: all equal, but the last one of validation and test may be shorter.
@@ -139,7 +220,7 @@ class LanguageModeling(NextToken):
         first, length = self._cut(split, seed, epoch)
         free = len(self.stream(split)) - 1 - first
         count = max(free // length, 1)
-        lengths = np.full(count, length, dtype=np.int64)
+        lengths = np.broadcast_to(np.int64(length), (count,))  # one number, however many chunks
         rest = free - count * length
         return lengths if split == "train" or rest <= 0 else np.append(lengths, rest)
 
@@ -173,5 +254,5 @@ class LanguageModeling(NextToken):
         return np.concatenate(parts) if parts else np.repeat(end, 2)
 
     @cached_property
-    def _streams(self) -> dict[str, NDArray[np.int32]]:
+    def _streams(self) -> dict[str, NDArray[np.int32] | TokenStream]:
         return {}
