@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -162,3 +163,34 @@ def test_check_with_files_beside_it(tmp_path):
         run(*words, "--labels", "0")
     with pytest.raises(RegardError, match="no such file"):
         run(*words, "--validation", tmp_path / "none.csv")
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    for name in ("a", "b"):
+        rows = (json.dumps({"body": f"{name} {i} is a number"}) for i in range(300))
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    return f"{tmp_path}/*.jsonl"
+
+
+def test_tokenize_writes_once_and_then_verifies(numbers):
+    words = ("tokenize", "--data", numbers, "text=body", "--processes", 1)
+    said = json.loads(run(*words, "--json").stdout)
+    assert said["shards"] == 2
+    assert sum(said["documents"].values()) == 600
+    again = run(*words)
+    assert f"{said['folder']}: checksums verified" in again.stdout
+    assert "next: regard train language-modeling text=body 'data=" in again.stdout
+    path = Path(said["folder"]) / "00001.train.ids"
+    path.write_bytes(b"\5\0" + path.read_bytes()[2:])
+    with pytest.raises(RegardError, match=r"00001\.train\.ids: damaged: its sha256 differs"):
+        run(*words)
+
+
+def test_tokenize_is_for_what_does_not_fit(numbers, tmp_path):
+    with pytest.raises(RegardError, match="these texts fit into memory"):
+        run("tokenize", "--data", tmp_path / "a.jsonl")
+    with pytest.raises(RegardError, match="unknown column 'text'"):
+        run("tokenize", "--data", numbers, "text=text")
+    with pytest.raises(RegardError, match="vocabulary"):
+        run("tokenize", "--data", numbers, "vocabulry=3")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from regard.errors import RegardError
 from regard.layers import special_tokens
-from regard.tasks import TASKS
+from regard.tasks import TASKS, shared
 from regard.tasks.pretraining.language_modeling import LanguageModeling
 from regard.tasks.pretraining.masked_modeling import MaskedModeling
 from regard.tasks.pretraining.span_corruption import SpanCorruption
@@ -338,3 +338,122 @@ def test_splits_and_texts_of_others():
     assert len(task.split("test")) == 1
     with pytest.raises(RegardError, match="there are no texts to evaluate"):
         language().with_texts([""])
+
+
+@pytest.fixture
+def on_disk(tmp_path):
+    """Settings of language modelling on two files whose tokens stay on the disk."""
+    for name, first in (("a.txt", 0), ("b.txt", 300)):
+        lines = (f"{i} is a number that is {'odd' if i % 2 else 'even'}" for i in range(300))
+        (tmp_path / name).write_text("".join(f"{first + i}: {x}\n" for i, x in enumerate(lines)))
+    return {"data": f"{tmp_path}/*.txt", "data_dir": str(tmp_path / "mine"), "length": 20}
+
+
+def test_chunks_on_the_disk_are_those_of_the_stream(on_disk):
+    task = language(**on_disk)
+    stream = task.stream("train")
+    whole = stream[:]
+    plan = task.batches("train", tokens=100, seed=3, epoch=1)
+    first, _ = task._cut("train", 3, 1)
+    seen = []
+    for rows in plan:
+        batch = task.batch("train", rows)
+        assert batch.tokens.shape[1] == 20
+        for (_, _, index), tokens, wanted in zip(
+            rows.tolist(), batch.tokens, batch.wanted, strict=True
+        ):
+            start = first + 20 * index
+            assert tokens.tolist() == whole[start : start + 20].tolist()
+            assert wanted.tolist() == whole[start + 1 : start + 21].tolist()
+            seen.append(index)
+    assert sorted(seen) == list(range((len(whole) - 1 - first) // 20)), "each chunk once"
+    assert seen != sorted(seen)
+    assert len(plan[0]) == 5, "100 tokens in rows of 20"
+    few = task.batches("train", tokens=100, seed=3, epoch=1, examples=2)
+    assert {len(rows) for rows in few} <= {1, 2}
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_processes_divide_the_chunks_on_the_disk(on_disk, world):
+    task = language(**on_disk)
+    whole = task.batches("train", tokens=100, seed=0, epoch=0)
+    parts = [
+        task.batches("train", tokens=100, seed=0, epoch=0, rank=rank, world=world)
+        for rank in range(world)
+    ]
+    indexes = [row[2] for part in parts for rows in part for row in rows.tolist()]
+    assert sorted(indexes) == list(range(len(task.lengths("train", 0, 0))))
+    assert sum(map(len, parts)) == len(whole)
+
+
+def test_the_held_out_chunks_on_the_disk_cover_every_token(on_disk):
+    task = language(**on_disk)
+    torch.manual_seed(0)
+    model = network("language-modeling", task)
+    likelihoods = task.answer(model)
+    assert sum(map(len, likelihoods.nats)) == len(task.stream("test")) - 1
+    assert "".join(likelihoods.texts).startswith(task.decode(task.stream("test")[:20].tolist()))
+    assert task.evaluate(model, _texts_like(on_disk)).value > 0
+
+
+def _texts_like(settings):
+    from pathlib import Path
+
+    return Path(settings["data"].replace("*", "a"))
+
+
+@pytest.mark.parametrize("name", ["masked-modeling", "span-corruption"])
+def test_other_tasks_read_the_same_files_into_memory(on_disk, name):
+    task = MAKE[name](**on_disk)
+    assert len(task.corpus.train) + len(task.corpus.validation) + len(task.corpus.test) == 600
+    assert len(task.batches("train", tokens=300, seed=0, epoch=0)) > 3
+
+
+def test_other_tasks_say_what_reads_more(on_disk, monkeypatch):
+    from regard.data import texts
+
+    monkeypatch.setattr(texts, "FILE_LIMIT", 1_000)
+    with pytest.raises(RegardError, match="keeps its texts in memory, at most 1,000: name fewer"):
+        masking(**on_disk).corpus  # noqa: B018
+
+
+def test_settings_of_texts_in_memory_are_refused_on_the_disk(on_disk):
+    with pytest.raises(RegardError, match="examples=5 chooses among texts in memory"):
+        language(**on_disk, examples=5).corpus  # noqa: B018
+    with pytest.raises(RegardError, match="validation=0 evaluates on all training texts"):
+        language(**on_disk, validation=0).corpus  # noqa: B018
+
+
+def test_a_training_on_the_disk_resumes_to_the_same_weights(on_disk, tmp_path):
+    from regard import runs
+
+    settings = [
+        *(f"{key}={value}" for key, value in {**on_disk, **SIZES, "dropout": 0.1}.items()),
+        *("steps=12", "batch_tokens=200", "save_every=3", "threads=1", "precision=fp32"),
+    ]
+
+    def weights(place, stop):
+        for progress in runs.open_or_start(place, "language-modeling", "gpt", settings).train():
+            if progress.step == stop:
+                break
+        return place / "model.safetensors"
+
+    whole = weights(tmp_path / "whole", 0).read_bytes()
+    assert not weights(tmp_path / "stopped", 7).exists()
+    assert weights(tmp_path / "stopped", 0).read_bytes() == whole
+
+
+def test_a_run_does_not_go_on_with_other_texts(on_disk, tmp_path):
+    from regard import runs
+
+    settings = [
+        *(f"{key}={value}" for key, value in {**on_disk, **SIZES}.items()),
+        *("steps=4", "batch_tokens=200", "save_every=1", "threads=1"),
+    ]
+    for _ in runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", settings).train():
+        break
+    with open(_texts_like(on_disk), "a") as file:
+        file.write("one more\n" * 30)
+    shared.cache_clear()  # as another process has nothing in memory
+    with pytest.raises(RegardError, match="changed since the training began"):
+        list(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", settings).train())
