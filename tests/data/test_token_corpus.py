@@ -251,7 +251,6 @@ def test_an_s3_server_is_read_like_a_disk(texts, tmp_path, monkeypatch):
     """A real server on loopback: the tokens are those of the same files on the disk."""
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
-    import boto3
     import pyarrow
     import pyarrow.parquet
     import s3fs
@@ -269,10 +268,10 @@ def test_an_s3_server_is_read_like_a_disk(texts, tmp_path, monkeypatch):
             monkeypatch.setenv(name, "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         s3fs.S3FileSystem.clear_instance_cache()
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="texts")
+        store = s3fs.S3FileSystem()
+        store.mkdir("texts")
         for path in local.iterdir():
-            client.upload_file(str(path), "texts", f"all/{path.name}")
+            store.put(str(path), f"texts/all/{path.name}")
         remote = load_tokens(replace(texts, data="s3://texts/all/*"), processes=1)
         here = load_tokens(texts, processes=1)
         assert remote.fingerprint == here.fingerprint
