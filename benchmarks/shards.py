@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,7 +56,7 @@ FACTOR = 48_271
 CHECKED = 200  # batches whose every token is compared
 RANKS = 2
 MOST_MB = 1_000.0  # of anonymous memory in a rank
-FILES = 8  # that texts are divided among
+TEXTS, FILES = 25_000, 8  # reviews that are tokenised, and the files that they are divided among
 STATUS = re.compile(r"RssAnon:\s+(\d+) kB")
 
 
@@ -219,9 +220,9 @@ def read(place: Path, gigabytes: float, steps: int) -> dict[str, Any]:
 def some_texts() -> Iterator[str]:
     """Reviews of IMDB where they are, else generated ones."""
     if (folder := present("imdb")) and (folder / "unsup.jsonl.gz").is_file():
-        yield from text_rows(folder / "unsup.jsonl.gz", "text")
+        yield from islice(text_rows(folder / "unsup.jsonl.gz", "text"), TEXTS)
     else:
-        for example in synthetic.reviews(50_000, 1):
+        for example in synthetic.reviews(TEXTS, 1):
             yield example.text
 
 

@@ -62,7 +62,8 @@ def train(
             help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
             "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
             "file or folder per label, or neg.txt,pos.txt; texts without labels a .txt or .md, "
-            "split at empty lines, or else at each line; pairs also FILE,FILE. Other splits: "
+            "split at empty lines, or else at each line, a .parquet, a pattern or an address: "
+            "'s3://bucket/*.jsonl.gz' (docs/scale.md); pairs also FILE,FILE. Other splits: "
             "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1."
         ),
     ] = "",

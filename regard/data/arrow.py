@@ -23,6 +23,7 @@ from regard.reading import parse_json, read_json
 
 STATE = "state.json"  # of a saved data set; it names the files
 ROWS = 1_000  # read at once
+BUFFER = 1 << 20  # bytes of a column read at once
 ROW = 8  # bytes that a row takes at least
 METADATA_LIMIT = 1_000_000  # bytes of JSON beside the rows
 UNLABELLED = -1
@@ -73,7 +74,7 @@ def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[
     """
     pyarrow = _pyarrow(file)
     number = read = 0
-    with _told(file, pyarrow), file.open() as source, pyarrow.parquet.ParquetFile(source) as table:
+    with _told(file, pyarrow), file.open() as source, _columns_of(source) as table:
         names = table.schema_arrow.names
         name = names[text_column(file.name, names, column)]
         for batch in table.iter_batches(batch_size=ROWS, columns=[name]):
@@ -90,6 +91,13 @@ def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[
                 if (read := read + len(text) + ROW) > most:
                     raise RegardError(f"{here}: more than {most:,} bytes of text")
                 yield text
+
+
+def _columns_of(source: Any) -> Any:
+    """Open Parquet so that a column is read in parts, not a whole row group of it at once."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetFile(source, buffer_size=BUFFER, pre_buffer=False)
 
 
 def _pyarrow(path: Path | TextFile) -> Any:

@@ -21,12 +21,10 @@ STORES: Final[Mapping[str, str]] = {
     "gcs": "gcsfs",
     "az": "adlfs",
     "abfs": "adlfs",
-    "abfss": "adlfs",
     "hf": "huggingface_hub",
     "http": "aiohttp",
     "https": "aiohttp",
     "hdfs": "pyarrow",
-    "webhdfs": "requests",
     "sftp": "paramiko",
     "ssh": "paramiko",
     "ftp": "fsspec",
@@ -37,6 +35,7 @@ AHEAD = 8 << 20  # bytes that a store sends at once
 MOST_FILES = 100_000
 PACKED = 4  # assumed compression ratio
 PATTERN = frozenset("*?[")
+HOSTED = frozenset({"hdfs", "sftp", "ssh", "ftp"})  # stores that name files without their host
 #: What stores call the version of a file, the strictest first.
 VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "created")
 
@@ -59,13 +58,13 @@ class TextFile:
 
     @property
     def name(self) -> str:
-        """Return the last part of the address."""
-        return Path(self.address).name
+        """Return the last part of the address, without the query of a web address."""
+        return Path(_without_query(self.address)).name
 
     @property
     def suffix(self) -> str:
         """Return the end of the name, such as ``.parquet``."""
-        return Path(self.address).suffix
+        return Path(self.name).suffix
 
     @property
     def text_bytes(self) -> int:
@@ -147,7 +146,12 @@ def is_address(data: str) -> bool:
 
 def is_pattern(data: str) -> bool:
     """Return whether `data` names files by a pattern; a file of that very name is none."""
-    return not PATTERN.isdisjoint(data) and (is_address(data) or not Path(data).exists())
+    signs = not PATTERN.isdisjoint(_without_query(data))
+    return signs and (is_address(data) or not Path(data).exists())
+
+
+def _without_query(address: str) -> str:
+    return address.partition("?")[0] if address.startswith(("http://", "https://")) else address
 
 
 def files_at(data: str) -> list[TextFile]:
@@ -196,14 +200,19 @@ def _remote(data: str) -> list[TextFile]:
         return []
     except OSError as error:
         raise RegardError(f"{data}: cannot read: {error.strerror or error}") from None
-    scheme = data.partition("://")[0]
+    scheme, _, rest = data.partition("://")
+    root = rest.partition("/")[0] + "/" if scheme in HOSTED else ""
     files = []
     for info in infos:
         if info.get("type") == "file":
             version = next((str(info[key]) for key in VERSIONS if info.get(key)), "")
             name = str(info["name"])
-            address = name if is_address(name) else f"{scheme}://{name.lstrip('/')}"
-            files.append(TextFile(address, int(info.get("size") or 0), version))
+            address = name if is_address(name) else f"{scheme}://{root}{name.lstrip('/')}"
+            if info.get("size") is None:
+                raise RegardError(
+                    f"{address}: the server does not tell its size; download it first"
+                )
+            files.append(TextFile(address, int(info["size"]), version))
     return files
 
 

@@ -101,7 +101,7 @@ def text_rows(
     Errors: no such column; a line that cannot be read, by file:line.
     """
     path = Path(path) if isinstance(path, str) else path
-    kind = kind_of(path if isinstance(path, Path) else Path(path.address))
+    kind = kind_of(path if isinstance(path, Path) else Path(path.name))
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=most)
         if kind == "jsonl":

@@ -178,7 +178,9 @@ class PretrainingSettings(Settings):
     """Settings of unlabelled texts, their tokenization and chunk length."""
 
     data: str = Field(
-        "pydoc", description="pydoc, reviews, biographies, birthplaces, imdb or a file of texts"
+        "pydoc",
+        description="pydoc, reviews, biographies, birthplaces, imdb, a file of texts, a pattern "
+        "('texts/*.jsonl.gz') or an address (s3://…)",
     )
     text: TextColumn = ""
     data_dir: DataFolder = ""

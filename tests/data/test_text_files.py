@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.data import text_files
 from regard.data.text_files import TextFile, files_at, is_pattern
 from regard.data.text_rows import documents
 from regard.data.texts import read_texts
@@ -102,6 +103,22 @@ def test_a_missing_handler_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(RegardError, match="requires fsspec"):
         files_at("s3://bucket/a.txt")
+
+
+def test_the_query_of_a_web_address_is_no_part_of_its_name():
+    file = TextFile("https://host/a/b.jsonl.gz?sign=x/y.z", 1, "")
+    assert (file.name, file.suffix) == ("b.jsonl.gz", ".gz")
+    assert not is_pattern(file.address)
+    assert is_pattern("s3://bucket/part-?.jsonl")
+
+
+def test_a_store_that_names_files_without_their_host_keeps_it(memory, monkeypatch):
+    memory.pipe("/b/a.txt", b"one\n")
+    monkeypatch.setattr(text_files, "_store", lambda address: (memory, "/b/*.txt"))
+    assert files_at("sftp://host:22/b/*.txt")[0].address == "sftp://host:22/b/a.txt"
+    monkeypatch.setattr(memory, "glob", lambda *_, **__: {"a": {"name": "a", "type": "file"}})
+    with pytest.raises(RegardError, match="s3://a: the server does not tell its size"):
+        files_at("s3://b/*.txt")
 
 
 def test_a_folder_is_no_file(tmp_path):
