@@ -32,7 +32,7 @@ from regard.data.token_shards import (
     write_index,
 )
 from regard.data.tokenizers import Tokenizer, must_be_known
-from regard.data.tokenizing import TOKENIZER, Tokenising, end_of, learn, place_of, recipe_of
+from regard.data.tokenizing import TOKENIZER, Recipe, Tokenising, end_of, learn, place_of, recipe_of
 from regard.errors import RegardError
 
 INTERVAL = 0.5  # seconds between two looks at the processes
@@ -124,13 +124,11 @@ def load_tokens(
         with told(folder, 0):
             folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            if not (folder / INDEX).is_file():
+            if not (folder / INDEX).is_file():  # else another process has just written it
                 remove_leftovers(folder)
-                if tokenizer is None and not (folder / TOKENIZER).is_file():
-                    tokenizer = learn(recipe, texts.tokenizer, texts.vocabulary, texts.minimum)
-                elif tokenizer is None:
-                    tokenizer = Tokenizer.load(folder / TOKENIZER)
-                work = Tokenising.begin(folder, recipe, tokenizer)
+                work = Tokenising.begin(
+                    folder, recipe, tokenizer or _learned(folder, recipe, texts, show)
+                )
                 _write(work, processes, show or progress_lines("tokenise"))
     index = open_index(folder)
     if empty := [split for split in SPLITS if not index.total("documents", split)]:
@@ -149,6 +147,14 @@ def load_tokens(
     )
     must_be_known([corpus.streams["train"][:LOOKED_AT]])
     return corpus
+
+
+def _learned(folder: Path, recipe: Recipe, texts: Texts, show: Show | None) -> Tokenizer:
+    """Return the tokenizer of a folder that is not complete, or learn it."""
+    if (folder / TOKENIZER).is_file():
+        return Tokenizer.load(folder / TOKENIZER)
+    tell = show or progress_lines("learn the tokenizer")
+    return learn(recipe, texts.tokenizer, texts.vocabulary, texts.minimum, tell)
 
 
 def _notes(index: Index, empty: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from regard.atomic_io import write_json
-from regard.data.fetch import cache
+from regard.data.fetch import Show, cache
 from regard.data.sources import likeness
 from regard.data.streamed import LARGE
 from regard.data.text_files import TextFile, is_address, is_pattern
@@ -137,9 +137,18 @@ def place_of(data_dir: str) -> Path:
     return Path(root).expanduser() / "tokens"
 
 
-def learn(recipe: Recipe, kind: str, vocabulary: int, minimum: int) -> Tokenizer:
+def learn(recipe: Recipe, kind: str, vocabulary: int, minimum: int, show: Show) -> Tokenizer:
     """Return a tokenizer learned from the recipe's sample."""
-    return train_tokenizer(kind, recipe.sample(), vocabulary=vocabulary, minimum=minimum)
+    total = min(SAMPLE, sum(file.text_bytes for file in recipe.sources))
+
+    def shown() -> Iterator[str]:
+        read = 0
+        for text in recipe.sample():
+            yield text
+            read += len(text)
+            show(min(read, total - 1), total, "text for the tokenizer")
+
+    return train_tokenizer(kind, shown(), vocabulary=vocabulary, minimum=minimum)
 
 
 def end_of(tokenizer: Tokenizer) -> int:

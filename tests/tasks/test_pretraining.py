@@ -369,6 +369,8 @@ def test_chunks_on_the_disk_are_those_of_the_stream(on_disk):
     assert sorted(seen) == list(range((len(whole) - 1 - first) // 20)), "each chunk once"
     assert seen != sorted(seen)
     assert len(plan[0]) == 5, "100 tokens in rows of 20"
+    other = task.batches("train", tokens=100, seed=3, epoch=2)
+    assert other[0][:, 2].tolist() != plan[0][:, 2].tolist(), "another order in another epoch"
     few = task.batches("train", tokens=100, seed=3, epoch=1, examples=2)
     assert {len(rows) for rows in few} <= {1, 2}
 
