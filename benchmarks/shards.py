@@ -56,7 +56,7 @@ FACTOR = 48_271
 CHECKED = 200  # batches whose every token is compared
 RANKS = 2
 MOST_MB = 1_000.0  # of anonymous memory in a rank
-TEXTS, FILES = 25_000, 8  # reviews that are tokenised, and the files that they are divided among
+FILES = 8  # that reviews are divided among
 STATUS = re.compile(r"RssAnon:\s+(\d+) kB")
 
 
@@ -217,21 +217,21 @@ def read(place: Path, gigabytes: float, steps: int) -> dict[str, Any]:
     }
 
 
-def some_texts() -> Iterator[str]:
+def some_texts(count: int) -> Iterator[str]:
     """Reviews of IMDB where they are, else generated ones."""
     if (folder := present("imdb")) and (folder / "unsup.jsonl.gz").is_file():
-        yield from islice(text_rows(folder / "unsup.jsonl.gz", "text"), TEXTS)
+        yield from islice(text_rows(folder / "unsup.jsonl.gz", "text"), count)
     else:
-        for example in synthetic.reviews(TEXTS, 1):
+        for example in synthetic.reviews(count, 1):
             yield example.text
 
 
-def write_texts(folder: Path, last: str = ".jsonl.gz") -> float:
+def write_texts(folder: Path, count: int, last: str = ".jsonl.gz") -> float:
     """Texts in files of equal size, the last one as Parquet if asked; the result is their MB."""
     import pyarrow
     import pyarrow.parquet
 
-    texts = list(some_texts())
+    texts = list(some_texts(count))
     for number in range(FILES):
         part = texts[number::FILES]
         if number == FILES - 1 and last == ".parquet":
@@ -242,11 +242,11 @@ def write_texts(folder: Path, last: str = ".jsonl.gz") -> float:
     return sum(len(text.encode()) for text in texts) / 1e6
 
 
-def tokenise(place: Path) -> dict[str, Any]:
+def tokenise(place: Path, count: int) -> dict[str, Any]:
     """The speed of one process and of two, in MB of text a second, without learning."""
     folder = place / "texts"
     folder.mkdir()
-    size = write_texts(folder)
+    size = write_texts(folder, count)
     texts = Texts(f"{folder}/*", tokenizer="bpe", vocabulary=8_000)
     tokenizer = load_tokens(
         Texts(f"{folder}/0*", data_dir=str(place / "first"), tokenizer="bpe")
@@ -264,14 +264,14 @@ def tokenise(place: Path) -> dict[str, Any]:
     return {**result, "same": len(prints) == 1}
 
 
-def s3(place: Path) -> dict[str, Any]:
+def s3(place: Path, count: int) -> dict[str, Any]:
     """Gzip lines and Parquet from an S3 server on loopback, and the same from the disk."""
     import s3fs
     from moto.server import ThreadedMotoServer
 
     folder = place / "remote"
     folder.mkdir()
-    size = write_texts(folder, ".parquet")
+    size = write_texts(folder, count, ".parquet")
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -307,6 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", default=["read", "tokenise", "s3"])
     parser.add_argument("--gigabytes", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=3_000)
+    parser.add_argument("--texts", type=int, default=25_000, help="reviews that are tokenised")
     parser.add_argument("--place", type=Path, help="a folder with room (default: the system's)")
     parser.add_argument("--rank", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
@@ -322,7 +323,7 @@ def main(arguments: list[str] | None = None) -> int:
             if part == "read":
                 result[part] = read(own, asked.gigabytes, asked.steps)
             else:
-                result[part] = {"tokenise": tokenise, "s3": s3}[part](own)
+                result[part] = {"tokenise": tokenise, "s3": s3}[part](own, asked.texts)
     print(json.dumps(result, indent=2))
     held = [value for part in result.values() for value in part.values() if isinstance(value, bool)]
     return int(not all(held))
