@@ -8,6 +8,7 @@ registers. Gradients are added to float32 buffers of which each program owns its
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from regard.attention.kernels.triton.expression import (
     Affine,
@@ -330,7 +331,7 @@ def literal(node: Node) -> str:
     value = node.data[0]
     if node.kind != "f":
         return repr(value)
-    return repr(float(value)) if abs(value) != float("inf") else f"float({str(value)!r})"
+    return repr(float(value)) if isfinite(value) else f"float({str(value)!r})"
 
 
 def whole(node: Node) -> bool:
