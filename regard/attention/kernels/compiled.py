@@ -53,9 +53,15 @@ def compile_leniently(function: F) -> F:
 
 
 def _compile(function: F, *, whole: bool) -> F:
+    """Return a function compiled: on a CPU for inputs of all sizes.
+
+    On a GPU it is compiled for the first shapes that it gets, which strips of one call share, and
+    again for all sizes when others follow.
+    """
+    dynamic = None if torch.cuda.is_available() else True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, when its compiler loads
-        return cast(F, torch.compile(function, dynamic=True, fullgraph=whole))
+        return cast(F, torch.compile(function, dynamic=dynamic, fullgraph=whole))
 
 
 def can_compile(device: str = "cpu") -> bool:

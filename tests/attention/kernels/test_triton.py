@@ -1,5 +1,6 @@
 """Triton tiles in the interpreter beside the exact path, forward and backward, in float32."""
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ from regard.attention import (
     use,
     window,
 )
+from regard.attention.kernels import triton as tiles
 from regard.attention.kernels.triton import launch
 from regard.errors import RegardError
 from tests.attention.parts import gradients
@@ -33,14 +35,14 @@ WIDTH = 3
 def interpreted(monkeypatch):
     """The interpreter, and blocks so small that a few rows fill several."""
     pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(tiles, "INTERPRETED", True)
     monkeypatch.setattr(launch, "BLOCK", 4)
 
 
-def both(score, mask=None, normalize="softmax", *, n=6, m=7, scale=1.0, dropout=0.0, heads=1):
+def both(score, mask=None, normalize="softmax", *, n=5, m=6, scale=1.0, dropout=0.0, heads=1, batch=1):
     """Output and gradients by the exact path and by Triton."""
     queries, keys, values = (
-        (scale * torch.randn(2 - heads // 2, heads, size, width)).requires_grad_()
+        (scale * torch.randn(batch, heads, size, width)).requires_grad_()
         for size, width in ((n, WIDTH), (m, WIDTH), (m, 2))
     )
     of = (queries, keys, values, *score.parameters())
@@ -58,7 +60,8 @@ def both(score, mask=None, normalize="softmax", *, n=6, m=7, scale=1.0, dropout=
 
 def agree(pairs, tolerance=1e-5):
     for exact, ours in pairs:
-        assert_close(ours, exact, atol=tolerance, rtol=tolerance)
+        atol = tolerance * max(1.0, float(exact.detach().abs().max()))
+        assert_close(ours, exact, atol=atol, rtol=tolerance)
 
 
 def score_of(name, position="none", heads=1):
@@ -69,12 +72,18 @@ def score_of(name, position="none", heads=1):
     return score
 
 
-@pytest.mark.parametrize("name", ["dot", "cosine", "general", "gaussian", "additive", "boxcar"])
+SLOW = pytest.mark.slow  # the interpreter takes a second for a call
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["additive", *(pytest.param(x, marks=SLOW) for x in ("dot", "cosine", "general", "boxcar"))],
+)
 def test_scores(name):
     agree(both(score_of(name)))
 
 
-@pytest.mark.parametrize("normalize", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("normalize", ["entmax15", pytest.param("sparsemax", marks=SLOW)])
 def test_sparse_normalisers(normalize):
     agree(both(score_of("additive"), window(3) & causal(), normalize, scale=2.0))
 
@@ -82,17 +91,16 @@ def test_sparse_normalisers(normalize):
 @pytest.mark.parametrize(
     "mask",
     [
-        causal(),
-        lengths([5, 0]),
         window(2) & causal(),
-        others(),
-        dense(torch.arange(84).view(2, 6, 7) % 3 > 0),
-        causal() & lengths([7, 2]),
+        causal() & lengths([6, 0]),
+        pytest.param(lengths([5, 0]), marks=SLOW),
+        pytest.param(others(), marks=SLOW),
+        pytest.param(dense(torch.arange(60).view(2, 5, 6) % 3 > 0), marks=SLOW),
     ],
     ids=str,
 )
 def test_masks_and_rows_that_see_nothing(mask):
-    agree(both(score_of("dot", "alibi"), mask))
+    agree(both(score_of("dot", "alibi"), mask, batch=2))
 
 
 def test_a_score_of_a_user():
@@ -120,17 +128,22 @@ def test_coordinates_as_a_bias():
     agree(both(Near(), causal()))
 
 
+@SLOW
 def test_a_stack_of_wrappers():
     agree(both(score_of("scaled-dot+soft-cap-5", "alibi", heads=2), causal(), heads=2))
 
 
-def test_large_scores_and_single_rows():
-    agree(both(score_of("dot"), scale=40.0), 1e-4)
+def test_large_scores():
+    agree(both(score_of("dot"), scale=40.0), 1e-5)
+
+
+@SLOW
+def test_single_rows():
     agree(both(score_of("additive"), n=1))
     agree(both(score_of("additive"), m=1))
 
 
-@pytest.mark.parametrize("normalize", ["softmax", "entmax15"])
+@pytest.mark.parametrize("normalize", ["softmax", pytest.param("entmax15", marks=SLOW)])
 def test_dropout_drops_the_weights_that_the_exact_path_drops(normalize):
     agree(both(score_of("dot", "alibi"), causal(), normalize, dropout=0.4))
 
@@ -141,14 +154,15 @@ def test_a_lengths_mask_of_other_lengths_needs_no_other_program(monkeypatch):
     score, traced = score_of("additive"), []
     real = kept.program_of
     monkeypatch.setattr(kept, "program_of", lambda *a: traced.append(a) or real(*a))
-    agree(both(score, lengths([6, 2])))
-    before = len(traced)
-    assert before
-    agree(both(score, lengths([3, 7])))
-    assert len(traced) == before
-    score.heads_note = 3  # another attribute is another program
-    agree(both(score, lengths([3, 7])))
-    assert len(traced) > before
+    x = torch.randn(2, 1, 5, WIDTH)
+    for valid, traces in (([5, 2], 1), ([3, 4], 1)):
+        with use("triton"):
+            assert explain(x, x, x, score, lengths(valid)).kernel == "triton"
+        assert len(traced) == traces
+    score.note = 3  # another attribute is another program
+    with use("triton"):
+        explain(x, x, x, score, lengths([3, 4]))
+    assert len(traced) == 2
 
 
 def test_what_has_no_tile_is_computed_by_strips_and_says_why():
@@ -163,7 +177,7 @@ def test_what_has_no_tile_is_computed_by_strips_and_says_why():
 
     x = torch.randn(1, 200, WIDTH)
     for score, why in ((Sorted(), "it uses sort"), (Asks(), "cannot be traced"),
-                       (make_score("dot", "t5-bias"), "which Triton tiles do not have")):  # fmt: skip
+                       (make_score("dot", "t5-bias"), "float64")):  # fmt: skip
         plan = explain(x, x, x, score)
         assert plan.kernel == "tiled"
         assert why in plan.why
@@ -176,7 +190,7 @@ def test_what_has_no_tile_is_computed_by_strips_and_says_why():
 
 
 def test_without_interpreter_and_gpu_strips_compute(monkeypatch):
-    monkeypatch.delenv("TRITON_INTERPRET")
+    monkeypatch.setattr(tiles, "INTERPRETED", False)
     x = torch.randn(1, 200, WIDTH)
     plan = explain(x, x, x, make_score("dot", "alibi"))
     assert plan.kernel == "tiled"
@@ -226,6 +240,6 @@ def test_all_kernels_compile_for_a_gpu():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.attention.kernels.triton_targets"],
         capture_output=True, text=True, check=True,
-        env={**__import__("os").environ, "TRITON_INTERPRET": "0"},
+        env={**os.environ, "TRITON_INTERPRET": "0"},
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == 21

@@ -21,12 +21,14 @@ from regard.attention import Mask, Score, causal, lengths, make_score, window
 from regard.attention.arguments import Arguments
 from regard.attention.computation import Computation
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.kernels.triton import kernels, launch
+from regard.attention.kernels.triton import launch
+from regard.attention.kernels.triton.program import templates
 
 TYPES = {
     torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64",
     torch.int32: "*i32", torch.bool: "*i1",
 }  # fmt: skip
+kernels = templates()
 H100 = GPUTarget("cuda", 90, 32)
 
 

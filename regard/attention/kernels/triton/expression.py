@@ -130,7 +130,7 @@ class Builder:
         return self.node("sum", (body,), (symbol, size), closed=symbol)
 
 
-def is_number(node: Node, value: float) -> bool:
+def is_number(node: Node, value: float | int) -> bool:
     """Return whether a node is this constant."""
     return node.op == "constant" and node.kind != "b" and node.data[0] == value
 

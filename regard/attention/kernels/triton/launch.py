@@ -13,7 +13,7 @@ from regard.attention.call import Call
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.triton.expression import UnsupportedScore
 from regard.attention.kernels.triton.kept import program_for
-from regard.attention.kernels.triton.program import Program, Sides
+from regard.attention.kernels.triton.program import Program, Sides, templates
 from regard.attention.mask import Blocks
 from regard.attention.mask_context import MaskContext
 from regard.attention.prepared import repeat_kv
@@ -154,8 +154,7 @@ class Launch:
 
     def forward(self) -> tuple[Tensor, ...]:
         """Return the output, and two statistics and a mean of values for each row."""
-        from regard.attention.kernels.triton import kernels
-
+        kernels = templates()
         z, n, m = self.shape
         output = self.values.new_empty(*self.job.context.shape[:-1], self.values.shape[-1])
         like = {"dtype": torch.float32, "device": output.device}
@@ -174,8 +173,7 @@ class Launch:
         self, upstream: Tensor, output: Tensor, a: Tensor, b: Tensor, mean: Tensor
     ) -> list[Tensor | None]:
         """Return the gradients of the values and of all tensors."""
-        from regard.attention.kernels.triton import kernels
-
+        kernels = templates()
         z, n, m = self.shape
         program, module, states = self.job.program, self.job.program.module, self.states()
         upstream = upstream.contiguous()

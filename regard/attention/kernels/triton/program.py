@@ -308,6 +308,20 @@ def imported(text: str) -> ModuleType:
     name = f"regard_triton_{sha256(text.encode()).hexdigest()[:24]}"
     path = Path(folder().name) / f"{name}.py"
     path.write_text(text, encoding="utf-8")
+    return loaded(name, path)
+
+
+@cache
+def templates() -> ModuleType:
+    """Return the module ``kernels.py``, past import hooks, which decorate its functions.
+
+    Triton's interpreter cannot call decorated functions.
+    """
+    return loaded("regard_triton_kernels", Path(__file__).with_name("kernels.py"))
+
+
+def loaded(name: str, path: Path) -> ModuleType:
+    """Return a file as a module."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

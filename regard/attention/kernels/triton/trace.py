@@ -101,13 +101,13 @@ class Lowering(Views):
             raise UnsupportedScore(f"it uses {name}, which Triton tiles do not have")
         return method(node, *args, **named)
 
-    def op_add(self, node: fx.Node, a: Any, b: Any, *, alpha: float = 1) -> Value:
+    def op_add(self, node: fx.Node, a: Any, b: Any, *, alpha: float | int = 1) -> Value:
         return self.pointwise("add", [a, b if alpha == 1 else self.pointwise("mul", [b, alpha])])
 
-    def op_sub(self, node: fx.Node, a: Any, b: Any, *, alpha: float = 1) -> Value:
+    def op_sub(self, node: fx.Node, a: Any, b: Any, *, alpha: float | int = 1) -> Value:
         return self.pointwise("sub", [a, b if alpha == 1 else self.pointwise("mul", [b, alpha])])
 
-    def op_rsub(self, node: fx.Node, a: Any, b: Any, alpha: float = 1) -> Value:
+    def op_rsub(self, node: fx.Node, a: Any, b: Any, alpha: float | int = 1) -> Value:
         return self.op_sub(node, b, a, alpha=alpha)
 
     def op_div(self, node: fx.Node, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
@@ -173,7 +173,7 @@ class Lowering(Views):
     def op_isnan(self, node: fx.Node, a: Any) -> Value:
         return self.pointwise("ne", [a, a], "b")
 
-    def op_softplus(self, node: fx.Node, a: Any, beta: float = 1, threshold: float = 20) -> Value:
+    def op_softplus(self, node: fx.Node, a: Any, beta: float | int = 1, threshold: float | int = 20) -> Value:
         # log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
         scaled = a if beta == 1 else self.pointwise("mul", [a, float(beta)])
         small = self.pointwise("exp", [self.op_neg(node, self.pointwise("abs", [scaled]))])
@@ -220,7 +220,7 @@ class Lowering(Views):
         return self.pointwise("mul", [self.summed(value, axes, keepdim), 1.0 / number])
 
     def op_linalg_vector_norm(
-        self, node: fx.Node, a: Any, order: float = 2, axes: Any = None, keepdim: bool = False,
+        self, node: fx.Node, a: Any, order: float | int = 2, axes: Any = None, keepdim: bool = False,
         **named: Any,
     ) -> Value:  # fmt: skip
         if axes is None or order not in (1, 2):
@@ -229,7 +229,7 @@ class Lowering(Views):
             return self.summed(self.pointwise("abs", [a]), axes, keepdim)
         return self.pointwise("sqrt", [self.summed(self.op_square(node, a), axes, keepdim)])
 
-    def op__cdist_forward(self, node: fx.Node, a: Any, b: Any, p: float, mode: Any) -> Value:
+    def op__cdist_forward(self, node: fx.Node, a: Any, b: Any, p: float | int, mode: Any) -> Value:
         one, two = self.op_unsqueeze(node, a, -2), self.op_unsqueeze(node, b, -3)
         return self.op_linalg_vector_norm(node, self.op_sub(node, one, two), p, [-1])
 
