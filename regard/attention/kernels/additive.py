@@ -117,7 +117,7 @@ def _backward(
 
 
 def _direct_forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
-    """Compute the scores by tanh itself: on a GPU, where asking for rows out of range would wait."""
+    """Compute the scores by tanh: on a GPU, where asking for rows out of range would wait."""
     if fast:
         return compile_once(_direct_score)(q, k, w)
     scores = q.new_empty(len(q), q.shape[1], k.shape[1])
@@ -200,9 +200,7 @@ def _direct_score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return (hidden * w[:, None, None]).sum(-1)
 
 
-def _direct_gradients(
-    q: Tensor, k: Tensor, w: Tensor, g: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _direct_gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     hidden = torch.tanh(q[:, :, None] + k[:, None])
     slope = g[..., None] * (1 - hidden * hidden)
     of_w = (g[..., None] * hidden).sum(2).sum(1)

@@ -39,7 +39,9 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(launch, "BLOCK", 4)
 
 
-def both(score, mask=None, normalize="softmax", *, n=5, m=6, scale=1.0, dropout=0.0, heads=1, batch=1):
+def both(
+    score, mask=None, normalize="softmax", *, n=5, m=6, scale=1.0, dropout=0.0, heads=1, batch=1
+):
     """Output and gradients by the exact path and by Triton."""
     queries, keys, values = (
         (scale * torch.randn(batch, heads, size, width)).requires_grad_()

@@ -113,7 +113,7 @@ def test_a_gpu_is_not_waited_for(score, position, mask, normalize, dropout, kern
         output.sum().backward()
 
     small = Constants(gpu_strip_numbers=2**12, gpu_exact_pairs=0, compile_hidden=0)
-    with using(small), (use(kernel) if kernel else using(small)):
+    with using(small), use(kernel) if kernel else using(small):
         call()  # compiles, which may wait
         torch.cuda.set_sync_debug_mode("error")
         try:

@@ -65,7 +65,9 @@ def compiled(
     q, k = (torch.randn(2, 2, n, 24, dtype=dtype, requires_grad=True) for n in (70, 90))
     call = Computation.of(Arguments(q, k, k, score, mask, normalize)).call
     found: dict[str, Any] = {}
-    real = {name: getattr(kernels, name) for name in ("forward", "backward_rows", "backward_columns")}
+    real = {
+        name: getattr(kernels, name) for name in ("forward", "backward_rows", "backward_columns")
+    }
     try:
         for name, kernel in real.items():
             setattr(kernels, name, Compiling(kernel, found.__setitem__))

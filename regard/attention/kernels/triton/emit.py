@@ -104,9 +104,7 @@ class Writer:
 
     def offset(self, index: Affine, layout: Layout) -> str:
         """Return the text of an index."""
-        words = [
-            f"{layout.symbols.get(s) or self.batch.get(s, s)} * {f}" for s, f in index.terms
-        ]
+        words = [f"{layout.symbols.get(s) or self.batch.get(s, s)} * {f}" for s, f in index.terms]
         return " + ".join([*words, str(index.constant)])
 
     def text(self, node: Node, layout: Layout) -> str:
@@ -246,7 +244,9 @@ class Writer:
 
     def dot(self, total: str, one: str, two: str) -> None:
         """Add a matrix product to a total."""
-        self.write(f"{total} = tl.dot({one}.to(DOT), {two}.to(DOT), {total}, input_precision=IP)", 2)
+        self.write(
+            f"{total} = tl.dot({one}.to(DOT), {two}.to(DOT), {total}, input_precision=IP)", 2
+        )
 
     # Gradients.
 

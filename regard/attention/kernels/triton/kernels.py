@@ -1,3 +1,5 @@
+# ruff: noqa: N803, RET505 - tensors have capitals as in Triton's own; it reads both branches
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 """The kernels around the functions that `emit` writes: a block of rows by blocks of columns.
 
 Softmax is online (Milakov and Gimelshein 2018): a row keeps its maximum and its sum, and the
@@ -187,9 +189,9 @@ def backward_rows(
     for j in range(first, last):
         if visible(STATES, i, j, column_blocks, MASKED):
             columns = j * BC + tl.arange(0, BC)
-            g, w, up = slopes(
-                T, K, V, UP, A, B, DELTA, z, rows, columns, n, m, seed, limit, factor, SCORES, ALLOWED,
-                KIND, DROPS, WIDTH, PADDED, BR, BC, DOT, IP,
+            g, _w, _up = slopes(
+                T, K, V, UP, A, B, DELTA, z, rows, columns, n, m, seed, limit, factor, SCORES,
+                ALLOWED, KIND, DROPS, WIDTH, PADDED, BR, BC, DOT, IP,
             )  # fmt: skip
             c = tl.minimum(columns, m - 1)[None, :]
             r_in, c_in = (rows < n)[:, None], (columns < m)[None, :]
@@ -198,9 +200,9 @@ def backward_rows(
 
 @triton.jit
 def backward_columns(
-    T, K, G, V, OF_V, UP, A, B, DELTA, STATES, REACH, n, m, row_blocks, column_blocks, seed, limit, factor,
-    SCORES: tl.constexpr, ALLOWED: tl.constexpr, SEND: tl.constexpr, KIND: tl.constexpr,
-    MASKED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr,
+    T, K, G, V, OF_V, UP, A, B, DELTA, STATES, REACH, n, m, row_blocks, column_blocks,
+    seed, limit, factor, SCORES: tl.constexpr, ALLOWED: tl.constexpr, SEND: tl.constexpr,
+    KIND: tl.constexpr, MASKED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr,
     BR: tl.constexpr, BC: tl.constexpr, DOT: tl.constexpr, IP: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a block of values, and add those of its keys to the buffers G."""
@@ -214,8 +216,8 @@ def backward_columns(
         if visible(STATES, i, j, column_blocks, MASKED):
             rows = i * BR + tl.arange(0, BR)
             g, w, up = slopes(
-                T, K, V, UP, A, B, DELTA, z, rows, columns, n, m, seed, limit, factor, SCORES, ALLOWED,
-                KIND, DROPS, WIDTH, PADDED, BR, BC, DOT, IP,
+                T, K, V, UP, A, B, DELTA, z, rows, columns, n, m, seed, limit, factor, SCORES,
+                ALLOWED, KIND, DROPS, WIDTH, PADDED, BR, BC, DOT, IP,
             )  # fmt: skip
             of_v = tl.dot(tl.trans(w).to(DOT), up.to(DOT), of_v, input_precision=IP)
             r = tl.minimum(rows, n - 1)[:, None]

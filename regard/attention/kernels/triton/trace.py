@@ -173,7 +173,9 @@ class Lowering(Views):
     def op_isnan(self, node: fx.Node, a: Any) -> Value:
         return self.pointwise("ne", [a, a], "b")
 
-    def op_softplus(self, node: fx.Node, a: Any, beta: float | int = 1, threshold: float | int = 20) -> Value:
+    def op_softplus(
+        self, node: fx.Node, a: Any, beta: float | int = 1, threshold: float | int = 20
+    ) -> Value:
         # log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
         scaled = a if beta == 1 else self.pointwise("mul", [a, float(beta)])
         small = self.pointwise("exp", [self.op_neg(node, self.pointwise("abs", [scaled]))])
@@ -220,8 +222,8 @@ class Lowering(Views):
         return self.pointwise("mul", [self.summed(value, axes, keepdim), 1.0 / number])
 
     def op_linalg_vector_norm(
-        self, node: fx.Node, a: Any, order: float | int = 2, axes: Any = None, keepdim: bool = False,
-        **named: Any,
+        self, node: fx.Node, a: Any, order: float | int = 2, axes: Any = None,
+        keepdim: bool = False, **named: Any,
     ) -> Value:  # fmt: skip
         if axes is None or order not in (1, 2):
             raise UnsupportedScore(f"it uses the norm of order {order:g}")
