@@ -27,8 +27,8 @@ class AttentionSettings(Settings):
 
     ``seconds`` is what a pair of sides may take beside the first calls; ``rounds`` sets the number
     of turns instead. ``device=cuda`` takes other rows, on the GPU: times are of its own events,
-    memory is what torch allocates there. ``memory=0`` measures none; ``prompt=1`` measures it where freed memory goes
-    back to the system at once (see `regard.analysis.memory`).
+    memory is what torch allocates there. ``memory=0`` measures none; ``prompt=1`` measures it where
+    freed memory goes back to the system at once (see `regard.analysis.memory`).
     """
 
     case: str = ""

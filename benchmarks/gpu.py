@@ -61,7 +61,7 @@ def parity(dry: bool) -> Iterator[Row]:
     import torch
 
     kernels = ("triton", "tiled")
-    for call in CALLS[:2] if dry else CALLS:
+    for call in CALLS[:1] if dry else CALLS:
         # The interpreter of Triton is wrong for bfloat16.
         for dtype, most in ((torch.float32, 2e-4), (torch.bfloat16, 6e-2))[: 1 if dry else 2]:
             expected, *found = answers(call, dtype, kernels, dry)
@@ -90,9 +90,9 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
     from regard.attention import attend, make_score, use
 
     torch.manual_seed(0)
-    device, n, width = ("cpu", 9, 3) if dry else ("cuda", 200, 24)
+    device, n, width = ("cpu", 5, 2) if dry else ("cuda", 200, 24)
     score = make_score(call.score, call.position, width, width, heads=2)
-    given = [torch.randn(2, 2, size, width).to(dtype) for size in (n, n, n)]
+    given = [torch.randn(1 if dry else 2, 2, n, width).to(dtype) for _ in range(3)]
     found = []
     for kernel in ("exact", *kernels):
         place, kind = ("cpu", torch.float64) if kernel == "exact" else (device, dtype)
@@ -144,7 +144,7 @@ def waiting(dry: bool) -> Iterator[Row]:
     for call in CALLS[:1] if dry else CALLS:
         device, n = ("cpu", 5) if dry else ("cuda", 512)
         score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
-        given = [torch.randn(2, 2, n, 8, device=device, requires_grad=True) for _ in range(3)]
+        given = [torch.randn(1, 2, n, 8, device=device, requires_grad=True) for _ in range(3)]
         mask, says = mask_of(call.mask, n), ""
         for turn in range(2):  # the first compiles
             if turn and not dry:

@@ -202,8 +202,8 @@ def backward_rows(
 def backward_columns(
     T, K, G, V, OF_V, UP, A, B, DELTA, STATES, REACH, n, m, row_blocks, column_blocks,
     seed, limit, factor, SCORES: tl.constexpr, ALLOWED: tl.constexpr, SEND: tl.constexpr,
-    KIND: tl.constexpr, MASKED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr,
-    BR: tl.constexpr, BC: tl.constexpr, DOT: tl.constexpr, IP: tl.constexpr,
+    KIND: tl.constexpr, MASKED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+    PADDED: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, DOT: tl.constexpr, IP: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a block of values, and add those of its keys to the buffers G."""
     j, z = tl.program_id(0), tl.program_id(1).to(tl.int64)
