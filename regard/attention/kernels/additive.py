@@ -119,7 +119,8 @@ def _backward(
 def _direct_forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
     """Compute the scores by tanh: on a GPU, where asking for rows out of range would wait."""
     if fast:
-        return compile_once(_direct_score)(q, k, w)
+        made: Tensor = compile_once(_direct_score)(q, k, w)
+        return made
     scores = q.new_empty(len(q), q.shape[1], k.shape[1])
     for i, j in _tiles(q, k, NUMBERS_ON_GPU):
         scores[:, i, j] = _direct_score(q[:, i], k[:, j], w)
@@ -130,7 +131,8 @@ def _direct_backward(
     q: Tensor, k: Tensor, w: Tensor, g: Tensor, fast: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     if fast:
-        return compile_once(_direct_gradients)(q, k, w, g)
+        mine, theirs, ours = compile_once(_direct_gradients)(q, k, w, g)
+        return mine, theirs, ours
     of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
     for i, j in _tiles(q, k, NUMBERS_ON_GPU):
         mine, theirs, ours = _direct_gradients(q[:, i], k[:, j], w, g[:, i, j])

@@ -255,14 +255,14 @@ class Writer:
         self.closed([x.expression for x in outputs])
         loops: dict[str, list[Gradient]] = {}
         for output in outputs:
-            symbols = summed(output.expression.symbols | output.slot.symbols)
+            symbols = list(summed(output.expression.symbols | output.slot.symbols))
             if len(symbols) > 1:
                 raise UnsupportedScore("a gradient depends on two indices")
             if not symbols:
                 self.add(output, self.reduced(output.expression, self.top, side), self.top, side)
                 self.write("tl.debug_barrier()")
-            elif not self.gathered(output, *symbols, side):
-                loops.setdefault(*symbols, []).append(output)  # type: ignore[misc]
+            elif not self.gathered(output, symbols[0], side):
+                loops.setdefault(symbols[0], []).append(output)
         for symbol, several in loops.items():
             layout = Layout({**self.top.symbols, symbol: symbol})
             self.write(f"for {symbol} in range({self.build.extents[symbol]}):")

@@ -157,9 +157,9 @@ class Launch:
         kernels = templates()
         z, n, m = self.shape
         output = self.values.new_empty(*self.job.context.shape[:-1], self.values.shape[-1])
-        like = {"dtype": torch.float32, "device": output.device}
-        a, b = torch.empty(z, n, **like), torch.empty(z, n, **like)
-        mean = torch.empty(output.shape if self.job.kind else (1,), **like)
+        like = self.values.new_empty(0, dtype=torch.float32)
+        a, b = like.new_empty(z, n), like.new_empty(z, n)
+        mean = like.new_empty(output.shape if self.job.kind else (1,))
         states = self.states()
         with self.on_device():
             kernels.forward[(blocks(n), z)](
@@ -180,9 +180,9 @@ class Launch:
         # With dropout, ⟨g, Σ w d v⟩ for softmax is that of the output too.
         delta = (upstream.float() * (mean if self.job.kind else output.float())).sum(-1)
         of_values = torch.empty_like(self.values)
-        like = {"dtype": torch.float32, "device": output.device}
-        ours = [torch.zeros(z, n, x.width, **like) for x in program.rows]
-        theirs = [torch.zeros(z, m, x.width, **like) for x in program.columns]
+        like = self.values.new_empty(0, dtype=torch.float32)
+        ours = [like.new_zeros(z, n, x.width) for x in program.rows]
+        theirs = [like.new_zeros(z, m, x.width) for x in program.columns]
         spare = (a,)  # a tuple of pointers is never empty
         shared = (self.values, upstream, a, b, delta.contiguous(), states.table)
         with self.on_device():

@@ -280,7 +280,8 @@ def slot_of(
     if not load.data[0].startswith("parameter"):
         return Buffer(place, tensor.shape[-1], None), index[0]
     by_batch = [Affine.of(symbol) for symbol in symbols]
-    used, slot, width = [], ZERO, 1
+    used: list[int] = []
+    slot, width = ZERO, 1
     for at, size in reversed(list(zip(index, tensor.shape, strict=True))):
         if at in by_batch:
             used.insert(0, by_batch.index(at))
