@@ -19,7 +19,7 @@ LONG = 65_536
 
 def table(*, quick: bool = False) -> list[Case]:
     """All rows; ``quick``: the same with small inputs, which a CPU can compute too."""
-    n, long = (96, 256) if quick else (4096, LONG)
+    n, long = (48, 96) if quick else (4096, LONG)
     name = f"additive n={n} heads={HEADS} width={WIDTH} {TRAINED}"
     case = partial(additive, peers.compiled_additive)
     rows = [

@@ -70,7 +70,7 @@ def measured_on_gpu(budget: float, most: int, device: str = "cuda") -> Iterator[
         wins = last_win(GPU_FUSED[:most], partial(masked, device=device), budget, device)
         yield "gpu_fused_pairs", wins**2
     sizes = GPU_STRIPS[:most]
-    n = 256 if most < len(GPU_STRIPS) else 4096
+    n = 64 if most < len(GPU_STRIPS) else 4096
     yield "gpu_strip_numbers", best_strip(sizes, n, device=device)
 
 

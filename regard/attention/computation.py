@@ -239,13 +239,17 @@ def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
 def no_triton_tile(call: Call) -> str | None:
     """Return why a call has no Triton tile, "" if it has one; None where that is not the question.
 
-    That is where Triton does not run, and where torch's kernels serve.
+    That is where Triton does not run, where torch's kernels serve, and for small calls.
     """
-    served = call.score.acceleration.inner_product and call.normalizer.name == "softmax"
-    if served and not call.dropout and call.context.kind != "pairs" and choose.asked() != "triton":
+    device, asked = call.values.device.type, choose.asked()
+    if not available(device) or not readable(call.values) or asked not in (None, "triton"):
         return None
-    if not readable(call.values) or not available(call.values.device.type):
-        return None
+    if asked is None:
+        served = call.score.acceleration.inner_product and call.normalizer.name == "softmax"
+        if served and not call.dropout and call.context.kind != "pairs":
+            return None
+        if call.context.shape.numel() <= choose.constants().on(device).exact_pairs:
+            return None
     from regard.attention.kernels.triton import launch  # loads torch's tracer
 
     return launch.refusal(call) or ""

@@ -162,7 +162,7 @@ class Launch:
         mean = like.new_empty(output.shape if self.job.kind else (1,))
         states = self.states()
         with self.on_device():
-            kernels.forward[(blocks(n), z)](
+            kernels.forward[(blocks(n) * z,)](
                 self.read, self.sizes, self.values, output, mean, a, b, states.table, states.rows,
                 n, m, blocks(m), *self.dropout(), MASKED=states.masked, STEPS=kernels.NEWTON,
                 **self.constants,
@@ -188,13 +188,13 @@ class Launch:
         with self.on_device():
             if ours:
                 values, *rest = shared
-                kernels.backward_rows[(blocks(n), z)](
+                kernels.backward_rows[(blocks(n) * z,)](
                     self.read, self.sizes, tuple(ours), values, *rest, states.rows, n, m,
                     blocks(m), *self.dropout(), SEND=module.to_rows, MASKED=states.masked,
                     **self.constants,
                 )  # fmt: skip
             values, *rest = shared
-            kernels.backward_columns[(blocks(m), z)](
+            kernels.backward_columns[(blocks(m) * z,)](
                 self.read, self.sizes, tuple(theirs) or spare, values, of_values, *rest,
                 states.columns, n, m, blocks(n), blocks(m), *self.dropout(),
                 SEND=module.to_columns, MASKED=states.masked, **self.constants,
