@@ -10,6 +10,7 @@ from benchmarks import peers
 from benchmarks.attention_cases import HEADS, TRAINED, WIDTH, additive, gaussian
 from benchmarks.case import Aim, Case, Problem, Side
 from regard.attention import NORMALIZERS, SCORES, Score, attend, causal, make_score, window
+from regard.attention.prepared import Positions, Prepared
 
 HALF = torch.bfloat16
 #: Answers in bfloat16 agree to some of its steps.
@@ -111,8 +112,8 @@ class Near(Score):
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
         return keys[..., :-2], keys[..., -2:].float()
 
-    def compare(self, queries: object, keys: object, positions: object) -> Tensor:
-        (q, x), (k, y) = queries, keys  # type: ignore[misc, attr-defined]
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
+        (q, x), (k, y) = queries, keys
         apart = (x[..., :, None, :] - y[..., None, :, :]).square().sum(-1)
         nearer: Tensor = q @ k.mT - self.slope * (apart + 1e-6).sqrt()
         return nearer

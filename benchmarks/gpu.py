@@ -96,10 +96,10 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
     found = []
     for kernel in ("exact", *kernels):
         place, kind = ("cpu", torch.float64) if kernel == "exact" else (device, dtype)
-        inputs = [x.to(place, kind).requires_grad_() for x in given]
+        q, k, v = inputs = [x.to(place, kind).requires_grad_() for x in given]
         moved = copy.deepcopy(score).to(dtype).to(place, kind)
         with use(kernel):
-            output = attend(*inputs, moved, mask_of(call.mask, n), normalize=call.normalize).output
+            output = attend(q, k, v, moved, mask_of(call.mask, n), normalize=call.normalize).output
         weights = torch.linspace(-1, 2, output.numel(), device=place).view(output.shape)
         of = [*inputs, *moved.parameters()]
         parts = torch.autograd.grad((output * weights).sum(), of, allow_unused=True)
@@ -144,13 +144,13 @@ def waiting(dry: bool) -> Iterator[Row]:
     for call in CALLS[:1] if dry else CALLS:
         device, n = ("cpu", 5) if dry else ("cuda", 512)
         score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
-        given = [torch.randn(1, 2, n, 8, device=device, requires_grad=True) for _ in range(3)]
+        q, k, v = (torch.randn(1, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
         mask, says = mask_of(call.mask, n), ""
         for turn in range(2):  # the first compiles
             if turn and not dry:
                 torch.cuda.set_sync_debug_mode("error")
             try:
-                attend(*given, score, mask, normalize=call.normalize).output.sum().backward()
+                attend(q, k, v, score, mask, normalize=call.normalize).output.sum().backward()
             except RuntimeError as error:
                 says = str(error).splitlines()[0]
             finally:
@@ -260,7 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(json.dumps(row) + "\n")
             sys.stdout.flush()
         return 0
-    begun, machine, parts = time.monotonic(), environment(), {}
+    begun, machine = time.monotonic(), environment()
+    parts: dict[str, Row] = {}
     result = {"machine": machine, "dry": asked.dry_run, "parts": parts}
     for name, part in PARTS.items():
         left = LIMIT - (time.monotonic() - begun)
