@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+import torch
 from torch.testing import assert_close
 
 from benchmarks import gpu
