@@ -29,11 +29,15 @@ Row = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """A part of the command: how many seconds it may take, and its rows."""
+    """A part of the command: how many seconds it may take, and its rows.
+
+    ``dry``: whether a dry run has it, without a GPU.
+    """
 
     seconds: float
     rows: Callable[[bool], Iterator[Row]]
     needs: Sequence[str] = ()
+    dry: bool = True
 
 
 class Call(NamedTuple):
@@ -123,8 +127,6 @@ def mask_of(name: str, n: int) -> Any:
 
 def laws(dry: bool) -> Iterator[Row]:
     """The tests that are marked ``gpu``."""
-    if dry:
-        return
     words = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--no-header"]
     files = [f"tests/attention/kernels/{x}.py" for x in ("test_cuda", "test_waiting")]
     done = subprocess.run([*words, *files], capture_output=True, text=True)  # noqa: S603
@@ -185,17 +187,16 @@ def training(dry: bool) -> Iterator[Row]:
     """The rows of ``regard bench language-model-training --device cuda``."""
     from benchmarks import language_model_training as bench
 
-    if not dry:
-        yield from bench.cases(settings=["device=cuda", "case=gpt", "rounds=3", "seconds=3"])
+    yield from bench.cases(settings=["device=cuda", "case=gpt", "rounds=3", "seconds=3"])
 
 
 PARTS = {
     "parity": Part(120, parity, ["triton"]),
-    "laws": Part(120, laws, ["pytest", "beartype"]),
+    "laws": Part(120, laws, ["pytest", "beartype"], dry=False),
     "waiting": Part(60, waiting),
     "calibration": Part(60, calibration),
     "attention": Part(180, attention),
-    "training": Part(60, training, ["transformers"]),
+    "training": Part(60, training, ["transformers"], dry=False),
 }
 
 
@@ -217,7 +218,9 @@ def lacking(part: Part, machine: Row, dry: bool) -> str:
     gone = [x for x in (*NEEDED, *part.needs) if x in machine["missing"]]
     if gone:
         return f"not installed: {', '.join(gone)}"
-    return "" if dry or "gpu" in machine else "torch sees no GPU; try --dry-run"
+    if dry:
+        return "" if part.dry else "needs a GPU"
+    return "" if "gpu" in machine else "torch sees no GPU; try --dry-run"
 
 
 def run(name: str, seconds: float, dry: bool) -> Row:

@@ -97,3 +97,4 @@ def test_the_command_runs_dry(tmp_path):
     assert len(parts["parity"]["rows"]) == 2
     assert len(parts["calibration"]["rows"]) == 3
     assert len(parts["attention"]["rows"]) == 1
+    assert parts["training"]["left_out"] == "needs a GPU"
