@@ -5,17 +5,19 @@ get the same tensors; where they compute one thing their answers and gradients a
 Times are medians of calls that take turns; memory is measured in fresh processes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from benchmarks import cold, memory
+from benchmarks import attention_gpu, cold, memory
 from benchmarks.attention_cases import table
 from benchmarks.case import Case
 from regard.analysis import timing
 from regard.analysis.growth import exponent
+from regard.analysis.memory import Memory, probe
 from regard.errors import RegardError
 from regard.settings import Settings, build, split
+from regard.training.precision import choose_device
 
 COLD_ROUNDS = 3
 
@@ -24,8 +26,9 @@ class AttentionSettings(Settings):
     """Which rows, by words that their names hold, and how long to measure them.
 
     ``seconds`` is what a pair of sides may take beside the first calls; ``rounds`` sets the number
-    of turns instead. ``memory=0`` measures none; ``prompt=1`` measures it where freed memory goes
-    back to the system at once (see `regard.analysis.memory`).
+    of turns instead. ``device=cuda`` takes other rows, on the GPU: times are of its own events,
+    memory is what torch allocates there. ``memory=0`` measures none; ``prompt=1`` measures it where
+    freed memory goes back to the system at once (see `regard.analysis.memory`).
     """
 
     case: str = ""
@@ -34,6 +37,7 @@ class AttentionSettings(Settings):
     seconds: float = 6.0
     memory: bool = True
     prompt: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -44,15 +48,22 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     how = build(AttentionSettings, split(settings, AttentionSettings)[0])
     chosen = [
         case
-        for case in table(quick=quick)
+        for case in rows_of(how.device, quick=quick)
         if how.case.lower() in case.name.lower() and how.against.lower() in case.against.lower()
     ]
     if not chosen:
         asked = " and ".join(f"{k}={v}" for k, v in how if k in ("case", "against") and v)
         raise RegardError(
-            f"no case has {asked}; there are: {'; '.join(case.name for case in table())}"
+            f"no case has {asked}; there are: "
+            f"{'; '.join(case.name for case in rows_of(how.device))}"
         )
+    choose_device(how.device)  # an error if it is not there
     return (measured(case, how, quick) for case in chosen)
+
+
+def rows_of(device: str, *, quick: bool = False) -> list[Case]:
+    """The rows of a device."""
+    return attention_gpu.table(quick=quick) if device == "cuda" else table(quick=quick)
 
 
 def find(name: str, against: str = "", *, quick: bool = False) -> Case:
@@ -97,15 +108,18 @@ def times(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
         ours_s, theirs_s = cold.measured(case.n, rounds)
         return {"ours_s": ours_s, "theirs_s": theirs_s}
     torch.manual_seed(0)
-    problem = case.make(case.n)
-    ours = case.work_of(problem, "ours")
+    with torch.device(how.device):
+        problem = case.make(case.n)
+        ours = case.work_of(problem, "ours")
     if problem.theirs is None:
-        return {"ours_s": timing.alone(ours, how.rounds or timing.FEWEST)}
-    theirs = case.work_of(problem, "theirs")
+        rounds = how.rounds or timing.FEWEST
+        return {"ours_s": timing.alone(ours, rounds, device=how.device)}
+    with torch.device(how.device):
+        theirs = case.work_of(problem, "theirs")
     if case.same:
         case.check(ours(), theirs())
     rounds = how.rounds or (2 if quick else 0)
-    ours_s, theirs_s = timing.in_turns(ours, theirs, rounds, budget=how.seconds)
+    ours_s, theirs_s = timing.in_turns(ours, theirs, rounds, budget=how.seconds, device=how.device)
     return {"ours_s": ours_s, "theirs_s": theirs_s}
 
 
@@ -113,9 +127,19 @@ def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
     """Megabytes of both sides, each in a fresh process."""
     found: dict[str, Any] = {}
     for side in ("ours", "theirs") if case.against else ("ours",):
-        used = memory.fresh(case.name, case.against, side, prompt=how.prompt)
+        if how.device == "cuda":
+            used = on_gpu(case, side)
+        else:
+            used = memory.fresh(case.name, case.against, side, prompt=how.prompt)
         found |= {f"{side}_mb": used.extra_mb, f"{side}_total_mb": used.total_mb}
     return found
+
+
+def on_gpu(case: Case, side: str) -> Memory:
+    """Megabytes of one side on the GPU, in this process, whose allocator counts exactly."""
+    with torch.device("cuda"):
+        case.work(side)()  # compiles
+        return probe(lambda: case.work(side), "cuda")
 
 
 def growth(case: Case, how: AttentionSettings, probing: bool) -> dict[str, Any]:

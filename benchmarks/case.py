@@ -100,7 +100,8 @@ class Case:
 
     ``make`` gives the problem at a size. ``same``: both sides give one answer, which is held to be
     true before they are timed. ``sizes``: measured at each, for how time and memory grow.
-    ``timed`` and ``probed``: whether time and memory are measured at all.
+    ``timed`` and ``probed``: whether time and memory are measured at all. ``tolerance``: how far
+    apart the answers may be.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Case:
     timed: bool = True
     probed: bool = True
     cold: bool = False
+    tolerance: float = TOLERANCE
 
     @property
     def skipped(self) -> bool:
@@ -151,7 +153,7 @@ class Case:
         """Refuse to time two different answers."""
         for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             apart = difference(a.detach(), b.detach())
-            if not apart <= TOLERANCE:
+            if not apart <= self.tolerance:
                 what = f"gradient {place}" if place else "output"
                 raise RegardError(
                     f"{self.name}: the {what} of regard and of {self.against} differ by {apart:.1e}"
@@ -183,4 +185,4 @@ def difference(a: Tensor, b: Tensor) -> float:
         return math.inf
     if not a.numel():
         return 0.0
-    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-3))
+    return float((a.float() - b.float()).abs().max() / b.float().abs().max().clamp(min=1e-3))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import count
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from regard.memory import keep_freed_memory
 from regard.settings import Settings, build, split
 from regard.tasks import TASKS
 from regard.training.loop import Training
-from regard.training.precision import choose_precision
+from regard.training.precision import choose_device, choose_precision
 from regard.training.settings import TrainingSettings
 
 ROWS = 128  # of a batch of the assignment's pretraining
@@ -38,14 +38,16 @@ CASES = ("pretrain", "finetune", "gpt", "bert", "t5", "characters")
 BORROWED = {"gpt": "language-modeling", "bert": "masked-modeling", "t5": "span-corruption"}
 AIMS = {"pretrain": 5.0, "finetune": 8.0}
 QUICK = {"rounds": 2, "seconds": 1.0, "steps": 100}
-AIM_FP32, AIM_BF16 = 1.5, 1.1
+#: Of regard in its own precision beside transformers in two.
+AIMS_OF = {"cpu": (("fp32", 1.5), ("bf16", 1.1)), "cuda": (("fp32", 1.5), ("bf16", 1.2))}
 Step = Callable[[], int]  # one step of training: how many real tokens
 
 
 class BenchSettings(Settings):
     """How much to measure: ``rounds`` turns of ``seconds`` each; ``case``: one of them, or all.
 
-    ``steps`` are those of nanoGPT, whose seconds regard gets too.
+    ``steps`` are those of nanoGPT, whose seconds regard gets too. ``device=cuda`` has gpt, bert
+    and t5 alone, whose peers run there.
     """
 
     rounds: int = 5
@@ -54,6 +56,7 @@ class BenchSettings(Settings):
     data: str = ""
     batch: int = 8_192
     steps: int = Field(2_000, ge=1)
+    device: Literal["cpu", "cuda"] = "cpu"
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -62,15 +65,19 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     how = build(BenchSettings, {**(QUICK if quick else {}), **given})
     if how.case and how.case not in CASES:
         raise RegardError(f"case={how.case} is none of {', '.join(CASES)}")
+    choose_device(how.device)  # an error if it is not there
+    if how.device == "cuda" and how.case not in ("", *BORROWED):
+        raise RegardError(f"case={how.case} has no peer on a GPU; choose {', '.join(BORROWED)}")
     keep_freed_memory()
     return _cases(how)
 
 
 def _cases(how: BenchSettings) -> Iterator[dict[str, Any]]:
-    for name in ("pretrain", "finetune"):
+    on_cpu = how.device == "cpu"
+    for name in ("pretrain", "finetune") if on_cpu else ():
         if how.case in ("", name):
             yield contest(name, how, ours(name, how), padded(name, how), "minGPT's way", AIMS[name])
-    if how.case in ("", "characters"):
+    if how.case in ("", "characters") and on_cpu:
         for data in [how.data] if how.data else ["pydoc", *filter(present, ["birthplaces"])]:
             yield nanogpt.beside(data, how.steps)
     if find_spec("transformers") is None:
@@ -78,7 +85,7 @@ def _cases(how: BenchSettings) -> Iterator[dict[str, Any]]:
     for name in ("gpt", "bert", "t5"):
         if how.case not in ("", name):
             continue
-        for precision, aim in (("fp32", AIM_FP32), ("bf16", AIM_BF16)):
+        for precision, aim in AIMS_OF[how.device]:
             theirs = borrowed(name, how, precision)
             yield contest(name, how, ours(name, how), theirs, f"transformers, {precision}", aim)
 
@@ -89,7 +96,8 @@ def contest(
     """Turns A B A B; each side has made two steps before, which allocate."""
     for step in (mine, theirs):
         step(), step()
-    turns = [(pace(mine, how.seconds), pace(theirs, how.seconds)) for _ in range(how.rounds)]
+    sides, wait = (mine, theirs), how.device == "cuda"
+    turns = [tuple(pace(side, how.seconds, wait) for side in sides) for _ in range(how.rounds)]
     our_s, their_s = (1_000 * median(side) for side in zip(*turns, strict=True))
     ratio, sizes = median(b / a for a, b in turns), peers.SIZES
     return {
@@ -105,11 +113,16 @@ def contest(
     }
 
 
-def pace(step: Step, seconds: float) -> float:
-    """Seconds for a real token over the next steps, until so many seconds have passed."""
+def pace(step: Step, seconds: float, wait: bool = False) -> float:
+    """Seconds for a real token over the next steps, until so many seconds have passed.
+
+    ``wait`` for a GPU at the end.
+    """
     begun, tokens = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds:
         tokens += step()
+    if wait:
+        torch.cuda.synchronize()
     return (time.perf_counter() - begun) / tokens
 
 
@@ -133,8 +146,10 @@ def ours(name: str, how: BenchSettings) -> Step:
     sizes = {**vars(peers.SIZES), "length": BLOCK, "dropout": 0.1}
     torch.manual_seed(0)
     network = model.build(model.configure(sizes), **task.sizes)
-    settings = build(TrainingSettings, {"batch_tokens": how.batch, "steps": 1_000_000})
-    training = Training(network, task, settings, choose_precision())
+    settings = build(TrainingSettings, {
+        "batch_tokens": how.batch, "steps": 1_000_000, "device": how.device,
+    })  # fmt: skip
+    training = Training(network, task, settings, choose_precision("auto", how.device))
     batches = _endless(lambda epoch: _plan(task, how.batch, epoch))
 
     def step() -> int:
@@ -191,15 +206,16 @@ def borrowed(name: str, how: BenchSettings, precision: str) -> Step:
     """A step of Hugging Face's class of the same sizes, on the batches that regard takes."""
     _, task = prepared(name, how)
     torch.manual_seed(0)
-    model = peers.hugging_face(name, task.sizes["vocabulary"]).train()
+    model = peers.hugging_face(name, task.sizes["vocabulary"]).train().to(how.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    autocast = choose_precision(precision).autocast
+    autocast = choose_precision(precision, how.device).autocast
     batches = _endless(lambda epoch: _plan(task, how.batch, epoch))
 
     def step() -> int:
         batch = task.batch("train", next(batches))
-        with autocast():
-            loss = model(**peers.asked(name, batch)).loss
+        given = {key: x.to(how.device) for key, x in peers.asked(name, batch).items()}
+        with autocast(how.device):
+            loss = model(**given).loss
         peers.descend(model, optimizer, loss)
         return int(batch.lengths.sum())
 

@@ -21,6 +21,7 @@ from regard.errors import RegardError
 #: Each peer by the name that results carry, with the package that it needs beside torch.
 PEERS: dict[str, str | None] = {
     "dense": None,
+    "compiled dense": None,
     "KeOps": "pykeops",
     "SDPA": None,
     "SDPA causal": None,
@@ -66,6 +67,16 @@ def dense_additive(
         return (hidden @ weight[..., None, :, :]).squeeze(-1).softmax(-1) @ values
 
     return output
+
+
+def compiled_additive(
+    score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
+) -> Callable[[], Tensor]:
+    """The same through torch.compile, for its very shapes."""
+    compiled: Callable[[], Tensor] = torch.compile(
+        dense_additive(score, queries, keys, values), dynamic=False
+    )
+    return compiled
 
 
 def keops_additive(
@@ -165,6 +176,24 @@ def flex_alibi(
 
     def output() -> Tensor:
         found: Tensor = compiled(queries, keys, values, score_mod=alibi)
+        return found
+
+    return output
+
+
+def flex_window(near: int, queries: Tensor, keys: Tensor, values: Tensor) -> Callable[[], Tensor]:
+    """FlexAttention, compiled, with a causal window of blocks."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def seen(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return (i >= j) & (i - j <= near)
+
+    n = queries.shape[-2]
+    blocks = create_block_mask(seen, None, None, n, n, device=queries.device.type)
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def output() -> Tensor:
+        found: Tensor = compiled(queries, keys, values, block_mask=blocks)
         return found
 
     return output

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention import sinusoidal
 from regard.data.batches import pad
+from regard.layers.device import device_of
 from regard.layers.embedding import inside
 from regard.memory import keep_freed_memory
 from regard.models import MODELS
@@ -28,6 +29,7 @@ from regard.tasks.classification.task import Classification
 from regard.tasks.encoded import Encoded
 from regard.tasks.settings import ClassificationSettings
 from regard.training.loop import TrainingSettings, train
+from regard.training.precision import choose_device
 
 PEER_BATCH = 32
 PEER_RATE = 1e-3  # Adam's default, the tutorials' choice
@@ -72,6 +74,7 @@ class Contest:
         """The peer and its training, likewise."""
         torch.manual_seed(self.training.seed)
         model = Tutorial(len(self.task.tokenizer), len(self.task.labels), self.sizes)
+        model.to(choose_device(self.training.device))
         return model, train_tutorial(model, self.task.train, self.training.seed)
 
 
@@ -90,7 +93,7 @@ class Tutorial(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Logits (batch, labels)."""
         x = self.embedding(tokens)
-        x = x + sinusoidal(torch.arange(tokens.shape[1]), x.shape[-1], x.dtype)
+        x = x + sinusoidal(torch.arange(tokens.shape[1], device=x.device), x.shape[-1], x.dtype)
         real = inside(lengths, tokens.shape[1])
         x = self.encoder(x, src_key_padding_mask=~real)
         mean = (x * real[..., None]).sum(1) / lengths.clamp(min=1)[:, None]
@@ -102,24 +105,28 @@ def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
     """One epoch as tutorials do it; yields the real tokens of each step."""
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=PEER_RATE)
+    device = device_of(model)
     order = np.random.default_rng(seed).permutation(len(data))
     for start in range(0, len(order), PEER_BATCH):
         chosen = order[start : start + PEER_BATCH]
         tokens, lengths = pad([data.ids[i] for i in chosen])
-        loss = F.cross_entropy(model(tokens, lengths), torch.from_numpy(data.labels[chosen]))
+        wanted = torch.from_numpy(data.labels[chosen]).to(device)
+        loss = F.cross_entropy(model(tokens.to(device), lengths.to(device)), wanted)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         yield int(lengths.sum())
 
 
-def turn(steps: Iterator[int], enough: int) -> float:
+def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
     """Seconds per real token of the next steps, until enough tokens have passed."""
     begun, tokens = time.perf_counter(), 0
     for now in steps:
         tokens += now
         if tokens >= enough:
             break
+    if device == "cuda":
+        torch.cuda.synchronize()
     return (time.perf_counter() - begun) / max(tokens, 1)
 
 
@@ -156,9 +163,8 @@ def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
     """A case: seconds per 1,000 real tokens, turns A B A B, the medians."""
     (_, ours), (_, theirs) = contest.ours(), contest.theirs()
     next(ours), next(theirs)  # the first step allocates
-    turns = [
-        (turn(ours, how.round_tokens), turn(theirs, how.round_tokens)) for _ in range(how.rounds)
-    ]
+    enough, device = how.round_tokens, contest.training.device
+    turns = [(turn(ours, enough, device), turn(theirs, enough, device)) for _ in range(how.rounds)]
     our_s, their_s = (1000 * median(side) for side in zip(*turns, strict=True))
     sizes, task = contest.sizes, contest.task
     return {

@@ -32,7 +32,7 @@ from regard.tasks import TASKS
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.writing.task import Sequences
 from regard.training.loop import TrainingSettings, train
-from regard.training.precision import Precision, choose_precision
+from regard.training.precision import Precision, choose_device, choose_precision
 
 NEVER = 1 << 30
 BEAM = 5
@@ -70,7 +70,7 @@ class Contest:
     @property
     def precision(self) -> Precision:
         """What regard computes in."""
-        return choose_precision(self.training.precision)
+        return choose_precision(self.training.precision, self.training.device)
 
     def model(self) -> Transformer:
         """regard's model with the weights that it begins with."""
@@ -124,6 +124,9 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
         build(TrainingSettings, {"epochs": 1000, "evaluate_every": NEVER, **training}),
         build(TranslationSettings, {**few, **bench}),
     )
+    if contest.training.device == "cuda" and contest.how.case != "training":
+        raise RegardError("on a GPU only training has peers; give case=training")
+    choose_device(contest.training.device)  # an error if it is not there
     keep_freed_memory()
     return rows(contest, judged=not quick)
 
@@ -175,13 +178,23 @@ def training_rivals(contest: Contest) -> list[Rival]:
     hf = peers.missing("transformers")
 
     def loop(make: Callable[..., nn.Module], bf16: bool = False) -> Callable[[], Iterator[int]]:
-        return lambda: peers.train_plainly(make(sizes, words), task, size, seed, bf16=bf16)
+        device = contest.training.device
+        return lambda: peers.train_plainly(
+            make(sizes, words).to(device), task, size, seed, bf16=bf16
+        )
 
     return [
         Rival(f"nn.Transformer, fp32, random batches of {size}", Aim(4), loop(peers.Tutorial)),
         Rival("Hugging Face Marian, fp32", Aim(2.5), loop(peers.Marian), hf),
         Rival("Hugging Face Marian, bf16 autocast", None, loop(peers.Marian, True), hf),
-        Rival("JoeyNMT, fp32", Aim(5), lambda: joey(contest), Joey.lacks(contest.how.joey)),
+        Rival(
+            "JoeyNMT, fp32",
+            Aim(5),
+            lambda: joey(contest),
+            "runs on the CPU"
+            if contest.training.device == "cuda"
+            else Joey.lacks(contest.how.joey),
+        ),
     ]
 
 
@@ -227,7 +240,11 @@ def train_both(contest: Contest, rival: Rival) -> dict[str, Any]:
         for side in (ours, theirs):
             next(side)  # the first step allocates
         enough = contest.how.round_tokens
-        turns = [(turn(ours, enough), turn(theirs, enough)) for _ in range(contest.how.rounds)]
+        device = contest.training.device
+        turns = [
+            (turn(ours, enough, device), turn(theirs, enough, device))
+            for _ in range(contest.how.rounds)
+        ]
     found = compared(turns, 1000)
     return found | {f"{side}_tokens_per_s": 1000 / found[f"{side}_s"] for side in SIDES}
 
@@ -279,11 +296,13 @@ def compared(turns: Sequence[tuple[float, float]], unit: float) -> dict[str, Any
     return {"ours_s": ours, "theirs_s": theirs, "ratios": ratios}
 
 
-def turn(steps: Iterator[int], enough: int) -> float:
+def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
     """Seconds per real token of the next steps, until enough tokens have passed."""
     begun, tokens = time.perf_counter(), 0
     while tokens < enough:
         tokens += next(steps)
+    if device == "cuda":
+        torch.cuda.synchronize()
     return (time.perf_counter() - begun) / tokens
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import sinusoidal
 from regard.data.batches import pad
+from regard.layers.device import device_of, to_device
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
 from regard.tasks.writing.encoded import PairBatch
@@ -53,8 +54,8 @@ def train_plainly(
     while True:
         order = random.permutation(count)
         for start in range(0, count - size + 1, size):
-            batch = task.batch("train", order[start : start + size])
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            batch = to_device(model, task.batch("train", order[start : start + size]))
+            with torch.autocast(device_of(model).type, torch.bfloat16, enabled=bf16):
                 loss = model(batch)
             optimizer.zero_grad()
             loss.backward()
@@ -82,12 +83,14 @@ class Tutorial(nn.Module):
 
     def forward(self, batch: PairBatch) -> Tensor:
         """The mean cross entropy of the target's words."""
-        padding = torch.arange(batch.source.shape[1]) >= batch.source_lengths[:, None]
+        device = batch.source.device
+        places = torch.arange(batch.source.shape[1], device=device)
+        padding = places >= batch.source_lengths[:, None]
         time = batch.decoder_input.shape[1]
         states = self.transformer(
             self.embed(batch.source),
             self.embed(batch.decoder_input),
-            tgt_mask=torch.triu(torch.ones(time, time, dtype=torch.bool), 1),
+            tgt_mask=torch.triu(torch.ones(time, time, dtype=torch.bool, device=device), 1),
             src_key_padding_mask=padding,
             tgt_key_padding_mask=~batch.real,
             memory_key_padding_mask=padding,
@@ -99,7 +102,8 @@ class Tutorial(nn.Module):
     def embed(self, tokens: Tensor) -> Tensor:
         """Scaled vectors with sine positions."""
         x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
-        found: Tensor = self.dropout(x + sinusoidal(torch.arange(tokens.shape[1]), x.shape[-1]))
+        places = torch.arange(tokens.shape[1], device=x.device)
+        found: Tensor = self.dropout(x + sinusoidal(places, x.shape[-1]))
         return found
 
 
@@ -121,7 +125,8 @@ class Marian(nn.Module):
         """The mean cross entropy of the target's words."""
         from regard.interop.marian import theirs
 
-        mask = (torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]).long()
+        places = torch.arange(batch.source.shape[1], device=batch.source.device)
+        mask = (places < batch.source_lengths[:, None]).long()
         loss: Tensor = self.model(
             input_ids=theirs(batch.source, self.words),
             attention_mask=mask,

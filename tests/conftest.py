@@ -16,6 +16,8 @@ from jaxtyping import install_import_hook
 from tests.chromium import CHROMIUM
 
 os.environ["OMP_NUM_THREADS"] = "1"
+if not Path("/dev/nvidiactl").exists():  # Triton asks once, when something first imports it
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 install_import_hook("regard.attention", "beartype.beartype")  # before anything imports it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun with `&`, as CI may be

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-OWN = {"regard", "benchmarks", "tests"}
+OWN = {"regard", "benchmarks", "tests", "examples"}
 #: Distributions whose module has another name.
 MODULES = {"scikit-learn": "sklearn"}
 #: Distributions that are run, or that a tool looks for, and that nobody imports.
@@ -70,7 +70,7 @@ def named(module: str) -> bool:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("regard", ("hf", "data", "export")),
+        ("regard", ("hf", "data", "export", "triton")),
         ("benchmarks", ("bench",)),
         ("tests", ("test",)),
         ("examples", ()),

@@ -6,14 +6,16 @@ calls follow, which no measurement of one call tells.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from regard.analysis.timing import in_turns, seconds
+from regard.analysis.timing import clock, in_turns
 from regard.atomic_io import write_json
 from regard.attention import NORMALIZERS, SCORES, Mask, attend, others, use
 from regard.attention.kernels import choose
+from regard.errors import RegardError
 
 HEADS, WIDTH = 4, 64
 KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16
@@ -21,17 +23,27 @@ KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16
 EXACT = tuple(2**x for x in range(10, 20, 2))  # pairs
 FUSED = (256, 512, 1024, 2048)  # queries and keys
 STRIPS = tuple(2**x for x in range(17, 22))
+#: The same on a GPU.
+GPU_EXACT = tuple(2**x for x in range(14, 26, 2))
+GPU_FUSED = (1024, 2048, 4096, 8192)
+GPU_STRIPS = tuple(2**x for x in range(22, 28))
 #: A smaller strip is taken where it costs at most so much more than the best.
 CLOSE = 1.03
 
 
-def calibrate(*, quick: bool = False) -> dict[str, int]:
+def calibrate(*, quick: bool = False, device: str = "cpu") -> dict[str, int]:
     """Measure the constants, and keep them in the file that regard reads from then on.
 
-    ``quick`` measures the smallest candidates alone, and so finds little.
+    ``quick`` measures the smallest candidates alone, and so finds little. Those of a GPU are
+    measured with ``device`` "cuda"; those of the other device stay as they are.
     """
-    constants = asdict(choose.SHIPPED)
-    for name, value in measured(0.02 if quick else 1.0, 2 if quick else 6):
+    try:
+        constants = asdict(choose.load_constants())
+    except RegardError:  # a file that cannot be read is replaced
+        constants = asdict(choose.SHIPPED)
+    budget, most = (0.02, 2) if quick else (1.0, 6)
+    results = measured_on_gpu(budget, most) if device == "cuda" else measured(budget, most)
+    for name, value in results:
         constants[name] = value
     path = choose.constants_file()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,14 +62,28 @@ def measured(budget: float, most: int) -> Iterator[tuple[str, int]]:
     yield "strip_numbers", best_strip(STRIPS[:most], 256 if most < len(STRIPS) else 1024)
 
 
+def measured_on_gpu(budget: float, most: int, device: str = "cuda") -> Iterator[tuple[str, int]]:
+    """The same for a GPU; another device stands for it in tests."""
+    with choose.using(choose.SHIPPED):
+        tables = partial(table_or_strips, device=device)
+        yield "gpu_exact_pairs", last_win(GPU_EXACT[:most], tables, budget, device)
+        wins = last_win(GPU_FUSED[:most], partial(masked, device=device), budget, device)
+        yield "gpu_fused_pairs", wins**2
+    sizes = GPU_STRIPS[:most]
+    n = 64 if most < len(GPU_STRIPS) else 4096
+    yield "gpu_strip_numbers", best_strip(sizes, n, device=device)
+
+
 Contest = Callable[[int], tuple[Callable[[], object], Callable[[], object]]]
 
 
-def last_win(candidates: Sequence[int], contest: Contest, budget: float) -> int:
+def last_win(
+    candidates: Sequence[int], contest: Contest, budget: float, device: str = "cpu"
+) -> int:
     """The candidate up to which the first of two ways is faster; 0 if it never is."""
     won = 0
     for candidate in candidates:
-        first, second = in_turns(*contest(candidate), budget=budget)
+        first, second = in_turns(*contest(candidate), budget=budget, device=device)
         if first > second:
             break
         won = candidate
@@ -70,25 +96,29 @@ def bfloat16(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
     return by("plain", work), by("fused", work)
 
 
-def table_or_strips(pairs: int) -> tuple[Callable[[], object], Callable[[], object]]:
+def table_or_strips(
+    pairs: int, device: str = "cpu"
+) -> tuple[Callable[[], object], Callable[[], object]]:
     """The whole table of scores against strips, where torch's kernel does not serve."""
-    work = trained(1, int((pairs // HEADS) ** 0.5), normalize="sigmoid")
+    work = trained(1, int((pairs // HEADS) ** 0.5), normalize="sigmoid", device=device)
     return by("exact", work), by("tiled", work)
 
 
-def masked(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
+def masked(n: int, device: str = "cpu") -> tuple[Callable[[], object], Callable[[], object]]:
     """A mask of pairs whole in torch's kernel against strips."""
-    work = trained(1, n, mask=others())
+    work = trained(1, n, mask=others(), device=device)
     return by("fused", work), by("tiled", work)
 
 
-def best_strip(candidates: Sequence[int], n: int, rounds: int = 3) -> int:
+def best_strip(candidates: Sequence[int], n: int, rounds: int = 3, device: str = "cpu") -> int:
     """The smallest strip whose time is close to the best."""
-    work = by("tiled", trained(2, n, normalize="sigmoid"))
+    work = by("tiled", trained(2, n, normalize="sigmoid", device=device))
+    timed = clock(device)
 
     def once(numbers: int) -> float:
-        with choose.using(replace(choose.SHIPPED, strip_numbers=numbers)):
-            return seconds(work)
+        both = {"strip_numbers": numbers, "gpu_strip_numbers": numbers}
+        with choose.using(replace(choose.SHIPPED, **both)):
+            return timed(work)
 
     once(candidates[0])
     turns = [[once(numbers) for numbers in candidates] for _ in range(rounds)]
@@ -103,12 +133,13 @@ def trained(
     normalize: str = "softmax",
     mask: Mask | None = None,
     dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
 ) -> Callable[[], object]:
     """A call of scaled-dot attention, forward and backward."""
     score, normalizer = SCORES["scaled-dot"](), NORMALIZERS[normalize]()
     shape = (batch, HEADS, n, WIDTH)
-    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
-    upstream = torch.randn(shape, dtype=dtype)
+    q, k, v = (torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for _ in range(3))
+    upstream = torch.randn(shape, dtype=dtype, device=device)
 
     def work() -> Any:
         output = attend(q, k, v, score, mask, normalize=normalizer).output

@@ -20,11 +20,14 @@ class Memory(NamedTuple):
     total_mb: float
 
 
-def probe(make: Callable[[], Callable[[], object]]) -> Memory:
+def probe(make: Callable[[], Callable[[], object]], device: str = "cpu") -> Memory:
     """Return the memory of one call, after its inputs are made.
 
-    ``make`` gives the call, which holds its inputs. Warm up before.
+    ``make`` gives the call, which holds its inputs. Warm up before. On a GPU it is what torch has
+    allocated there.
     """
+    if device == "cuda":
+        return _probe_gpu(make)
     forget_peak()
     empty = resident_mb()
     work = make()
@@ -35,3 +38,16 @@ def probe(make: Callable[[], Callable[[], object]]) -> Memory:
     if not forgets:  # all that can be seen is how far the highest point has risen
         return Memory(top - begin, top - min(begin, empty))
     return Memory(max(top - full, 0.0), max(top - empty, 0.0))
+
+
+def _probe_gpu(make: Callable[[], Callable[[], object]]) -> Memory:
+    import torch
+
+    empty = torch.cuda.memory_allocated()
+    work = make()
+    full = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    top = torch.cuda.max_memory_allocated()
+    return Memory((top - full) / 1e6, (top - empty) / 1e6)

@@ -11,6 +11,8 @@ FEWEST, MOST = 3, 40
 ROUNDS = 6
 #: A sample is of calls that together take at least so many seconds, which a clock can tell.
 SHORTEST = 1e-3
+#: Bytes written before each call on a GPU: more than its cache of the second level holds.
+FLUSHED = 2**28
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,11 +31,13 @@ def in_turns(
     rounds: int = 0,
     *,
     budget: float = 6.0,
+    device: str = "cpu",
 ) -> tuple[float, float]:
     """Return the median seconds of each: both once to warm up, then A B, B A, A B, …
 
     Without ``rounds``, as many as take about ``budget`` seconds, 3 to 40.
     """
+    seconds = clock(device)
     first = seconds(ours) + seconds(theirs)
     if not rounds:
         # The first call may compile; only where it alone would fill the budget is it the measure.
@@ -106,10 +110,30 @@ def interval(samples: Sequence[float]) -> Interval:
     return Interval(median(ordered), ordered[rank], ordered[n - 1 - rank])
 
 
-def alone(work: Callable[[], object], rounds: int = FEWEST) -> float:
+def alone(work: Callable[[], object], rounds: int = FEWEST, *, device: str = "cpu") -> float:
     """Return the median seconds of one function, after a warm-up call."""
+    seconds = clock(device)
     work()
     return median(seconds(work) for _ in range(rounds))
+
+
+def clock(device: str) -> Callable[[Callable[[], object]], float]:
+    """Return the function that times one call on a type of device."""
+    return gpu_seconds if device == "cuda" else seconds
+
+
+def gpu_seconds(work: Callable[[], object]) -> float:
+    """Return the seconds of one call on the GPU, by its own events, with nothing in its cache."""
+    import torch
+
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.empty(FLUSHED, dtype=torch.int8, device="cuda").zero_()
+    torch.cuda.synchronize()
+    begun.record()
+    work()
+    ended.record()
+    torch.cuda.synchronize()
+    return float(begun.elapsed_time(ended)) / 1e3
 
 
 def seconds(work: Callable[[], object], calls: int = 1) -> float:

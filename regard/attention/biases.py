@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from regard.attention.acceleration import Acceleration
 from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_kv
 from regard.attention.score import Score
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper, WrapperAcceleration, distance
 from regard.errors import RegardError
 
@@ -96,8 +96,8 @@ class RelativeBias(Wrapper):
 
 
 def in_steps(positions: Int[Tensor, "... n"]) -> bool:
-    """Return whether these are known to be one row of consecutive positions."""
-    if positions.ndim != 1 or not readable(positions):
+    """Return whether these are known, without waiting for a GPU, to be consecutive positions."""
+    if positions.ndim != 1 or not on_cpu(positions):
         return False
     return len(positions) > 0 and bool((positions.diff() == 1).all())
 

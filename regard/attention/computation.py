@@ -16,6 +16,7 @@ from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.summary import Summary, summarize
 from regard.attention.kernels.tiled import tiled
+from regard.attention.kernels.triton import available
 from regard.attention.mask_context import MaskContext
 from regard.attention.normalizer import Normalizer
 from regard.attention.prepared import Prepared, as_tuple
@@ -64,7 +65,8 @@ class Computation:
             kind = "pairs"
         sources = sources_of(queries, keys, values, rows, columns, score, normalizer)
         shape = shape_of_scores(queries, keys, m, heads)
-        context = MaskContext(mask, kind, rows, columns, heads, shape)
+        counted = (m - rows.shape[-1], 0) if by_default and cache is None else None
+        context = MaskContext(mask, kind, rows, columns, heads, shape, counted)
         if cache is None:
             call = prepared(arguments, score, normalizer, context)
         else:
@@ -94,6 +96,10 @@ class Computation:
                 weigh = partial(_as_computed, weights)
             elif self.plan.kernel == "tiled":
                 output = tiled(call, self.plan, Dropout.drawn(call.dropout, call.values))
+            elif self.plan.kernel == "triton":
+                from regard.attention.kernels.triton import launch  # loads torch's tracer
+
+                output = launch.attended(call, Dropout.drawn(call.dropout, call.values))
             else:
                 output = dot.plain(call) if self.plan.kernel == "plain" else dot.fused(call)
         output, heads = output.to(self.dtype), context.heads
@@ -226,7 +232,27 @@ def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
         asked=choose.asked(),
         graph=without_numbers(queries),
         transformed=transformed(queries, keys, call.values, score, normalizer),
+        triton=no_triton_tile(call),
     )
+
+
+def no_triton_tile(call: Call) -> str | None:
+    """Return why a call has no Triton tile, "" if it has one; None where that is not the question.
+
+    That is where Triton does not run, where torch's kernels serve, and for small calls.
+    """
+    device, asked = call.values.device.type, choose.asked()
+    if not available(device) or not readable(call.values) or asked not in (None, "triton"):
+        return None
+    if asked is None:
+        served = call.score.acceleration.inner_product and call.normalizer.name == "softmax"
+        if served and not call.dropout and call.context.kind != "pairs":
+            return None
+        if call.context.shape.numel() <= choose.constants().on(device).exact_pairs:
+            return None
+    from regard.attention.kernels.triton import launch  # loads torch's tracer
+
+    return launch.refusal(call) or ""
 
 
 def _as_computed(weights: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attention.mask import WHOLE, Kind, Mask, Tile, conjuncts
 from regard.attention.prepared import Positions
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu, readable
 from regard.errors import RegardError
 
 #: Pairs per tile when all answers of a mask are read.
@@ -25,6 +25,8 @@ class MaskContext:
     columns: Tensor
     heads: int | None
     shape: torch.Size
+    #: The first positions of queries and keys that are counted up from there; else None.
+    counted: tuple[int, int] | None = None
     #: Cached answers; torch.compile does not support cached_property.
     kept: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
@@ -36,6 +38,19 @@ class MaskContext:
     def over(self, columns: Tensor) -> "MaskContext":
         """Return the same context for keys at other positions."""
         return MaskContext(self.mask, self.kind, self.rows, columns, self.heads, self.shape)
+
+    @property
+    def on_host(self) -> Positions | None:
+        """Return the positions on the CPU if reading them waits for no GPU, else None."""
+        if self.counted is not None:
+            (row, column), (n, m) = self.counted, self.shape[-2:]
+            return (
+                torch.arange(row, row + n, device="cpu"),
+                torch.arange(column, column + m, device="cpu"),
+            )
+        if on_cpu(self.rows) and on_cpu(self.columns):
+            return self.rows, self.columns
+        return None
 
     @property
     def allowed(self) -> Tensor | None:

@@ -63,15 +63,17 @@ def _first(size: object, function: Callable[..., Mask]) -> Mask:
             )
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
-        limit = valid.to(columns.device)[..., None, None]
+        limit = valid.to(columns.device, non_blocking=True)[..., None, None]
         columns = columns[..., None, :]
         return (columns >= 0) & (columns < limit)
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         if not valid.numel():
             return _nowhere(rows, columns)
-        may = (columns.high >= 0) & (columns.low < valid.max().cpu())
-        must = (columns.low >= 0) & (columns.high < valid.min().cpu())
+        if not on_cpu(valid):  # reading it would wait for the GPU
+            return _anywhere(rows, columns)
+        may = (columns.high >= 0) & (columns.low < valid.max())
+        must = (columns.low >= 0) & (columns.high < valid.min())
         return Reach(*(x.expand(len(rows.low), -1) for x in (may, must)))
 
     made = (function, (valid,))
@@ -276,7 +278,7 @@ def documents(
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         _fits("documents", ids[0], rows, "queries")
         _fits("documents", ids[1], columns, "keys")
-        ours, theirs = (x.to(columns.device) for x in ids)
+        ours, theirs = (x.to(columns.device, non_blocking=True) for x in ids)
         return ours[..., tile.rows, None] == theirs[..., None, tile.columns]
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
@@ -284,6 +286,8 @@ def documents(
         _fits("documents", ids[1], columns.positions, "keys")
         if not (ids[0].numel() and ids[1].numel()):
             return _nowhere(rows, columns)
+        if not (on_cpu(ids[0]) and on_cpu(ids[1])):
+            return _anywhere(rows, columns)
         low, high = (x[:, None] for x in extremes(ids[0], rows.size))
         left, right = extremes(ids[1], columns.size)
         return Reach(
@@ -336,6 +340,11 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: boo
 def _nowhere(rows: Blocks, columns: Blocks) -> Reach:
     none = torch.zeros(len(rows.low), len(columns.low), dtype=torch.bool)
     return Reach(none, none)
+
+
+def _anywhere(rows: Blocks, columns: Blocks) -> Reach:
+    some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool)
+    return Reach(some, ~some)
 
 
 def _fits(name: str, numbers: Tensor, positions: Tensor, side: str) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.sparse import Entmax, Entmax15, Sparsemax
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu, readable
 from regard.errors import RegardError
 from regard.tables import Table
 
@@ -32,7 +32,8 @@ class Softmax(Normalizer):
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         weights = scores.softmax(-1)
-        if bool(weights[..., :1].isnan().any()):  # rare: torch returns NaN for a row of −inf
+        # Torch returns NaN for a row of −inf, which is rare; a GPU is not asked, as it would wait.
+        if not on_cpu(weights) or bool(weights[..., :1].isnan().any()):
             weights = weights.masked_fill(empty_rows(scores), 0)
         return weights
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention.acceleration import Acceleration
 from regard.attention.prepared import Positions, Prepared, per_positions, repeat_kv
 from regard.attention.score import InnerProduct, Score
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper, WrapperAcceleration
 from regard.errors import RegardError
 
@@ -195,7 +195,7 @@ class XPos(Wrapper):
         return ((columns + XPOS_LEAST) / (1 + XPOS_LEAST)).log()
 
     def _scaled(self, x: Tensor, positions: Tensor, sign: int) -> Tensor:
-        if readable(positions) and positions.numel() and int(positions.max()) > self.farthest:
+        if on_cpu(positions) and positions.numel() and int(positions.max()) > self.farthest:
             raise RegardError(
                 f"xpos reads positions up to {self.farthest:,}, not {int(positions.max()):,}; use "
                 "rotary"

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
 from regard.attention.normalizer import Normalizer, fill_empty_rows
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
 #: Maximum steps of Newton's method, and steps per call of a compiled function.
@@ -223,7 +223,7 @@ def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tu
     Both are (…, rows, 1); p is the ``exponent``, 1 or more. Newton's method from the left, where
     the sum is convex and decreasing, so that no step passes τ; the sort of the papers reads a row
     more often. It starts at −1, where the largest score alone contributes 1. For a row of −inf
-    max x is 0.
+    max x is 0. On a GPU it takes all steps: asking whether one was the last would wait.
     """
     top = factor * scores.amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0)
@@ -236,7 +236,7 @@ def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tu
         else:
             step = step_linear if exponent == 1 else step_square
             tau, last = quick(step)(scores, factor, top, tau, times)
-        if readable(last) and float(last) <= small:
+        if on_cpu(last) and float(last) <= small:
             break
     return top, tau
 

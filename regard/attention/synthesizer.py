@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import InnerProduct, Score
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu
 from regard.errors import RegardError
 
 
@@ -53,9 +53,9 @@ class Synthesizer(Score):
         super().check(query_width, self.key_width or key_width)  # keys may have any width
 
     def within(self, positions: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-        """Return the positions; raise a RegardError unless all are in 0 … length − 1."""
+        """Return the positions; on a CPU, raise a RegardError unless all are in 0 … length − 1."""
         assert self.length is not None
-        if not readable(positions):
+        if not on_cpu(positions):
             return positions
         if positions.numel() and bool(((positions < 0) | (positions >= self.length)).any()):
             low, high = int(positions.min()), int(positions.max())

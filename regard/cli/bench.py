@@ -27,14 +27,17 @@ def bench(
         bool,
         typer.Option("--calibrate", help="Measure this machine's constants for kernel selection."),
     ] = False,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda (default: cpu).")] = "",
     json: Json = False,
 ) -> None:
     """Measure speed against other packages, or numerical accuracy.
 
     A ratio above 1 means that regard is faster. All but --calibrate needs a checkout of regard.
     """
+    if device not in ("", "cpu", "cuda"):
+        raise RegardError(f"--device must be cpu or cuda, not {device!r}")
     if calibrate:
-        constants(name, quick=quick, json=json)
+        constants(name, quick=quick, json=json, device=device or "cpu")
         return
     table = from_checkout("benchmarks").BENCHMARKS
     if not name:
@@ -49,7 +52,8 @@ def bench(
     module, results = importlib.import_module(row.module), from_checkout("benchmarks.results")
     cases: list[dict[str, Any]] = []
     result = {"machine": results.machine(), "cases": cases}
-    for case in module.cases(quick=quick, settings=settings or []):
+    given = [*(settings or []), *([f"device={device}"] if device else [])]
+    for case in module.cases(quick=quick, settings=given):
         cases.append(case)
         say(f"{len(cases)}. {case['name']}: {results.brief(case)}", quiet=True)
         if folder is not None:  # what was measured stays, whatever comes after
@@ -77,14 +81,16 @@ def from_checkout(module: str) -> Any:
     return importlib.import_module(module)
 
 
-def constants(name: str, *, quick: bool, json: bool) -> None:
+def constants(name: str, *, quick: bool, json: bool, device: str) -> None:
     """Measure and print the constants by which an attention kernel is chosen."""
     if name != "attention":
         raise RegardError(f"--calibrate belongs to `regard bench attention`, not to {name!r}")
     from regard.analysis.calibration import calibrate
     from regard.attention.kernels import choose
+    from regard.training.precision import choose_device
 
-    measured, path = calibrate(quick=quick), choose.constants_file()
+    choose_device(device)  # an error if it is not there
+    measured, path = calibrate(quick=quick, device=device), choose.constants_file()
     if json:
         emit_json({"file": str(path), "constants": measured})
         return

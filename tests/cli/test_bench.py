@@ -44,7 +44,7 @@ def test_without_a_checkout_it_says_what_it_needs(
         assert "needs a checkout" in str(error)
         assert "pip install" in str(error)
     monkeypatch.setattr(choose, "constants_file", lambda: tmp_path / "kernels.json")
-    monkeypatch.setattr(calibration, "calibrate", lambda *, quick: {"exact_pairs": 4096})
+    monkeypatch.setattr(calibration, "calibrate", lambda **_: {"exact_pairs": 4096})
     assert CliRunner().invoke(app, ["bench", "attention", "--calibrate"]).exit_code == 0
 
 
@@ -138,7 +138,7 @@ def test_cells_are_counted_and_failures_end_with_one(monkeypatch: pytest.MonkeyP
 
 def test_calibrate_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "constants_file", lambda: tmp_path / "kernels.json")
-    monkeypatch.setattr(calibration, "calibrate", lambda *, quick: {"exact_pairs": 4096})
+    monkeypatch.setattr(calibration, "calibrate", lambda **_: {"exact_pairs": 4096})
     found = CliRunner().invoke(app, ["bench", "attention", "--calibrate"])
     assert "4,096" in found.stdout
     assert "kernels.json" in found.stdout

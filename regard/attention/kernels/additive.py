@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.compiled import compile_once, wanted
+from regard.attention.tracing import on_cpu
 
 #: Numbers per tile of the eager form: a megabyte of float32, which fits a core's cache.
 NUMBERS = 2**18
+#: The same on a GPU, where a tile is a few launches.
+NUMBERS_ON_GPU = 2**25
 #: If all hidden units of a query are at most the first number, e^{2q} is in range, and a product
 #: with a key clamped to the second still saturates. Other rows, which are rare, use tanh itself.
 #: The choice depends on the row alone, so that later rows change no bit of earlier results.
@@ -66,6 +69,8 @@ class _Rational(torch.autograd.Function):
 
 
 def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
+    if not on_cpu(q):
+        return _direct_forward(q, k, w, fast)
     factors, hard = exponentials(q, k)
     if fast and min(q.shape[1], k.shape[1]) > 1:
         scores: Tensor = compile_once(_score)(factors[0], factors[1].mT.contiguous(), w)
@@ -85,6 +90,8 @@ def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
 def _backward(
     q: Tensor, k: Tensor, w: Tensor, g: Tensor, fast: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
+    if not on_cpu(q):
+        return _direct_backward(q, k, w, g, fast)
     factors, hard = exponentials(q, k)
     upstream = g if hard is None else g.masked_fill(hard[..., None], 0)
     if fast and min(q.shape[1], k.shape[1]) > 1:
@@ -109,6 +116,32 @@ def _backward(
     return of_q, of_k, of_w
 
 
+def _direct_forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
+    """Compute the scores by tanh: on a GPU, where asking for rows out of range would wait."""
+    if fast:
+        made: Tensor = compile_once(_direct_score)(q, k, w)
+        return made
+    scores = q.new_empty(len(q), q.shape[1], k.shape[1])
+    for i, j in _tiles(q, k, NUMBERS_ON_GPU):
+        scores[:, i, j] = _direct_score(q[:, i], k[:, j], w)
+    return scores
+
+
+def _direct_backward(
+    q: Tensor, k: Tensor, w: Tensor, g: Tensor, fast: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if fast:
+        mine, theirs, ours = compile_once(_direct_gradients)(q, k, w, g)
+        return mine, theirs, ours
+    of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
+    for i, j in _tiles(q, k, NUMBERS_ON_GPU):
+        mine, theirs, ours = _direct_gradients(q[:, i], k[:, j], w, g[:, i, j])
+        of_q[:, i] += mine
+        of_k[:, j] += theirs
+        of_w += ours
+    return of_q, of_k, of_w
+
+
 def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
     """Return e^{2q} and e^{2k}, and a mask (slices, rows) of queries out of range, or None."""
     most, beyond = RANGE[q.dtype]
@@ -124,9 +157,9 @@ def _reciprocal(factors: tuple[Tensor, Tensor], i: slice, j: slice) -> Tensor:
     return product.reciprocal_()
 
 
-def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Yield tiles of rows and columns whose hidden units fit the cache."""
-    pairs = max(1, NUMBERS // max(1, len(q) * q.shape[2]))
+def _tiles(q: Tensor, k: Tensor, numbers: int = NUMBERS) -> Iterator[tuple[slice, slice]]:
+    """Yield tiles of rows and columns with so many hidden units."""
+    pairs = max(1, numbers // max(1, len(q) * q.shape[2]))
     rows = max(1, min(q.shape[1], int(pairs**0.5) // 2))
     columns = max(1, pairs // rows)
     for i in range(0, q.shape[1], rows):
@@ -162,3 +195,15 @@ def _gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tens
     slope, factor = g[..., None] * (r - r * r), 4 * w[:, None]
     of_w = (g[..., None] * (1 - 2 * r)).sum(2).sum(1)
     return slope.sum(2) * factor, slope.sum(1) * factor, of_w
+
+
+def _direct_score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
+    hidden = torch.tanh(q[:, :, None] + k[:, None])
+    return (hidden * w[:, None, None]).sum(-1)
+
+
+def _direct_gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = torch.tanh(q[:, :, None] + k[:, None])
+    slope = g[..., None] * (1 - hidden * hidden)
+    of_w = (g[..., None] * hidden).sum(2).sum(1)
+    return slope.sum(2) * w[:, None], slope.sum(1) * w[:, None], of_w

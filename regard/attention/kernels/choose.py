@@ -18,7 +18,7 @@ from regard.attention.mask import Kind
 from regard.errors import RegardError
 from regard.reading import read_json
 
-Kernel = Literal["exact", "plain", "fused", "tiled"]
+Kernel = Literal["exact", "plain", "fused", "tiled", "triton"]
 
 EMPTY = "there is nothing to compare"
 
@@ -27,7 +27,9 @@ EMPTY = "there is nothing to compare"
 class Constants:
     """Machine-dependent constants of the plan, measured on a machine with two cores.
 
-    ``regard bench attention --calibrate`` measures them again; a run keeps those it started with.
+    Those that begin with ``gpu`` are for CUDA, where they were not measured.
+    ``regard bench attention --calibrate`` measures them again, those of a GPU with
+    ``--device cuda``; a run keeps those it started with.
     """
 
     #: Maximum keys for which plain matrix products beat torch's fused kernel in bfloat16 on a CPU
@@ -43,6 +45,25 @@ class Constants:
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
+    #: The same three on a GPU, where a strip of 4 MB would be too little work for a launch.
+    gpu_exact_pairs: int = 2**20
+    gpu_fused_pairs: int = 2**24
+    gpu_strip_numbers: int = 2**25
+
+    def on(self, device: str) -> "Constants":
+        """Return the constants that apply to a type of device.
+
+        >>> Constants(gpu_exact_pairs=7).on("cuda").exact_pairs, Constants().on("cpu").exact_pairs
+        (7, 16384)
+        """
+        if device != "cuda":
+            return self
+        return replace(
+            self,
+            exact_pairs=self.gpu_exact_pairs,
+            fused_pairs=self.gpu_fused_pairs,
+            strip_numbers=self.gpu_strip_numbers,
+        )
 
 
 SHIPPED = Constants()
@@ -77,6 +98,7 @@ class Properties(NamedTuple):
 
     ``graph``: numbers and sizes are unknown, as under torch.compile. ``transformed``: the active
     transform that supports only the exact kernel, or None. ``asked``: the kernel that `use` sets.
+    ``triton``: why the call has no Triton tile, "" if it has one, None where Triton does not run.
     """
 
     inner_product: bool
@@ -95,6 +117,7 @@ class Properties(NamedTuple):
     asked: Kernel | None = None
     graph: bool = False
     transformed: str | None = None
+    triton: str | None = None
 
 
 def plan(of: Properties) -> Plan:
@@ -117,7 +140,7 @@ def plan(of: Properties) -> Plan:
     if of.graph:
         products = of.inner_product and of.normalize == "softmax" and not of.dropout
         return plan_of_graph(products, of.asked)
-    known, (n, m), additive = constants(), of.shape[-2:], of.additive
+    known, (n, m), additive = constants().on(of.device), of.shape[-2:], of.additive
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
     # A strip needs further memory: for its graph, tables of a search, sums of a compiled kernel.
     share = 4 if additive else 2 if of.searches or not of.linear else 1
@@ -125,7 +148,7 @@ def plan(of: Properties) -> Plan:
     each = of.hidden if additive else of.numbers_per_pair
     work = pairs * max(each, SEARCH if of.searches else 1)
     worth = additive or of.searches or of.numbers_per_pair > 1
-    compiled = worth and 0 < known.compile_hidden <= work and can_compile()
+    compiled = worth and 0 < known.compile_hidden <= work and can_compile(of.device)
     kernel, why = path(of, pairs, known)
     per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
     if kernel == "tiled":
@@ -133,6 +156,8 @@ def plan(of: Properties) -> Plan:
         strip = min(pairs, max(sizes.numbers, sizes.least * heads * m))
         memory = strip * 4 * size + min(pairs * per_pair, sizes.numbers) * 3 * size
         memory += 2 * heads * m * of.hidden * size if additive else 0.0  # exponentials of the keys
+    elif kernel == "triton":  # gradients of both sides in float32
+        memory = pairs // (n * m) * (n + m) * of.hidden * 4e-6
     elif kernel != "fused":
         memory = pairs * size * (2 + per_pair)
     elif of.mask == "pairs":
@@ -156,17 +181,29 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
         tiles = "inputs contain NaN or infinity, which torch's kernels spread to other queries"
     elif of.dropout:
         tiles = "torch's kernels have no dropout in O(n) memory"
-    if of.asked is not None and (of.asked == "tiled" or not tiles):
+    elif of.dtype == torch.float64 and of.device == "cuda":
+        tiles = "torch's kernels have no float64 in O(n) memory on a GPU"
+    if of.asked == "tiled" or (of.asked == "triton" and of.triton == ""):
+        return of.asked, "use() asks for it"
+    if of.asked not in (None, "triton") and not tiles:
         return of.asked, "use() asks for it"
     if tiles and pairs <= known.exact_pairs and of.asked is None:
         return "exact", f"{tiles}, and the whole table is no larger than a strip"
     if tiles:
-        return "tiled", f"{tiles}: strips of rows"
+        return tiled_or_triton(of, tiles)
     if of.dtype == torch.bfloat16 and of.device == "cpu" and m <= known.plain_bfloat16_keys:
         return "plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys"
     if of.mask == "pairs" and n * m > known.fused_pairs:
-        return "tiled", "torch's kernel would need the whole mask in memory: strips of rows"
+        return tiled_or_triton(of, "torch's kernel would need the whole mask in memory")
     return "fused", "an inner product with softmax: torch's kernel, O(n) memory"
+
+
+def tiled_or_triton(of: Properties, why: str) -> tuple[Kernel, str]:
+    """Return Triton's tiles if the call has them, else strips, with the reason."""
+    if of.triton == "" and of.asked is None:
+        return "triton", f"{why}: tiles written in Triton"
+    reason = f"; no Triton tile: {of.triton}" if of.triton else ""
+    return "tiled", f"{why}: strips of rows{reason}"
 
 
 def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:

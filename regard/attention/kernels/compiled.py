@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import torch
@@ -41,7 +42,7 @@ def quick(function: F) -> F:
 
 @cache
 def compile_once(function: F) -> F:
-    """Return the function compiled for inputs of all sizes, once per process."""
+    """Return the function compiled, once per process."""
     return _compile(function, whole=True)
 
 
@@ -52,11 +53,19 @@ def compile_leniently(function: F) -> F:
 
 
 def _compile(function: F, *, whole: bool) -> F:
+    """Return a function compiled: on a CPU for inputs of all sizes.
+
+    On a GPU it is compiled for the first shapes that it gets, which strips of one call share, and
+    again for all sizes when others follow.
+    """
+    dynamic = None if torch.cuda.is_available() else True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, when its compiler loads
-        return cast(F, torch.compile(function, dynamic=True, fullgraph=whole))
+        return cast(F, torch.compile(function, dynamic=dynamic, fullgraph=whole))
 
 
-def can_compile() -> bool:
-    """Return whether there is a C++ compiler, which torch.compile needs on a CPU."""
+def can_compile(device: str = "cpu") -> bool:
+    """Return whether torch.compile works: a C++ compiler, and Triton for a GPU."""
+    if device == "cuda" and find_spec("triton") is None:
+        return False
     return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

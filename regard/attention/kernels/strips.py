@@ -98,7 +98,7 @@ def shares_of(batch: Sequence[int], axes: int, room: int) -> tuple[list[Share], 
 def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice | Tensor, bool]]:
     """Yield rows, the columns that any of them may see, and whether all pairs are allowed.
 
-    Rows that see nothing are omitted.
+    Rows that see nothing are omitted. The mask is not asked for positions that only a GPU knows.
     """
     n, m = context.shape[-2:]
     everything = slice(None)
@@ -107,12 +107,13 @@ def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice |
     if context.mask is None:
         yield slice(0, n), everything, True
         return
-    if context.mask.kind == "keys":
+    known = context.on_host
+    if context.mask.kind == "keys" or known is None:
         yield slice(0, n), everything, False
         return
     if context.mask.grain:  # whole blocks need no mask
         sizes = replace(sizes, rows=context.mask.grain, columns=context.mask.grain)
-    blocks = Blocks.of(context.rows, sizes.rows), Blocks.of(context.columns, sizes.columns)
+    blocks = Blocks.of(known[0], sizes.rows), Blocks.of(known[1], sizes.columns)
     may, must = context.mask.reach(*blocks)
     whole = ((must | ~may).all(1)).tolist()
     count, first = may.sum(1).tolist(), may.int().argmax(1).tolist()
@@ -126,7 +127,7 @@ def regions(context: MaskContext, sizes: Sizes) -> Iterator[tuple[slice, slice |
         )
         if number < last[i] + 1 - first[i]:
             places = may[i].repeat_interleave(sizes.columns)[:m].nonzero().flatten()
-            columns = places.to(context.columns.device)
+            columns = places.to(context.columns.device, non_blocking=True)
         yield rows, columns, whole[i]
 
 

@@ -3,9 +3,11 @@
 import copy
 
 import pytest
+import torch
 from torch.testing import assert_close
 
-from regard.attention import attend, causal, use, window
+from benchmarks import gpu
+from regard.attention import attend, causal, explain, make_score, use, window
 from tests.attention.parts import EVERY_SCORE, gradients, inputs, score_of
 
 pytestmark = pytest.mark.gpu
@@ -26,3 +28,15 @@ def test_a_gpu_computes_the_formula(score, mask, normalize):
             found.append([output, *gradients(output, *given, *its_score.parameters())])
     for exact, tiled in zip(*found, strict=True):
         assert_close(tiled.cpu(), exact, atol=1e-9, rtol=1e-9)
+
+
+def test_triton_tiles_and_strips_in_float32_and_bfloat16():
+    rows = list(gpu.parity(dry=False))
+    assert [row for row in rows if not row["reached"]] == []
+    assert sum("triton" in row["name"] for row in rows) == 2 * len(gpu.CALLS)
+
+
+def test_a_plan_on_a_gpu_takes_triton_tiles():
+    x, score = torch.zeros(1, 2, 2048, 8, device="cuda"), make_score("additive", "none", 8, 8)
+    plan = explain(x, x, x, score.cuda())
+    assert plan.kernel == "triton", plan

@@ -1,0 +1,292 @@
+"""All that is to be measured on a GPU, in one command of ten minutes: ``scripts/gpu``.
+
+    scripts/gpu --out gpu.json
+    scripts/gpu --dry-run        # tiny, on a CPU, with Triton's interpreter
+
+Parity first, then what calls wait for, constants, and speed. Each part is a process of its own with
+a limit of seconds; the file is written after each, and names what was left out and why. The
+machine may have no network, and of regard's dependencies only torch: what is missing is named.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIMIT = 600.0
+#: What regard needs to compute attention, and what parts need beside it.
+NEEDED = ("torch", "numpy", "jaxtyping", "pydantic")
+USEFUL = ("triton", "pytest", "beartype", "entmax", "pykeops", "transformers", "typer", "rich")
+
+Row = dict[str, Any]
+
+
+class Part(NamedTuple):
+    """A part of the command: how many seconds it may take, and its rows.
+
+    ``dry``: whether a dry run has it, without a GPU.
+    """
+
+    seconds: float
+    rows: Callable[[bool], Iterator[Row]]
+    needs: Sequence[str] = ()
+    dry: bool = True
+
+
+class Call(NamedTuple):
+    """A call by the names of its parts."""
+
+    score: str
+    position: str
+    mask: str
+    normalize: str
+
+
+CALLS = (
+    Call("additive", "none", "none", "softmax"),
+    Call("additive", "alibi", "window & causal", "entmax15"),
+    Call("scaled-dot", "alibi", "causal & lengths", "softmax"),
+    Call("scaled-dot", "none", "causal", "sparsemax"),
+    Call("scaled-dot+soft-cap-5", "none", "none", "entmax15"),
+    Call("epanechnikov", "none", "others", "softmax"),
+    Call("scaled-dot", "none", "causal", "softmax"),
+)
+
+
+def parity(dry: bool) -> Iterator[Row]:
+    """Output and gradients of calls in float32 and bfloat16 beside the exact path in float64."""
+    import torch
+
+    kernels = ("triton", "tiled")
+    for call in CALLS[:1] if dry else CALLS:
+        # The interpreter of Triton is wrong for bfloat16.
+        for dtype, most in ((torch.float32, 2e-4), (torch.bfloat16, 6e-2))[: 1 if dry else 2]:
+            expected, *found = answers(call, dtype, kernels, dry)
+            for kernel, given in zip(kernels, found, strict=True):
+                pairs = zip(given, expected, strict=True)
+                apart = max(float(distance(a, b)) for a, b in pairs)
+                yield {
+                    "name": f"{' '.join(call)} {str(dtype).removeprefix('torch.')}: {kernel}",
+                    "difference": apart,
+                    "at_most": most,
+                    "reached": apart <= most,
+                }
+
+
+def distance(a: Any, b: Any) -> Any:
+    """The norm of the difference, as a share of the norm."""
+    return (a - b).norm() / b.norm().clamp(min=1e-6)
+
+
+def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[list[Any]]:
+    """Output and gradients by the exact path on the CPU in float64, then by kernels."""
+    import copy
+
+    import torch
+
+    from regard.attention import attend, make_score, use
+
+    torch.manual_seed(0)
+    device, n, width = ("cpu", 5, 2) if dry else ("cuda", 200, 24)
+    score = make_score(call.score, call.position, width, width, heads=2)
+    given = [torch.randn(1 if dry else 2, 2, n, width).to(dtype) for _ in range(3)]
+    found = []
+    for kernel in ("exact", *kernels):
+        place, kind = ("cpu", torch.float64) if kernel == "exact" else (device, dtype)
+        q, k, v = inputs = [x.to(place, kind).requires_grad_() for x in given]
+        moved = copy.deepcopy(score).to(dtype).to(place, kind)
+        with use(kernel):
+            output = attend(q, k, v, moved, mask_of(call.mask, n), normalize=call.normalize).output
+        weights = torch.linspace(-1, 2, output.numel(), device=place).view(output.shape)
+        of = [*inputs, *moved.parameters()]
+        parts = torch.autograd.grad((output * weights).sum(), of, allow_unused=True)
+        every = [output, *(x for x in parts if x is not None)]
+        found.append([x.detach().cpu().double() for x in every])
+    return found
+
+
+def mask_of(name: str, n: int) -> Any:
+    """A mask by its name."""
+    from regard.attention import causal, lengths, others, window
+
+    return {
+        "none": None,
+        "causal": causal(),
+        "window & causal": window(n // 8) & causal(),
+        "causal & lengths": causal() & lengths([n, n // 3]),
+        "others": others(),
+    }[name]
+
+
+def laws(dry: bool) -> Iterator[Row]:
+    """The tests that are marked ``gpu``."""
+    words = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--no-header"]
+    files = [f"tests/attention/kernels/{x}.py" for x in ("test_cuda", "test_waiting")]
+    done = subprocess.run([*words, *files], capture_output=True, text=True)  # noqa: S603
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    counts = {
+        word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", last)
+    }
+    yield {"name": "pytest -m gpu", **counts, "says": last, "reached": done.returncode == 0}
+
+
+def waiting(dry: bool) -> Iterator[Row]:
+    """Whether calls wait for the GPU."""
+    import torch
+
+    from regard.attention import attend, make_score
+
+    for call in CALLS[:1] if dry else CALLS:
+        device, n = ("cpu", 5) if dry else ("cuda", 512)
+        score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
+        q, k, v = (torch.randn(1, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
+        mask, says = mask_of(call.mask, n), ""
+        for turn in range(2):  # the first compiles
+            if turn and not dry:
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                attend(q, k, v, score, mask, normalize=call.normalize).output.sum().backward()
+            except RuntimeError as error:
+                says = str(error).splitlines()[0]
+            finally:
+                if not dry:
+                    torch.cuda.set_sync_debug_mode("default")
+        yield {"name": " ".join(call), "says": says, "reached": not says}
+
+
+def calibration(dry: bool) -> Iterator[Row]:
+    """The constants of plans."""
+    from regard.analysis.calibration import measured_on_gpu
+
+    budget, most, device = (0.01, 1, "cpu") if dry else (0.5, 6, "cuda")
+    for name, value in measured_on_gpu(budget, most, device):
+        yield {"name": name, "value": value}
+
+
+def attention(dry: bool) -> Iterator[Row]:
+    """The rows of ``regard bench attention --device cuda``."""
+    from benchmarks import attention as bench
+    from benchmarks import attention_gpu
+
+    if dry:
+        how = bench.AttentionSettings(rounds=1)
+        rows = [x for x in attention_gpu.table(quick=True) if x.against in ("", "dense")]
+        yield from (bench.measured(case, how, quick=True) for case in rows[-1:])
+    else:
+        yield from bench.cases(settings=["device=cuda", "seconds=3"])
+
+
+def training(dry: bool) -> Iterator[Row]:
+    """The rows of ``regard bench language-model-training --device cuda``."""
+    from benchmarks import language_model_training as bench
+
+    yield from bench.cases(settings=["device=cuda", "case=gpt", "rounds=3", "seconds=3"])
+
+
+PARTS = {
+    "parity": Part(120, parity, ["triton"]),
+    "laws": Part(120, laws, ["pytest", "beartype"], dry=False),
+    "waiting": Part(60, waiting),
+    "calibration": Part(60, calibration),
+    "attention": Part(180, attention),
+    "training": Part(60, training, ["transformers"], dry=False),
+}
+
+
+def environment() -> Row:
+    """What this machine has."""
+    found: Row = {"python": sys.version.split()[0], "missing": []}
+    found["missing"] = [x for x in (*NEEDED, *USEFUL) if find_spec(x) is None]
+    if "torch" not in found["missing"]:
+        import torch
+
+        found |= {"torch": torch.__version__, "cuda": torch.version.cuda}
+        if torch.cuda.is_available():
+            found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def lacking(part: Part, machine: Row, dry: bool) -> str:
+    """Why a part cannot run here; an empty text if it can."""
+    gone = [x for x in (*NEEDED, *part.needs) if x in machine["missing"]]
+    if gone:
+        return f"not installed: {', '.join(gone)}"
+    if dry:
+        return "" if part.dry else "needs a GPU"
+    return "" if "gpu" in machine else "torch sees no GPU; try --dry-run"
+
+
+def run(name: str, seconds: float, dry: bool) -> Row:
+    """Run a part in a process of its own; keep the rows that it has written if it ends early."""
+    begun = time.monotonic()
+    words = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--part", name]
+    words += ["--dry-run"] if dry else []
+    more = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"} if dry else {}
+    process = subprocess.Popen(  # noqa: S603
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TRITON_DEFAULT_FP_FUSION": "1", **more},
+    )  # fmt: skip
+    left_out = None
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, errors = process.communicate()
+        left_out = f"the rest: {seconds:.0f} s were over"
+    if process.returncode and left_out is None:
+        left_out = f"the rest: {(errors.strip().splitlines() or ['it ended'])[-1]}"
+    rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return {"seconds": round(time.monotonic() - begun, 1), "rows": rows, "left_out": left_out}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 if all that ran held, else 1."""
+    parser = argparse.ArgumentParser(description="Measure regard on a GPU in ten minutes.")
+    parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="the file to write")
+    parser.add_argument("--dry-run", action="store_true", help="tiny sizes, on a CPU")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.part:
+        if asked.dry_run:
+            from regard.attention.kernels import triton
+            from regard.attention.kernels.triton import launch
+
+            triton.INTERPRETED, launch.BLOCK = True, 4
+        for row in PARTS[asked.part].rows(asked.dry_run):
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
+        return 0
+    begun, machine = time.monotonic(), environment()
+    parts: dict[str, Row] = {}
+    result = {"machine": machine, "dry": asked.dry_run, "parts": parts}
+    for name, part in PARTS.items():
+        left = LIMIT - (time.monotonic() - begun)
+        why = lacking(part, machine, asked.dry_run)
+        if why or left < 5:
+            why = why or "the time was over"
+            parts[name] = {"seconds": 0.0, "rows": [], "left_out": why}
+        else:
+            parts[name] = run(name, min(part.seconds, left), asked.dry_run)
+        aside = asked.out.with_suffix(".partial")
+        aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        aside.replace(asked.out)
+        held = [row.get("reached") for row in parts[name]["rows"]]
+        note = f"; left out: {parts[name]['left_out']}" if parts[name]["left_out"] else ""
+        sys.stdout.write(
+            f"{name}: {len(held)} rows in {parts[name]['seconds']} s, "
+            f"{held.count(False)} not reached{note}\n"
+        )
+    sys.stdout.write(f"{asked.out} written\n")
+    wrong = [r for x in ("parity", "laws", "waiting") for r in parts[x]["rows"] if not r["reached"]]
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
