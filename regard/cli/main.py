@@ -18,6 +18,7 @@ from regard.cli import (
     doctor,
     evaluate,
     export,
+    job,
     lab,
     predict,
     report,
@@ -43,6 +44,7 @@ STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS: list[Callable[..., None]] = [
     lab.lab,
     compare.compare,
+    job.job,
     check.check,
     train.train,
     evaluate.evaluate,
@@ -55,7 +57,7 @@ COMMANDS: list[Callable[..., None]] = [
     doctor.doctor,
 ]
 for command in COMMANDS:
-    takes_settings = command in (train.train, compare.compare)
+    takes_settings = command in (train.train, compare.compare, job.job)
     app.command(cls=TakesSettings if takes_settings else None)(command)
 app.add_typer(data.app, name="data")
 

@@ -1,17 +1,20 @@
 """A run or a trial as a job of plain values: a command of the shell, or the argument of a worker.
 
 A worker of a cluster finds the files of a job by their paths: it needs the same files as the
-process that launches it. ``python -m regard.studies.spec`` is such a worker for one job.
+process that launches it. ``python -m regard.studies.spec`` is the process in which a worker runs them.
 """
 
 import json
 import os
+import queue
+import select
 import shlex
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from regard.studies.progress import process_name, progress_path
 from regard.studies.trial import read_trial, train_and_validate
 
 LOCK_PATIENCE = 120.0  # seconds; a network file system frees the lock of a dead machine that late
-POLL = 0.3  # seconds between two looks at a child process
+POLL = 0.3  # seconds between two looks at whether a job is stopped
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class JobSpec:
 
     @classmethod
     def of(cls, work: Work, job: Job) -> "JobSpec":
-        """Return a job as plain values. Errors: it is no run or trial, such as some jobs of labs."""
+        """Return a job as plain values. Errors: it is no run, such as some jobs of labs."""
         if work not in (train_and_score, train_and_validate) or not isinstance(job.task, RunTask):
             raise RegardError(
                 f"{job.name} is not a run in a folder, so it can only run in processes of this "
@@ -123,64 +126,97 @@ def run_spec(values: Mapping[str, Any]) -> Answer:
     return run(patient, spec, str(path))
 
 
-def run_in_child(values: Mapping[str, Any], stopped: Callable[[], bool], log: Path) -> Answer:
-    """Run a job in a new process, which ends if this one dies or `stopped` returns True.
+class ChildDiedError(Exception):
+    """The process of a job died."""
 
-    So it has one thread, a peak of memory and random numbers of its own, in any worker. Its output
-    goes to the file `log`, which is kept if the job fails. Errors: `ChildDiedError`.
+
+class Child:
+    """A process that does the jobs of one thread of a worker, and ends when the worker does.
+
+    So a job has one thread and random numbers of its own in any worker, and a job that is killed
+    takes only its process with it.
     """
-    spec = JobSpec.read(values)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.place = (spec.cwd, dict(spec.environment))
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "regard.studies.spec"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=output,
             cwd=spec.cwd or None,
             env={**os.environ, **spec.environment},
             text=True,
         )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(values) + "\n")
-        process.stdin.flush()  # and stays open: its end tells the child that this process died
-        while process.poll() is None and not stopped():
-            time.sleep(POLL)
-        answer = process.stdout.read() if process.poll() == 0 else ""
-    except BrokenPipeError:
-        answer = ""
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
-    if not answer:
-        raise ChildDiedError(f"exit code {process.returncode}, log: {log}")
-    value, error, same_for_arm = json.loads(answer)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.orders, self.answers = self.process.stdin, self.process.stdout
+
+    def serves(self, spec: JobSpec) -> bool:
+        """Return whether the process lives, and has the folder and the environment of a job."""
+        return self.process.poll() is None and self.place == (spec.cwd, dict(spec.environment))
+
+    def ask(self, values: Mapping[str, Any], stopped: Callable[[], bool]) -> Answer | None:
+        """Run a job; return None if the process died, or `stopped` did."""
+        try:
+            self.orders.write(json.dumps(values) + "\n")
+            self.orders.flush()
+            while not stopped():
+                if select.select([self.answers], [], [], POLL)[0]:
+                    line = self.answers.readline()
+                    return tuple(json.loads(line)) if line else None
+        except BrokenPipeError:
+            pass
+        return None
+
+    def end(self) -> None:
+        """Kill the process; writes to run folders are atomic."""
+        self.process.kill()
+        self.process.wait()
+        self.answers.close()
+        with suppress(BrokenPipeError):
+            self.orders.close()
+
+
+_of_thread = threading.local()  # the child of a thread of a worker, kept for its next job
+
+
+def run_in_child(values: Mapping[str, Any], stopped: Callable[[], bool], log: Path) -> Answer:
+    """Run a job in the child of this thread, which is ended if `stopped` returns True.
+
+    Its output goes to the file `log`, which is kept if the job fails. Errors: `ChildDiedError`.
+    """
+    spec, child = JobSpec.read(values), getattr(_of_thread, "child", None)
+    if child is None or not child.serves(spec):
+        child = _of_thread.child = Child(spec)
+    answer = child.ask({"log": str(log), "spec": values}, stopped)
+    if answer is None:
+        child.end()
+        _of_thread.child = None
+        raise ChildDiedError(f"exit code {child.process.returncode}, log: {log}")
+    value, error, same_for_arm = answer
     if not error:
         log.unlink(missing_ok=True)
     return value, f"{error} (log: {log})" if error else "", same_for_arm
 
 
-class ChildDiedError(Exception):
-    """The process of a job died."""
-
-
 def main() -> None:
-    """Run the job that the first line of stdin has, and write the answer to stdout as JSON."""
-    answers = os.dup(1)
-    os.dup2(2, 1)  # what the job prints goes to the log
-    values = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    answer = json.dumps(run_spec(values))
-    os.write(answers, answer.encode())
+    """Run the jobs whose values come by stdin, one a line, and write each answer to stdout."""
+    answers, orders = os.dup(1), queue.SimpleQueue[str]()
+    threading.Thread(target=_read, args=(orders,), daemon=True).start()
+    while True:
+        order = json.loads(orders.get())
+        with suppress(OSError):  # no such folder: the job says so
+            handle = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            os.close(handle)
+        os.write(answers, json.dumps(run_spec(order["spec"])).encode() + b"\n")
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)  # not sys.stdin, whose lock a thread must not hold when the process exits
-    os._exit(1)
+def _read(orders: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        orders.put(line)
+    os._exit(0)  # the worker ended
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class Inline:
         work: Callable[[Any, Any], Any],
         *,
         workers: int | None,
+        launcher: Any = None,
         on_event: Callable[[Event], None],
     ) -> list[Outcome]:
         outcomes = []

@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.errors import RegardError
 from regard.studies.launch import Event, Job, launch
-from regard.studies.pool import ATTEMPTS, DIED
+from regard.studies.pool import ATTEMPTS
 
 sys.path.append(str(Path(__file__).parent))  # workers get this path too
 import works
