@@ -3,8 +3,8 @@
     python -m benchmarks.slurm_node FOLDER          # runs until Ctrl-C
     SLURM_CONF=FOLDER/slurm.conf sinfo
 
-It needs Debian's packages slurm-wlm and munge, and root, as slurmd starts jobs of any user. There is
-no accounting, no cgroup and no systemd; memory is not limited.
+It needs Debian's packages slurm-wlm and munge, and root, as slurmd starts jobs of any user. There
+is no accounting, no cgroup and no systemd; memory is not limited.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def slurm_node(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
         ):  # fmt: skip
             with (folder / f"{command[0]}.out").open("wb") as out:
                 daemons.append(
-                    subprocess.Popen(
+                    subprocess.Popen(  # noqa: S603
                         [_found(command[0]) or command[0], *command[1:]],
                         env=environment,
                         stdout=out,

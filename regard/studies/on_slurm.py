@@ -75,7 +75,7 @@ class SlurmSettings(Settings):
     reservation: str = ""
     gpus: int = Field(0, ge=0, description="GPUs of a job")
     cpus: int = Field(1, ge=1, description="processor cores of a job")
-    mem: str = Field("", pattern=r"|\d+[KMGT]?", description="memory of a job, such as 8G")
+    mem: str = Field("", pattern=r"^(\d+[KMGT]?)?$", description="memory of a job, such as 8G")
     time: int = Field(240, description="time limit of a job, in minutes")
 
     @field_validator("time", mode="before")

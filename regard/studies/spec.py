@@ -1,7 +1,8 @@
 """A run or a trial as a job of plain values: a command of the shell, or the argument of a worker.
 
 A worker of a cluster finds the files of a job by their paths: it needs the same files as the
-process that launches it. ``python -m regard.studies.spec`` is the process in which a worker runs them.
+process that launches it. ``python -m regard.studies.spec`` is the process in which a worker of Dask
+runs its jobs.
 """
 
 import json
