@@ -32,8 +32,7 @@ from regard.atomic_io import write_json
 
 ARMS = "mean,attention-pool"
 SETTINGS = (
-    "width=8", "examples=200", "length=30", "batch_tokens=600", "save_every=5",
-    "evaluate_every=20",
+    "width=8", "examples=200", "length=30", "batch_tokens=600",
 )  # fmt: skip
 WORKERS = 3
 TIMED = {"seconds", "peak_mb", "report", "command"}  # what differs between two runs of one command
@@ -63,7 +62,18 @@ class Tally:
 def command(out: Path, seeds: int, steps: int, *more: str) -> list[str]:
     """Return the comparison as a command."""
     words = [sys.executable, "-m", "regard", "compare", "classification", "--arms", ARMS]
-    return [*words, "--seeds", str(seeds), "--out", str(out), f"steps={steps}", *SETTINGS, *more]
+    return [
+        *words,
+        "--seeds",
+        str(seeds),
+        "--out",
+        str(out),
+        f"steps={steps}",
+        *SETTINGS,
+        f"save_every={steps // 12}",
+        f"evaluate_every={steps // 3}",
+        *more,
+    ]
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -297,7 +297,7 @@ class Study:
         first = next(run for runs in done.values() for run in runs.values())
         check_paired(done)
         pairs = [(arm.name, self.reference) for arm in self.arms if arm.name != self.reference]
-        broken = Counter(failure.arm for failure in failures)
+        broken = Counter(one.job.arm for one in outcomes if one.error and not one.missing)
         results = [
             _result(arm, done[arm.name], broken[arm.name]) for arm in self.arms if arm.name in done
         ]

@@ -75,12 +75,16 @@ Notify = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a job: its value, or an error in one line, and the seconds it took."""
+    """The result of a job: its value, or an error in one line, and the seconds it took.
+
+    `missing` says that the error is only that the job is not finished.
+    """
 
     job: Job
     value: Any = None
     error: str = ""
     seconds: float = 0.0
+    missing: bool = False
 
 
 class Launcher(ABC):

@@ -33,7 +33,10 @@ class Collect(Launcher):
 
     def run(self, jobs: Sequence[Job], work: Work, notify: Notify) -> list[Outcome]:
         """Return an outcome with an error for every job."""
-        return [Outcome(job, None, _state(JobSpec.of(work, job))) for job in jobs]
+        states = [_state(JobSpec.of(work, job)) for job in jobs]
+        return [
+            Outcome(job, None, state, missing=True) for job, state in zip(jobs, states, strict=True)
+        ]
 
 
 def _state(spec: JobSpec) -> str:

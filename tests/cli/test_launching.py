@@ -43,6 +43,7 @@ def test_jobs_are_run_by_a_shell_and_collected(regard: Command, tmp_path: Path) 
     collected = regard(*words, "--launch", "none")
     assert collected.status == 2
     assert "error: mean, seed 1: missing: not begun" in collected.err
+    assert "failed" not in collected.out
     assert (out / "report.html").exists()
     assert not list(out.rglob("*.progress"))
 
