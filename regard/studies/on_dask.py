@@ -32,9 +32,9 @@ class Dask(ClusterLauncher):
 
     def __init__(self, address: str = "", workers: int | None = None) -> None:
         package("dask")
-        errors = package("distributed").scheduler.KilledWorker
+        killed = package("distributed").KilledWorker
         self.address, self.slots = address, workers
-        self.lost = (errors, CancelledError, ChildDiedError)
+        self.lost, self.interrupted = (killed, ChildDiedError), (CancelledError,)
 
     @classmethod
     def parse(cls, options: str, workers: int | None = None) -> "Dask":

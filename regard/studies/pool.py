@@ -28,13 +28,15 @@ class PoolLauncher(Launcher):
     """A launcher with an executor.
 
     `slots` is the largest number of jobs given to the executor at once (None: all), `interval` the
-    seconds between two looks at their progress, `lost` are the exceptions of a future whose worker
-    died.
+    seconds between two looks at their progress. `lost` are the exceptions of a future whose worker
+    died, `interrupted` those of one that ended for no reason of its own, such as all of a scheduler
+    that was lost; these do not count as attempts.
     """
 
     slots: int | None = None
     interval: float = 1.0
     lost: tuple[type[BaseException], ...] = ()
+    interrupted: tuple[type[BaseException], ...] = ()
 
     @abstractmethod
     def open(self, jobs: Sequence[Job]) -> AbstractContextManager[Executor]:
@@ -156,6 +158,9 @@ class _Queue:
         same_for_arm = False
         try:
             value, error, same_for_arm = one.future.result()
+        except self.launcher.interrupted:
+            one.future = self._future(one.job, one.progress)
+            return None
         except self.launcher.lost as exception:
             if (times := one.died()) < ATTEMPTS:
                 one.future = self._future(one.job, one.progress)

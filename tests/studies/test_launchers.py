@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,11 @@ from regard.errors import RegardError
 from regard.studies import on_cluster, on_dask, on_slurm
 from regard.studies.compare import compare
 from regard.studies.job import RunTask, train_and_score
-from regard.studies.launch import Event, Job, Launcher
+from regard.studies.launch import Event, Job, Launcher, Work, launch
 from regard.studies.launchers import Collect, Listing, Pending, parse_launcher
 from regard.studies.on_slurm import SlurmSettings, SubmititExecutor, minutes_of
-from regard.studies.pool import ATTEMPTS
+from regard.studies.pool import ATTEMPTS, Answer, PoolLauncher
+from regard.studies.processes import run
 from regard.studies.progress import ProgressWriter, progress_path
 from regard.studies.search import Search
 from regard.studies.spec import ChildDiedError, JobSpec, run_in_child, run_spec
@@ -242,6 +244,37 @@ def test_a_job_that_left_no_result_is_lost_after_some_looks(tmp_path: Path) -> N
     assert "job 7: NODE_FAIL" in str(error)
 
 
+class Flaky(PoolLauncher):
+    """An executor in this process whose first futures are cancelled, as by a lost scheduler."""
+
+    interval = 0.01
+    interrupted = (CancelledError,)
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    @contextmanager
+    def open(self, jobs: Sequence[Job]) -> Iterator[Executor]:
+        with ThreadPoolExecutor(1) as executor:
+            yield executor
+
+    def call(self, work: Work, job: Job, progress: Path) -> Any:
+        self.times -= 1
+        return (self.cancelled if self.times >= 0 else run), (work, job.task, str(progress))
+
+    def cancelled(self, *rest: Any) -> Answer:
+        raise CancelledError
+
+
+def twice(task: Any, report: Any) -> Any:
+    return 2 * task
+
+
+def test_losses_of_the_scheduler_are_no_attempts_of_a_job() -> None:
+    (outcome,) = launch([Job("a", 0, 4)], twice, launcher=Flaky(ATTEMPTS + 2))
+    assert (outcome.value, outcome.error) == (8, "")
+
+
 def test_a_lost_scheduler_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
     connections: list[Any] = [SimpleNamespace(status="running", close=lambda timeout: None)]
     monkeypatch.setattr(on_dask.DaskExecutor, "_connect", lambda self, patience: connections.pop())
@@ -251,4 +284,3 @@ def test_a_lost_scheduler_is_waited_for_and_then_told(monkeypatch: pytest.Monkey
     monkeypatch.setattr(on_dask.DaskExecutor, "_connect", lambda self, patience: None)
     with pytest.raises(RegardError, match="was lost and did not come back within 0 s; finished"):
         executor.submit(print)
-    assert ATTEMPTS >= 2
