@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.slurm_node import slurm_node
+from benchmarks.slurm_node import KILL_WAIT, slurm_node
 from regard.atomic_io import write_json
 
 ARMS = "mean,attention-pool"
@@ -227,13 +227,18 @@ def on_slurm(out: Path, seeds: int, steps: int) -> Tally:
                 )
             while process.poll() is None:
                 time.sleep(0.5)
-                if tally.requeued < seeds and (job := _at_work(out, environment)):
-                    _slurm(environment, "scontrol", "requeue", job)
-                    tally.requeued += 1
-                    time.sleep(5)
-                elif not tally.cancelled and (job := _at_work(out, environment)):
+                if not tally.cancelled and (job := _running(environment)):
                     _slurm(environment, "scancel", job)
                     tally.cancelled += 1
+                    time.sleep(KILL_WAIT + 2)
+                elif (
+                    tally.requeued < seeds
+                    and any(out.glob("*/seed-*/checkpoints/step-*"))
+                    and (job := _running(environment))
+                ):
+                    _slurm(environment, "scontrol", "requeue", job)
+                    tally.requeued += 1
+                    time.sleep(KILL_WAIT + 2)
             ended_well = process.returncode == 0
     tally.seconds = time.monotonic() - begun
     text = log.read_text(errors="replace")
@@ -242,10 +247,8 @@ def on_slurm(out: Path, seeds: int, steps: int) -> Tally:
     return tally
 
 
-def _at_work(out: Path, environment: Mapping[str, str]) -> str:
-    """Return the id of a job of Slurm that runs, if some run has a checkpoint; else ""."""
-    if not any(out.glob("*/seed-*/checkpoints/step-*")):
-        return ""
+def _running(environment: Mapping[str, str]) -> str:
+    """Return the id of a job of Slurm that runs; "" if none does."""
     jobs = _slurm(environment, "squeue", "--noheader", "--states=RUNNING", "--format=%i").split()
     return jobs[0] if jobs else ""
 

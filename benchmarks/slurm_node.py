@@ -22,6 +22,7 @@ from pathlib import Path
 from regard.errors import RegardError
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
+KILL_WAIT = 2  # seconds between SIGTERM, which submitit ignores, and SIGKILL
 PATIENCE = 60.0  # seconds until the node is idle
 CONFIGURATION = """\
 ClusterName=regard
@@ -48,7 +49,7 @@ ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=1,sched_interval=2
 JobRequeue=1
-KillWait=5
+KillWait={kill_wait}
 MinJobAge=300
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
@@ -76,8 +77,8 @@ def slurm_node(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
     key.chmod(0o600)
     host = socket.gethostname().split(".")[0]
     conf = folder / "slurm.conf"
-    ports = {"port": _free_port(), "port_of_node": _free_port()}
-    conf.write_text(CONFIGURATION.format(folder=folder, host=host, cpus=cpus, **ports))
+    numbers = {"kill_wait": KILL_WAIT, "port": _free_port(), "port_of_node": _free_port()}
+    conf.write_text(CONFIGURATION.format(folder=folder, host=host, cpus=cpus, **numbers))
     environment = {**os.environ, "SLURM_CONF": str(conf)}
     daemons = []
     try:

@@ -185,7 +185,7 @@ class JobLostError(Exception):
     """A job of Slurm ended without a result."""
 
 
-class JobCancelledError(Exception):
+class JobCancelledError(RegardError):
     """A user or an administrator cancelled a job of Slurm."""
 
     def __str__(self) -> str:

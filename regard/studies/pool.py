@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from regard.errors import RegardError
 from regard.studies.eta import Running, seconds_left
 from regard.studies.launch import Event, Job, Launcher, Notify, Outcome, Work
 from regard.studies.progress import JobProgress, read_progress
@@ -167,6 +168,8 @@ class _Queue:
                 return None
             why = f" ({exception})" if str(exception) else ""
             value, error = None, DIED.format(times=times, why=why)
+        except RegardError as exception:
+            value, error = None, str(exception)
         except Exception as exception:  # such as a result that cannot be unpickled
             value, error = None, f"{type(exception).__name__}: {exception}"
         if same_for_arm:
