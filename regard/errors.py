@@ -22,6 +22,10 @@ class UntrainableError(RegardError):
     """
 
 
+class LockedError(RegardError):
+    """Another process is writing to the folder of a run."""
+
+
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     """Return the row of a table by its name, or raise an error that suggests similar names.
 

@@ -70,7 +70,7 @@ def named(module: str) -> bool:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("regard", ("hf", "data", "export", "triton")),
+        ("regard", ("hf", "data", "export", "triton", "cluster")),
         ("benchmarks", ("bench",)),
         ("tests", ("test",)),
         ("examples", ()),

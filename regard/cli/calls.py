@@ -93,6 +93,7 @@ def compare(
     tune_seed: int = 0,
     out: Place | None = None,
     workers: int | None = None,
+    launch: str = "",
     progress: bool | None = None,
     **settings: Any,
 ) -> "Comparison":
@@ -111,6 +112,7 @@ def compare(
     regard.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
     """
     from regard.studies.compare import compare as run
+    from regard.studies.launchers import parse_launcher
 
     search = command.search_of(tune, sampler, tune_seed, tune_space)
     overrides = [*pairs({"data": data}), *pairs(settings)]
@@ -128,6 +130,7 @@ def compare(
             overrides=overrides,
             search=search,
             workers=workers,
+            launcher=parse_launcher(launch, workers) if launch else None,
             ladder=ladder,
             on_event=command.Watch(show) if shows(progress) else None,
         )

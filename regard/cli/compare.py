@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say, showable
+from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
 from regard.errors import RegardError, look_up
 
@@ -107,6 +108,8 @@ def compare(
             min=1, help="Number of parallel runs, one thread each.", show_default="all cores"
         ),
     ] = None,
+    launch: Launch = "",
+    jobs: Jobs = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run one step per arm; forecast time and memory.")
     ] = False,
@@ -148,6 +151,8 @@ def compare(
 
     regard compare classification --arms tfidf,transformer --tune 12
 
+    regard compare classification --seeds 50 --launch slurm:partition=cpu,time=4h
+
     regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """
     from regard.studies.compare import Study
@@ -155,7 +160,8 @@ def compare(
 
     if predictions:
         trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
-                  "--ladder": ladder, "--dry-run": dry_run}  # fmt: skip
+                  "--ladder": ladder, "--dry-run": dry_run, "--launch": launch,
+                  "--jobs": jobs}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
         _of_files([task, *(settings or [])], metric, reference, folder, json)
@@ -176,10 +182,12 @@ def compare(
     if dry_run:
         _forecast(Study.plan(task, arms or [], **options), workers, json)
         return
-    with bar("runs") as show:
+    launcher = launcher_of(launch, jobs, workers)
+    with listing(jobs, "runs"), bar("runs") as show:
         comparison = run(
-            task, arms or [], **options, workers=workers, ladder=ladder, on_event=Watch(show)
-        )
+            task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
+            on_event=Watch(show),
+        )  # fmt: skip
     comparison = with_report(comparison)
     if json:
         emit_json(comparison.json())
@@ -246,6 +254,8 @@ class Watch:
             say(f"{name}: {event.message}", quiet=True)
         elif event.kind == "failed":
             say(f"{name}: error: {event.message}", quiet=True)
+        elif event.kind == "restarted":
+            say(f"{name}: {event.message}", quiet=True)
         elif event.kind == "warning" and event.arm not in self.warned:
             self.warned.add(event.arm)
             say(f"{event.arm}: {event.message}", quiet=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import Bar, Json, bar, emit_json, say
+from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.labs import LABS, LabRequest, open_lab
 
 
@@ -38,6 +39,8 @@ def lab(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of parallel runs, one thread each.")
     ] = None,
+    launch: Launch = "",
+    jobs: Jobs = False,
     as_json: Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Forecast time and memory without training.")
@@ -49,16 +52,18 @@ def lab(
         return
     chosen = open_lab(name)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
-    request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())])
+    launcher = launcher_of(launch, jobs, workers)
+    request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())], launcher)
 
     follow = Follow()
 
     def tell(text: str) -> None:
         follow.close()
-        say(text, quiet=as_json)
+        say(text, quiet=as_json or jobs)
 
     try:
-        result = chosen.dry_run(request, tell) if dry_run else chosen.run(request, tell, follow)
+        with listing(jobs, "comparison"):
+            result = chosen.dry_run(request, tell) if dry_run else chosen.run(request, tell, follow)
     finally:
         follow.close()
     if as_json:

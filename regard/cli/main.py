@@ -17,6 +17,7 @@ STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS = {
     "lab": "Answer a question by an experiment, in about a minute.",
     "compare": "Train models with several seeds and test which one is better.",
+    "job": "Run one job of a comparison in one thread: train a run and store its score.",
     "check": "Check your own score, mask, normaliser or layer.",
     "train": "Train a model on a task and evaluate it on the test split.",
     "evaluate": "Show the metrics of a run, overall and per label.",
@@ -55,7 +56,7 @@ def imported(name: str) -> Any:
     from regard.cli.options import TakesSettings
 
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=TakesSettings if name in ("train", "compare") else None)(
+    alone.command(name, cls=TakesSettings if name in ("train", "compare", "job") else None)(
         getattr(module, name)
     )
     return typer.main.get_command(alone)

@@ -14,6 +14,7 @@ from regard.trusted import trust_named
 
 if TYPE_CHECKING:
     from regard.labs.lab import Lab
+    from regard.studies.launch import Launcher
 
 Say = Callable[[str], None]
 
@@ -29,7 +30,8 @@ class LabRequest:
     """The options of a lab run; the lab chooses a default for each that is empty.
 
     `data`: a named data set or a file; `seeds`: runs of each arm; `budget`: as for ``regard
-    compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs.
+    compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs; `launcher`: where
+    the runs of comparisons are trained.
     """
 
     data: str = ""
@@ -38,6 +40,7 @@ class LabRequest:
     out: Path | None = None
     workers: int | None = None
     overrides: Sequence[str] = ()
+    launcher: "Launcher | None" = None
 
 
 @dataclass(frozen=True)

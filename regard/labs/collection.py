@@ -26,6 +26,7 @@ from regard.reports.scales import duration
 from regard.settings import Settings, build
 from regard.studies.arms import Arm
 from regard.studies.job import read_score
+from regard.studies.launchers import Pending
 from regard.studies.result import Comparison
 from regard.studies.statistics import format_p
 from regard.tasks import unit_of
@@ -105,15 +106,22 @@ class CollectionLab(Lab):
         sections: list[Section] = []
         claims: list[Claim] = []
         records: dict[str, Any] = {}
+        lines: list[str] = []
         for member, lab, plan, place in planned:
             say(f"{member.name}: {plan.about}")
-            comparison = lab.compare(plan, place, request.workers or None, show)
+            try:
+                comparison = lab.compare(plan, place, request, show)
+            except Pending as pending:  # --jobs: the members do not wait for each other
+                lines += pending.lines
+                continue
             result = lab.result(plan, comparison, place)
             part = lab.report(result, comparison)
             rows += member.rows(result)
             sections.append(_section(member, comparison, part))
             claims += part.claims
             records[member.name] = comparison.record()
+        if lines:
+            raise Pending(lines)
         summary = Section("Summary", self.about, tables=[self.summary(rows)])
         report = LabReport(
             [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}

@@ -235,7 +235,7 @@ class ComparisonLab(Lab):
         """Pretrain, train and compare the arms; write and print the results."""
         request, plan, out = self._open(request, say)
         self.check(plan, out)
-        comparison = self.compare(plan, out, request.workers or None, show)
+        comparison = self.compare(plan, out, request, show)
         result = self.result(plan, comparison, out)
         return self.finish(request, self.report(result, comparison), out, plan.data, say)
 
@@ -243,13 +243,14 @@ class ComparisonLab(Lab):
         """Raise an error for a plan whose runs could not be trained, before any training."""
         Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
 
-    def compare(self, plan: Plan, out: Path, workers: int | None, show: Show) -> "Comparison":
-        """Pretrain, train and compare the arms of a plan."""
+    def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
+        """Pretrain, train and compare the arms of a plan, where the request says."""
+        workers, launcher = request.workers or None, request.launcher
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
-        pretrain(sorted(first, key=lambda job: job.seed), workers, show)
+        pretrain(sorted(first, key=lambda job: job.seed), workers, launcher, show)
         return compare(
-            plan.task, plan.initialized(out), workers=workers, ladder=plan.ladder,
-            on_event=follow(show), **_study_arguments(plan, out),
+            plan.task, plan.initialized(out), workers=workers, launcher=launcher,
+            ladder=plan.ladder, on_event=follow(show), **_study_arguments(plan, out),
         )  # fmt: skip
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:

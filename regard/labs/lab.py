@@ -209,6 +209,10 @@ class MeasuringLab(Lab, Generic[S, M]):
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Measure with every seed, then write and print the results."""
+        if request.launcher:
+            raise RegardError(
+                f"{self.name} measures in processes of this machine; leave --launch and --jobs out"
+            )
         first, *others = self.all_settings(request)
         say(self.question)
         measured = self.measure(first, say, show)

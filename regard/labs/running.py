@@ -11,7 +11,7 @@ from regard.studies.job import RunTask
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
-    from regard.studies.launch import Event
+    from regard.studies.launch import Event, Launcher
 
 
 def follow(show: Show) -> Callable[["Event"], None]:
@@ -26,16 +26,20 @@ def follow(show: Show) -> Callable[["Event"], None]:
     return hear
 
 
-def pretrain(jobs: Sequence[Job], workers: int | None, show: Show) -> None:
-    """Run the pretraining jobs of a comparison. Errors: one of them failed."""
+def pretrain(
+    jobs: Sequence[Job], workers: int | None, launcher: "Launcher | None", show: Show
+) -> None:
+    """Run the pretraining jobs of a comparison that have no result. Errors: one of them failed."""
     from regard.studies.job import train_and_score
     from regard.studies.launch import launch
+    from regard.studies.spec import JobSpec
 
     hear = follow(show)
     outcomes = launch(
-        jobs,
+        [job for job in jobs if not JobSpec.of(train_and_score, job).finished()],
         train_and_score,
         workers=workers,
+        launcher=launcher,
         on_event=lambda event: hear(replace(event, total=len(jobs))),
     )
     if failed := [outcome for outcome in outcomes if outcome.error]:

@@ -9,7 +9,7 @@ from typing import Any
 from regard import atomic_io
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
-from regard.errors import RegardError
+from regard.errors import LockedError, RegardError
 from regard.reading import checked, parse_tensors, read_json
 from regard.runs.config import CONFIG
 from regard.runs.environment import Environment
@@ -115,7 +115,7 @@ class Folder:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "another"
-                raise RegardError(
+                raise LockedError(
                     f"process {owner} is writing to {self.path}; wait for it or give another --out"
                 ) from None
             with atomic_io.told(self.path / LOCK, 20):

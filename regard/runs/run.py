@@ -73,6 +73,8 @@ class Run:
             )
         if ranks().first:
             with self.folder.locked():
+                if self.complete:  # another process had the lock, and completed the run
+                    return
                 atomic_io.remove_leftovers(self.folder.path)
                 yield from Learner(self.folder, self.config).work(end)
                 self.folder.seal()

@@ -21,7 +21,7 @@ from regard.studies.compatibility import (
     data_key,
 )
 from regard.studies.job import RunScore, RunTask, read_score, train_and_score
-from regard.studies.launch import Event, Job, Outcome, launch
+from regard.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.studies.result import ArmResult, Comparison, Failure
 from regard.studies.search import Search
 from regard.studies.statistics import Difference, as_family
@@ -42,6 +42,7 @@ def compare(
     out: Path | str,
     overrides: Sequence[str] = (),
     workers: int | None = None,
+    launcher: Launcher | None = None,
     ladder: bool | Sequence[tuple[str, str]] = False,
     search: Search | None = None,
     on_event: Callable[[Event], None] | None = None,
@@ -57,6 +58,9 @@ def compare(
     `overrides` are ``key=value`` for all arms; a model setting applies to the arms that have it.
     `search` first searches the settings of every arm on the validation split, with the same number
     of trials under the same budget; the seeds are then trained with the best settings.
+
+    The runs are jobs of `launcher`, by default `workers` processes of this machine
+    (`regard.studies.launchers.parse_launcher`).
 
     The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
     fails is listed in `Comparison.failures`; the others continue. The result is written to
@@ -77,7 +81,7 @@ def compare(
 
     tuned = Tuned(study.arms)
     if search:
-        tuned = tune(study, search, workers=workers, on_event=notify)
+        tuned = tune(study, search, workers=workers, launcher=launcher, on_event=notify)
         study = replace(study, arms=tuned.arms)
         study.check_folders()
     jobs = study.jobs()
@@ -87,7 +91,7 @@ def compare(
     for job in complete:
         check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
         notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
-    outcomes = launch(missing, train_and_score, workers=workers, on_event=notify)
+    outcomes = launch(missing, train_and_score, workers=workers, launcher=launcher, on_event=notify)
     comparison = study.result([*tuned.failed, *outcomes], rungs, tuned.record)
     comparison.save()
     return comparison
@@ -293,7 +297,7 @@ class Study:
         first = next(run for runs in done.values() for run in runs.values())
         check_paired(done)
         pairs = [(arm.name, self.reference) for arm in self.arms if arm.name != self.reference]
-        broken = Counter(failure.arm for failure in failures)
+        broken = Counter(one.job.arm for one in outcomes if one.error and not one.missing)
         results = [
             _result(arm, done[arm.name], broken[arm.name]) for arm in self.arms if arm.name in done
         ]

@@ -18,7 +18,7 @@ from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.expected import best_so_far, expected_best
 from regard.studies.job import RunTask, read_score
-from regard.studies.launch import Event, Job, Outcome, launch
+from regard.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.studies.search import Search
 from regard.studies.trial import Trial, keep_trial, read_trial, train_and_validate
 
@@ -71,6 +71,7 @@ def tune(
     search: Search,
     *,
     workers: int | None = None,
+    launcher: Launcher | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Tuned:
     """Run the missing trials, and give every arm its best settings.
@@ -95,7 +96,9 @@ def tune(
         jobs = []
         for each in searches.values():
             jobs += each.jobs(batch, facts.get(each.arm.name, {}), notify_trial)
-        for outcome in launch(jobs, train_and_validate, workers=workers, on_event=notify_trial):
+        for outcome in launch(
+            jobs, train_and_validate, workers=workers, launcher=launcher, on_event=notify_trial
+        ):
             if outcome.error:
                 searches[outcome.job.arm].failed.append(outcome)
         for each in searches.values():

@@ -13,7 +13,12 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train in this process: a new one takes longer than the small labs of the tests."""
 
     def at_once(
-        jobs: Sequence[Job], work: Any, *, workers: Any, on_event: Callable[[Event], None]
+        jobs: Sequence[Job],
+        work: Any,
+        *,
+        workers: Any,
+        launcher: Any = None,
+        on_event: Callable[[Event], None],
     ) -> list[Outcome]:
         outcomes = []
         for job in jobs:

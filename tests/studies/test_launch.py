@@ -11,7 +11,8 @@ import pytest
 
 import regard
 from regard.errors import RegardError
-from regard.studies.launch import DIED, Event, Job, launch
+from regard.studies.launch import Event, Job, launch
+from regard.studies.pool import ATTEMPTS
 
 sys.path.append(str(Path(__file__).parent))  # workers get this path too
 import works
@@ -109,8 +110,22 @@ def test_a_dead_worker_is_named_and_the_others_go_on() -> None:
     jobs = [Job("dies", 0, "death"), Job("dies", 1, "fine")]
     jobs += [Job(f"lives {number}", 0, number) for number in range(4)]
     outcomes = launch(jobs, works.trouble, workers=2)
-    assert [(o.job.arm, o.job.seed, o.error) for o in outcomes if o.error] == [("dies", 0, DIED)]
+    told = [(o.job.arm, o.job.seed, o.error) for o in outcomes if o.error]
+    ((arm, seed, error),) = told
+    assert (arm, seed) == ("dies", 0)
+    assert error.startswith(f"its worker process died {ATTEMPTS} times without progress")
+    assert "run the same command again to resume" in error
     assert [outcome.value for outcome in outcomes[1:]] == ["fine", 0, 1, 2, 3]
+
+
+def test_a_job_whose_workers_die_goes_on_while_there_is_progress(tmp_path: Path) -> None:
+    events: list[Event] = []
+    jobs = [Job("a", 0, (str(tmp_path / "calls"), ATTEMPTS + 1))]
+    (outcome,) = launch(jobs, works.dies_until, workers=1, on_event=events.append)
+    assert outcome.value == ATTEMPTS + 2
+    again = [event for event in events if event.kind == "restarted"]
+    assert len(again) == ATTEMPTS + 1
+    assert "from its last checkpoint" in again[0].message
 
 
 def test_no_workers_is_a_mistake() -> None:

@@ -56,3 +56,15 @@ def forever(task: Any, report: Report) -> Any:
     while True:
         report(0.1, "still here")
         time.sleep(0.01)
+
+
+def dies_until(task: Any, report: Report) -> Any:
+    """Die at each call, with a little more done, until there were so many calls."""
+    path, deaths = task
+    with Path(path).open("a") as file:
+        file.write(".")
+    calls = len(Path(path).read_text())
+    if calls <= deaths:
+        report(calls / 10, "a step")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return calls
