@@ -70,7 +70,7 @@ def named(module: str) -> bool:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("regard", ("hf", "data", "export")),
+        ("regard", ("hf", "data", "export", "track")),
         ("benchmarks", ("bench",)),
         ("tests", ("test",)),
         ("examples", ()),
