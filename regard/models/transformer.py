@@ -164,7 +164,7 @@ class Transformer(nn.Module):
         packing: Packing | None = None,
     ) -> Tensor:
         """Return the scaled word vectors, plus input positions if there are any."""
-        every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        every = torch.full((tokens.shape[0],), tokens.shape[1], device=tokens.device)
         x = words(tokens, every) * self.scale
         if self.positions is not None:
             x = self.positions(x, positions)
