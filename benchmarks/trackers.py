@@ -10,8 +10,9 @@ SQLite file, Weights & Biases is offline. Exit code 1 if a number differs.
 import importlib
 import json
 import os
+import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,11 +55,10 @@ def mlflow_numbers(folder: Path) -> Mapping[str, Mapping[int, float]]:
 
 def wandb_numbers(folder: Path) -> Mapping[str, Mapping[int, float]]:
     """Return the numbers in the last offline file of Weights & Biases, by name and step."""
-    store = importlib.import_module("wandb.sdk.internal.datastore").DataStore()
     records = importlib.import_module("wandb.proto.wandb_internal_pb2")
-    store.open_for_scan(str(sorted(folder.glob("wandb/offline-run-*/*.wandb"))[-1]))
+    path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))[-1]
     numbers: dict[str, dict[int, float]] = {name: {} for name in TRACKED}
-    while (data := store.scan_data()) is not None:
+    for data in log_records(path.read_bytes()):
         record = records.Record()
         record.ParseFromString(data)
         items: dict[str, Any] = {
@@ -69,6 +69,26 @@ def wandb_numbers(folder: Path) -> Mapping[str, Mapping[int, float]]:
             if name in items:
                 numbers[name][int(items["_step"])] = float(items[name])
     return numbers
+
+
+def log_records(data: bytes) -> Iterator[bytes]:
+    """Yield the records of a log in LevelDB's format after a header of 7 bytes.
+
+    Blocks of 32 KiB; a record is one chunk (1), or a first (2), middle (3) and last (4) one, each
+    with checksum, length and kind.
+    """
+    place, joined = 7, b""
+    while place + 7 <= len(data):
+        left = 32_768 - place % 32_768
+        if left < 7:
+            place += left
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, place)
+        joined += data[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (1, 4):
+            yield joined
+            joined = b""
 
 
 READERS = {"mlflow": mlflow_numbers, "wandb": wandb_numbers}
