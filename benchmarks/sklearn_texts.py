@@ -4,7 +4,8 @@
     python -m benchmarks.sklearn_texts --data FOLDER --sets trec --models nb-svm,transformer
 
 prints a table: accuracy by stratified cross-validation (TREC: its own test), and the CPU seconds of
-a fit, which other work on the machine changes little. Every estimator is called by ``fit``, ``predict`` and ``score`` alone.
+a fit, which other work on the machine changes little. Every estimator is called by ``fit``,
+``predict`` and ``score`` alone.
 """
 
 import argparse

@@ -54,11 +54,11 @@ def mlflow_numbers(folder: Path) -> Mapping[str, Mapping[int, float]]:
 
 
 def wandb_numbers(folder: Path) -> Mapping[str, Mapping[int, float]]:
-    """Return the numbers in the last offline file of Weights & Biases, by name and step."""
+    """Return the numbers in the offline files of Weights & Biases, by name and step."""
     records = importlib.import_module("wandb.proto.wandb_internal_pb2")
-    path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))[-1]
+    paths = sorted(folder.glob("wandb/offline-run-*/*.wandb"))  # of the interrupted, the resumed
     numbers: dict[str, dict[int, float]] = {name: {} for name in TRACKED}
-    for data in log_records(path.read_bytes()):
+    for data in (record for path in paths for record in log_records(path.read_bytes())):
         record = records.Record()
         record.ParseFromString(data)
         items: dict[str, Any] = {

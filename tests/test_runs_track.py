@@ -86,6 +86,7 @@ class Recorder:
 
     def __init__(self, *given: Any, **named: Any) -> None:
         self.calls: list[tuple[Any, ...]] = [("made", given, named)]
+        self.id = ""
 
     def __getattr__(self, name: str) -> Any:
         def call(*given: Any, **named: Any) -> Any:
@@ -126,12 +127,17 @@ def test_what_weights_and_biases_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
     def init(**named: Any) -> Recorder:
         made.append(Recorder(**named))
+        made[-1].id = "w1"
         return made[-1]
 
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
+    trained(tmp_path / "run", "wandb", steps=12)
     trained(tmp_path / "run", "wandb")
-    (run,) = made
+    first, run = made
+    assert first.calls[0][2]["id"] is None
+    assert run.calls[0][2]["id"] == "w1", "a resumed training continues its run"
+    assert first.calls[-1] == ("finish", (), {"exit_code": 1})
     given = run.calls[0][2]
     assert (given["mode"], given["dir"], given["project"]) == (
         "offline", str(tmp_path / "run"), "regard"

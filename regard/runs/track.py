@@ -88,19 +88,25 @@ class MLflow:
 class WeightsAndBiases:
     """A run of the project "regard" in ``RUN/wandb``: offline unless ``WANDB_MODE`` says otherwise.
 
-    ``wandb sync`` sends an offline run.
+    ``wandb sync`` sends an offline run. A resumed training continues its run, whose id is in
+    ``RUN/.wandb``.
     """
 
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         import wandb
 
+        memory = folder / ".wandb"
+        known = memory.read_text(encoding="utf-8") if memory.exists() else None
         self.run = wandb.init(
+            id=known,
+            resume="allow",
             project=os.environ.get("WANDB_PROJECT", "regard"),
             name=folder.name,
             dir=str(folder),
             mode=os.environ.get("WANDB_MODE", "offline"),
             config=_settings(config),
         )
+        memory.write_text(str(self.run.id), encoding="utf-8")
 
     def add(self, step: int, numbers: Mapping[str, float]) -> None:
         self.run.log(dict(numbers), step=step)
