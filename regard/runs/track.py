@@ -89,13 +89,13 @@ class WeightsAndBiases:
     """A run of the project "regard" in ``RUN/wandb``: offline unless ``WANDB_MODE`` says otherwise.
 
     ``wandb sync`` sends an offline run. A resumed training continues its run, whose id is in
-    ``RUN/.wandb``.
+    ``RUN/.wandb-id``.
     """
 
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         import wandb
 
-        memory = folder / ".wandb"
+        memory = folder / ".wandb-id"
         known = memory.read_text(encoding="utf-8") if memory.exists() else None
         self.run = wandb.init(
             id=known,
