@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.interop.sklearn import KernelRegression
     from regard.reports.notebook import html, look
     from regard.runs import load
+    from regard.runs.estimators import TextClassifier, TextRegressor
     from regard.trusted import trust
 
 __version__ = "0.1.0"
@@ -38,6 +39,8 @@ __all__ = [
     "Normalizer",
     "RegardError",
     "Score",
+    "TextClassifier",
+    "TextRegressor",
     "attend",
     "compare",
     "explain",
@@ -51,6 +54,8 @@ __all__ = [
 
 _HOMES = {
     "KernelRegression": "regard.interop.sklearn",
+    "TextClassifier": "regard.runs.estimators",
+    "TextRegressor": "regard.runs.estimators",
     "compare": "regard.cli.calls",
     "html": "regard.reports.notebook",
     "load": "regard.runs",

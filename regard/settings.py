@@ -1,5 +1,6 @@
 """Settings: flat, frozen, validated; from Python, TOML files and ``key=value`` arguments."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
@@ -107,3 +108,41 @@ def words(cls: type[Settings], key: str) -> tuple[str, ...]:
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """Return the error message for an unknown setting."""
     return no_such(key, sorted(set(known)), "setting")
+
+
+def pairs(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as ``key=value`` pairs, without empty ones and None.
+
+    Errors: a value that is not a string, a number or a list of these.
+
+    >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": "", "steps": None})
+    ['heads=2', 'tie=1', 'widths=3,4']
+    """
+    texts = {key: _word(key, value) for key, value in settings.items() if value is not None}
+    return [f"{key}={text}" for key, text in texts.items() if text]
+
+
+def _word(key: str, value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(_word(key, one) for one in value)
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a NumPy scalar
+        value = value.item()
+    if not isinstance(value, str | int | float):
+        raise RegardError(
+            f"{key} has the unsupported type {type(value).__name__}; give a string or a number, "
+            "for your own class its FILE.py:Name, for data a file"
+        )
+    return in_words(value)
+
+
+def in_words(value: object) -> str:
+    """Format a setting as the command line reads it.
+
+    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("corpus-1.0")
+    ('1', '30', '1e-05', 'corpus-1.0')
+    """
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    return str(int(value) if isinstance(value, bool) else value)

@@ -22,6 +22,8 @@ UNPINNED = {"setuptools"}
 #: What a script asks for that has no place in an environment of regard's.
 ELSEWHERE = {
     "joeynmt": "benchmarks/joey_process.py runs under the python of another environment",
+    "mlflow": "a user's own: its pins contradict ours, and track=mlflow needs only its client",
+    "wandb": "a user's own service; track=wandb says how to install it",
     "works": "tests/studies/test_launch.py writes it",
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -70,7 +72,7 @@ def named(module: str) -> bool:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("regard", ("hf", "data", "export", "triton", "cluster")),
+        ("regard", ("hf", "data", "export", "triton", "cluster", "track")),
         ("benchmarks", ("bench",)),
         ("tests", ("test",)),
         ("examples", ()),

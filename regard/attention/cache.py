@@ -37,6 +37,11 @@ class KeyValueCache:
         return self._length
 
     @property
+    def length(self) -> int:
+        """Return the number of cached keys, in a graph a symbol for it, which ``len`` refuses."""
+        return self._length
+
+    @property
     def numbers(self) -> int:
         """Return how many numbers of keys and values, or of a state, are cached."""
         rows = [x.narrow(-2, 0, self._length) for x in self._room[:-1]] if self._room else []

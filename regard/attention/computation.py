@@ -53,9 +53,9 @@ class Computation:
             arguments.values,
             arguments.cache,
         )
-        m = keys.shape[-2] + (0 if cache is None else len(cache))
+        m = keys.shape[-2] + (0 if cache is None else cache.length)
         if cache is not None and cache.fixed and len(cache):
-            m = len(cache)  # a filled fixed cache takes no more keys
+            m = cache.length  # a filled fixed cache takes no more keys
         if mask is not None and cache is None and arguments.key_positions is None and on_cpu(keys):
             mask.must_fit(m)
         rows, columns = places(queries, keys, m, arguments.query_positions, arguments.key_positions)

@@ -1,15 +1,15 @@
 """Python functions for the commands: `regard.train` and `regard.compare`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import compare as command
 from regard.cli.console import bar, err, hidden, say
-from regard.cli.train import as_pairs, follow, in_words, wanted
-from regard.errors import RegardError
+from regard.cli.train import as_pairs, follow, wanted
 from regard.plugins import short
+from regard.settings import pairs
 
 if TYPE_CHECKING:
     from regard.runs import Run
@@ -135,33 +135,6 @@ def compare(
             on_event=command.Watch(show) if shows(progress) else None,
         )
     return command.with_report(comparison)
-
-
-def pairs(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as ``key=value`` pairs, without empty ones and None.
-
-    Errors: a value that is not a string, a number or a list of these.
-
-    >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": "", "steps": None})
-    ['heads=2', 'tie=1', 'widths=3,4']
-    """
-    words = {key: _word(key, value) for key, value in settings.items() if value is not None}
-    return [f"{key}={word}" for key, word in words.items() if word]
-
-
-def _word(key: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(_word(key, one) for one in value)
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a NumPy scalar
-        value = value.item()
-    if not isinstance(value, str | int | float):
-        raise RegardError(
-            f"{key} has the unsupported type {type(value).__name__}; give a string or a number, "
-            "for your own class its FILE.py:Name, for data a file"
-        )
-    return in_words(value)
 
 
 def shows(progress: bool | None) -> bool:

@@ -11,7 +11,7 @@ from regard.cli.console import Json, RunFolder, emit_json, opened, say
 def export(
     run: RunFolder,
     to: Annotated[
-        Literal["huggingface", "marian", "ctranslate2"],
+        Literal["huggingface", "marian", "ctranslate2", "onnx"],
         typer.Option(help="Target program or format."),
     ],
     out: Annotated[Path, typer.Option(help="Output folder; it must not exist yet.")],
@@ -20,12 +20,15 @@ def export(
     ] = "float32",
     json: Json = False,
 ) -> None:
-    """Export a run for transformers or CTranslate2.
+    """Export a run for transformers, CTranslate2 or onnxruntime.
 
     Writes weights, tokenizer and a model card; the same texts yield the same logits and
-    translations. An error names a setting that the format does not support and a supported value.
+    translations. The README of an ONNX folder has a script that runs it without torch. An error
+    names a setting that the format does not support and a supported value.
 
     regard export runs/translation --to ctranslate2 --quantization int8 --out fast
+
+    regard export runs/mine --to onnx --out mine-onnx
     """
     from regard.runs.export import export as write
 

@@ -215,7 +215,7 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     """
     from regard.errors import RegardError
     from regard.plugins import absolute
-    from regard.settings import key_of
+    from regard.settings import in_words, key_of
     from regard.training.settings import BUDGETS
 
     if there.task != absolute(task):
@@ -348,6 +348,8 @@ def show_settings(config: "Config", json: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from regard.settings import in_words
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(overflow="fold")
     table.add_column()
@@ -356,17 +358,6 @@ def show_settings(config: "Config", json: bool) -> None:
         for key, means in part.meanings().items():
             table.add_row(escape(f"  {key}={in_words(getattr(part, key))}"), escape(means))
     out.print(table, soft_wrap=False)
-
-
-def in_words(value: object) -> str:
-    """Format a setting as the command line reads it.
-
-    >>> in_words(True), in_words(30.0), in_words(1e-5), in_words("corpus-1.0")
-    ('1', '30', '1e-05', 'corpus-1.0')
-    """
-    if isinstance(value, float):
-        return str(value).removesuffix(".0")
-    return str(int(value) if isinstance(value, bool) else value)
 
 
 def show_forecasts(forecasts: Sequence["Forecast"], json: bool) -> None:

@@ -1,6 +1,6 @@
-"""Labelled texts from Parquet files, and from folders that Hugging Face ``datasets`` saved.
+"""Labelled texts from Parquet, Arrow and Feather files, and folders of Hugging Face ``datasets``.
 
-Both are read by pyarrow, which the extra ``data`` brings. A folder of ``Dataset.save_to_disk``
+All are read by pyarrow, which the extra ``data`` brings. A folder of ``Dataset.save_to_disk``
 holds ``state.json``, which names its .arrow files; of a ``DatasetDict`` each split is such a
 folder. Columns are those of a table, by name or by number from 1; texts are strings, labels
 strings or numbers. Where ``datasets`` wrote the names of a column's classes (``ClassLabel``), these
@@ -22,6 +22,8 @@ from regard.errors import RegardError
 from regard.reading import parse_json, read_json
 
 STATE = "state.json"  # of a saved data set; it names the files
+SUFFIXES = (".parquet", ".arrow", ".feather")
+FILE_MAGIC = b"ARROW1"  # Arrow's file format; a stream begins otherwise
 ROWS = 1_000  # read at once
 BUFFER = 1 << 20  # bytes of a column read at once
 ROW = 8  # bytes that a row takes at least
@@ -30,8 +32,8 @@ UNLABELLED = -1
 
 
 def is_arrow(path: Path) -> bool:
-    """Return whether a path is a Parquet file or the folder of a saved data set."""
-    return path.suffix.lower() == ".parquet" or (path / STATE).is_file()
+    """Return whether a path is such a file, or the folder of a saved data set."""
+    return path.suffix.lower() in SUFFIXES or (path / STATE).is_file()
 
 
 def rows(path: Path, text: str | None, label: str | None, group: str | None) -> Iterator[Row]:
@@ -165,6 +167,9 @@ def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
     """Yield record batches of limited size."""
     if path.is_file():
         _must_fit(path, path.stat().st_size)
+        if path.suffix.lower() != ".parquet":
+            yield from _messages(path, pyarrow)
+            return
         with pyarrow.parquet.ParquetFile(path) as file:
             groups = range(file.metadata.num_row_groups)
             _must_fit(path, sum(file.metadata.row_group(i).total_byte_size for i in groups))
@@ -173,8 +178,20 @@ def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
     files = [_named(path, each["filename"]) for each in _state(path)["_data_files"]]
     _must_fit(path, sum(file.stat().st_size for file in files))
     for file in files:
-        with pyarrow.OSFile(str(file)) as source, pyarrow.ipc.open_stream(source) as reader:
-            yield from reader
+        yield from _messages(file, pyarrow)
+
+
+def _messages(file: Path, pyarrow: Any) -> Iterator[Any]:
+    """Yield the record batches of an Arrow stream, or of a file in Arrow's (Feather's) format."""
+    with pyarrow.OSFile(str(file)) as source:
+        whole = source.read(len(FILE_MAGIC)) == FILE_MAGIC
+        source.seek(0)
+        if whole:
+            with pyarrow.ipc.open_file(source) as reader:
+                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            with pyarrow.ipc.open_stream(source) as reader:
+                yield from reader
 
 
 def _state(folder: Path) -> Any:

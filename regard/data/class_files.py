@@ -20,7 +20,7 @@ MOST_CLASSES = 1_000
 MOST_FILES = 1_000_000  # of a folder; IMDB has 12,500 of each class
 PARTS = frozenset({"train", "test", "dev", "val", "valid", "validation"})
 ENDINGS = (".txt", ".txt.gz")
-TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".txt", ".arrow")
+TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".txt", ".arrow", ".feather")
 
 _digits = re.compile(r"(\d+)")
 

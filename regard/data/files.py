@@ -4,7 +4,8 @@
 * ``.txt``: a label, a tab and a text per line, or the text first; see `_labelled_lines`.
 * ``.conllu``: parsed sentences with a label in their comments.
 * a folder or ``neg.txt,pos.txt``: one file or folder per class (`regard.data.class_files`).
-* ``.parquet``, and folders saved by Hugging Face datasets (`regard.data.arrow`).
+* ``.parquet``, ``.arrow``, ``.feather``, and folders saved by Hugging Face datasets
+  (`regard.data.arrow`).
 
 Files with lines may be .gz. A remark says how an ambiguous file was read.
 """

@@ -33,7 +33,7 @@ __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans"
 
 #: Columns of CoNLL-U that can be tags, and their indexes.
 CONLLU = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7, "misc": 9}
-OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet")
+OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 REASON = "regard train tagging needs one word and tag per line (.conll, .txt, .tsv), or .conllu"
 OUTSIDE = ("O", "_", "")
 _marked = re.compile(r"[BIESLU]-.+")

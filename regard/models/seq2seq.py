@@ -199,7 +199,7 @@ class Writing:
         self.prepared.keep(rows)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        lengths = torch.full((tokens.shape[0],), tokens.shape[1], device=tokens.device)
         words: Tensor = self.model.target(tokens, lengths)
         return words
 

@@ -16,6 +16,7 @@ from regard.attention import (
     input_positions,
 )
 from regard.attention import lengths as up_to
+from regard.attention.tracing import readable
 from regard.layers.beam_ancestry import BeamAncestry
 from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding
@@ -163,7 +164,7 @@ class Transformer(nn.Module):
         packing: Packing | None = None,
     ) -> Tensor:
         """Return the scaled word vectors, plus input positions if there are any."""
-        every = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        every = torch.full((tokens.shape[0],), tokens.shape[1], device=tokens.device)
         x = words(tokens, every) * self.scale
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -181,8 +182,8 @@ class Transformer(nn.Module):
 def padding(
     tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"] | None
 ) -> Packing | None:
-    """Return the packing that removes padding, or None if there is no padding."""
-    if lengths is None or bool((lengths == tokens.shape[1]).all()):
+    """Return the packing that removes padding, or None without padding and in a graph."""
+    if lengths is None or not readable(lengths) or bool((lengths == tokens.shape[1]).all()):
         return None
     return Packing(lengths, tokens.shape[1])
 

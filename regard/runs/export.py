@@ -1,4 +1,4 @@
-"""Export a completed run in the format of Hugging Face, Marian or CTranslate2."""
+"""Export a completed run in the format of Hugging Face, Marian, CTranslate2 or ONNX."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from regard.interop.tokenizer_files import framed, with_ends
 from regard.layers import special_tokens
 from regard.models.settings import TransformerSettings
 from regard.models.transformer import Transformer
+from regard.runs.onnx_folder import save_onnx
 from regard.runs.run import Run
 from regard.tasks.pretraining.language_modeling import LanguageModeling
 from regard.tasks.writing.searching import Writes
@@ -35,7 +36,8 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     """Write a completed run as a folder for another program; nothing is overwritten.
 
     ``to``: a name in `TARGETS`. "huggingface" exports GPT, BERT and T5 in their own formats, and a
-    Transformer as Marian (norm=post) or Pegasus (norm=pre); ``quantization`` is for CTranslate2.
+    Transformer as Marian (norm=post) or Pegasus (norm=pre); ``quantization`` is for CTranslate2;
+    "onnx" exports every network.
     The model card has the training data and the metrics on the test split.
 
     Errors: `RegardError`: a run that is not complete; a model or setting that the format does not
@@ -144,6 +146,12 @@ def to_ctranslate2(run: Run, folder: Path, quantization: str) -> Exported:
     return Exported(folder, f"ctranslate2.Translator({str(folder)!r})")
 
 
+def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
+    """Export a network as ONNX graphs."""
+    save_onnx(run, folder, card_of(run))
+    return Exported(folder, f"onnxruntime, by the script in {folder / 'README.md'}")
+
+
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
     """Return the Transformer of a run and its settings. Errors: it is another model."""
     model: nn.Module = run.network
@@ -160,6 +168,7 @@ TARGETS: Mapping[str, Callable[[Run, Path, str], Exported]] = {
     "huggingface": to_huggingface,
     "marian": to_marian,
     "ctranslate2": to_ctranslate2,
+    "onnx": to_onnx,
 }
 
 

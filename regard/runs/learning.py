@@ -21,6 +21,7 @@ from regard.runs.environment import environment
 from regard.runs.fitting import Fitting
 from regard.runs.folder import Folder
 from regard.runs.metrics_log import MetricsLog
+from regard.runs.track import tracking
 from regard.tasks.task import Task
 from regard.training.checkpoints import weights
 from regard.training.loop import Progress, train, using_threads
@@ -115,6 +116,8 @@ class Learner:
             peak_mb=peak_mb(),
         )
         MetricsLog(self.folder.metrics).add(progress)
+        with tracking(self.folder.path, self.config) as track:
+            track(progress)
         return baseline, progress
 
     def _fit(self, task: Task[Any]) -> Progress:
@@ -152,11 +155,13 @@ class Learner:
         lengths = task.lengths("train", config.training.seed, 0)
         environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
         log = MetricsLog(folder.metrics)
-        for progress in self._steps(task, model, end):
-            log.add(progress)
-            if end and progress.seconds_left:
-                environment["ended"] = progress.step / progress.steps
-            yield progress
+        with tracking(folder.path, config) as track:
+            for progress in self._steps(task, model, end):
+                log.add(progress)
+                track(progress)
+                if end and progress.seconds_left:
+                    environment["ended"] = progress.step / progress.steps
+                yield progress
         return model, environment
 
     def work(self, end: bool) -> Iterator[Progress]:

@@ -26,7 +26,7 @@ class MetricsLog:
         if not self.begun:
             self.cut(progress.step)
             self.begun = True
-        if progress.step > 1 and progress.step % EVERY and progress.validation is None:
+        if not logged(progress):
             return
         row = asdict(progress)
         del row["note"], row["few_updates"]
@@ -54,3 +54,8 @@ class MetricsLog:
             checked(Progress, row, self.path)
             rows.append(row)
         return rows
+
+
+def logged(progress: Progress) -> bool:
+    """Return whether a step has a line: the first, every tenth, and those with a validation."""
+    return progress.step <= 1 or not progress.step % EVERY or progress.validation is not None

@@ -21,6 +21,7 @@ LEAST_BETWEEN = 25  # and least: too little is learned in fewer, above all durin
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
+Tracked = Literal["none", "tensorboard", "mlflow", "wandb"]
 
 
 class Budget(NamedTuple):
@@ -110,6 +111,11 @@ class TrainingSettings(Settings):
     threads: int = Field(0, ge=0, description="CPU threads; 0 = the default of torch")
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
     save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
+    track: Tracked = Field(
+        "none",
+        description="also send metrics to a tracker, in the run's folder or where its environment "
+        "variables say",
+    )
 
     @model_validator(mode="after")
     def one_budget(self) -> Self:

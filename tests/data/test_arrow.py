@@ -176,3 +176,46 @@ def test_rows_of_nothing_come_to_an_end(tmp_path, monkeypatch):
     nothing = pyarrow.Array.from_buffers(pyarrow.null(), 1 << 30, [None])
     stream(path / "a.arrow", pyarrow.table({"text": nothing, "label": nothing}))
     assert "exceed the limit of 1,000,000" in refused(path)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_arrow_and_feather_files(tmp_path, compression):
+    from pyarrow import feather
+
+    table = pyarrow.table({**TABLE, "text": ["dull", "fine", "good"]})
+    stream(tmp_path / "stream.arrow", table)
+    with (
+        pyarrow.OSFile(str(tmp_path / "file.arrow"), "wb") as file,
+        pyarrow.ipc.new_file(file, table.schema) as writer,
+    ):
+        writer.write(table)
+    feather.write_feather(table, tmp_path / "table.feather", compression=compression)
+    for name in ("stream.arrow", "file.arrow", "table.feather"):
+        rows = read_examples(tmp_path / name)
+        assert [(row.text, row.label) for row in rows] == [
+            ("dull", "0"),
+            ("fine", "1"),
+            ("good", "1"),
+        ]
+        assert rows[2].source == f"{name}:3"
+    whole = (tmp_path / "file.arrow").read_bytes()
+    for damaged in (b"", b"ARROW1", whole[: len(whole) // 2], b"text,label\n"):
+        (tmp_path / "bad.arrow").write_bytes(damaged)
+        assert "bad.arrow" in refused(tmp_path / "bad.arrow")
+
+
+def test_a_data_set_that_datasets_saved_itself(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    names = datasets.ClassLabel(names=["bad", "good"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names})
+    parts = {
+        name: datasets.Dataset.from_dict(
+            {"text": [f"{name} {i}" for i in range(4)], "label": [0, 1, 1, 0]}, features=features
+        )
+        for name in ("train", "test")
+    }
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "both"))
+    rows = read_examples(tmp_path / "both" / "train")
+    assert [(row.text, row.label) for row in rows][:2] == [("train 0", "bad"), ("train 1", "good")]
+    both = tmp_path / "both"
+    assert f"data={both / 'train'} test={both / 'test'}" in refused(both)
