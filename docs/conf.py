@@ -34,7 +34,10 @@ nitpicky = False
 default_role = "literal"  # one backtick in a docstring is code
 highlight_language = "none"  # of indented blocks: command lines, formulas, tables
 
-myst_enable_extensions = ["colon_fence", "deflist"]  # formulas are Unicode: no script from elsewhere
+myst_enable_extensions = [
+    "colon_fence",
+    "deflist",
+]  # formulas are Unicode: no script from elsewhere
 myst_heading_anchors = 4
 suppress_warnings = [
     "myst.header",  # a recorded result may begin with a small heading

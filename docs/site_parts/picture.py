@@ -1,6 +1,6 @@
 """The picture of the first page, drawn from the recorded table in ``results/sentiment.md``.
 
-    python docs/site_parts/picture.py     # writes docs/pictures/ladder-light.svg and -dark.svg
+python docs/site_parts/picture.py     # writes docs/pictures/ladder-light.svg and -dark.svg
 """
 
 import re

@@ -226,6 +226,7 @@ GENERATED: Mapping[str, Callable[[], Iterator[str]]] = {
 
 def insert(app: Any, docname: str, content: list[str]) -> None:
     """Replace the markers of a page by what they name (the event ``source-read``)."""
+
     def generated(match: re.Match[str]) -> str:
         name = match.group(1) or match.group(2)
         kind, _, argument = name.partition(" ")

@@ -6,6 +6,7 @@ a query in the same way, so that any two characters that stand together are foun
 """
 
 import re
+from itertools import pairwise
 
 from sphinx.search.en import SearchEnglish
 
@@ -35,7 +36,7 @@ var splitQuery = (query) => query
         words = []
         for run in RUNS.findall(input):
             if re.match(f"[{HAN}]", run):
-                words += [*run, *map("".join, zip(run, run[1:], strict=False))]
+                words += [*run, *map("".join, pairwise(run))]
             else:
                 words.append(run)
         return words
