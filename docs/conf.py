@@ -12,9 +12,10 @@ from site_parts import reference, search, versions  # noqa: E402
 
 import regard  # noqa: E402
 
-# Notebooks call the command `regard` of the environment that builds the site, on few threads.
+# Notebooks call the command `regard` of the environment that builds the site, on one thread:
+# two of them run at once, and waiting threads would slow both.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("COLUMNS", "110")
 os.environ["TTY_COMPATIBLE"] = "0"  # Jupyter claims a terminal; without one there are no bars
 
@@ -48,7 +49,7 @@ nb_execution_mode = os.environ.get("REGARD_DOCS_NOTEBOOKS", "cache")
 nb_execution_cache_path = str(HERE / "_build" / ".jupyter_cache")
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 600  # seconds of a cell, on a busy machine
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
