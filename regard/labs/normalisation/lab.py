@@ -66,7 +66,9 @@ def measure(settings: NormalisationSettings, say: Say, show: Show) -> Measured:
 
 LAB = MeasuringLab(
     settings=NormalisationSettings,
-    reference_time=ReferenceTime(45, "two cores", scales_with=("steps", "seeds")),
+    reference_time=ReferenceTime(
+        78, "one core of an AMD EPYC (processor time)", scales_with=("steps", "seeds")
+    ),
     measure=measure,
     answer=lambda measured: " ".join(part.answer for part in measured.parts),
     next="regard lab sentiment",
