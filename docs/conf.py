@@ -32,6 +32,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "jupyter_execute"]
 nitpicky = False
+smartquotes = False  # -- stays the beginning of an option
 default_role = "literal"  # one backtick in a docstring is code
 highlight_language = "none"  # of indented blocks: command lines, formulas, tables
 
@@ -63,6 +64,7 @@ html_theme = "furo"
 html_title = f"regard {release}"
 html_static_path = ["_static"]
 html_css_files = ["regard.css"]
+html_js_files = ["regard.js"]
 html_search_language = "en-zh"
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}

@@ -26,6 +26,8 @@ from regard.web.limits import Limits
 DOCS = Path(__file__).parent.parent
 MARKER = re.compile(r"^(?:<!-- generated: (.+) -->|\.\. generated: (.+))$", re.M)
 SPECIAL = re.compile(r"([\\*_<>\[\]|$~{}#])")
+#: What a docstring writes and reStructuredText would read as markup: |x|, *, x_ and file:line.
+MARKUP = re.compile(r"[|*]|_(?=\W|$)|(?<=\bfile):(?=\w)")
 CODE = re.compile(r"(`[^`]+`)")
 #: The pages of modules: folders, without their inner workings, and single modules.
 PAGES = {
@@ -210,7 +212,7 @@ def _formula(line: str) -> str:
         mark = body[:2] if body.startswith(("* ", "- ")) else ""
         return line[:indent] + mark + (_formula(body[2:]) if mark else body)
     parts = re.split(r"(``.+?``|:\w+:`[^`]+`|`[^`]+`|#: )", body)
-    plain = (re.sub(r"([|*])", r"\\\1", re.sub(r"_(?=\W|$)", r"\\_", part)) for part in parts)
+    plain = (MARKUP.sub(r"\\\g<0>", part) for part in parts)
     return line[:indent] + "".join(
         part if i % 2 else clean for i, (part, clean) in enumerate(zip(parts, plain, strict=True))
     )

@@ -18,7 +18,7 @@ class SearchBoth(SearchEnglish):
     """Sphinx's English search that also knows Chinese."""
 
     lang = "en-zh"
-    language_name = "English and Chinese"
+    language_name = "English"  # names the stemmer in the browser
     js_splitter_code = """
 var splitQuery = (query) => query
   .match(/[\\u3400-\\u9fff]+|[^\\u3400-\\u9fff\\s\\p{P}\\p{S}]+/gu)?.flatMap((run) =>
