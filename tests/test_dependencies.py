@@ -16,7 +16,9 @@ OWN = {"regard", "benchmarks", "tests", "examples"}
 #: Distributions whose module has another name.
 MODULES = {"scikit-learn": "sklearn"}
 #: Distributions that are run, or that a tool looks for, and that nobody imports.
-TOOLS = {"pytest-xdist", "ruff", "mypy", "scipy-stubs"}
+TOOLS = {"pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
+    "sphinx", "myst-nb", "furo", "sphinx-copybutton", "sphinx-design", "ipykernel"
+}  # fmt: skip
 #: What pip freeze leaves out.
 UNPINNED = {"setuptools"}
 #: What a script asks for that has no place in an environment of regard's.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.data import entities, pydoc, synthetic
+from regard.data import chinese, entities, pydoc, synthetic
 from regard.data.examples import Example, example_of
 from regard.errors import RegardError, look_up
 from regard.plugins import is_part, one_line
@@ -176,6 +176,10 @@ def _reviews() -> dict[str, Sequence[Example]]:
     return _first(4000, synthetic.reviews(5000, SEED_OF_REVIEWS))
 
 
+def _reviews_zh() -> dict[str, Sequence[Example]]:
+    return _first(4000, chinese.reviews_zh(5000, SEED_OF_REVIEWS))
+
+
 def _ratings() -> dict[str, Sequence[Example]]:
     return _first(4000, synthetic.ratings(5000, SEED_OF_REVIEWS))
 
@@ -189,6 +193,11 @@ BUILT_IN = {
         "4,000 + 1,000 generated film reviews, decided by word order and negation",
         "classification",
         read=_reviews,
+    ),
+    "reviews-zh": DataSet(
+        "4,000 + 1,000 generated Chinese film reviews, decided by word order and negation",
+        "classification",
+        read=_reviews_zh,
     ),
     "reverse": DataSet("random strings of A … Z and their reversals", "translation"),
     "biographies": DataSet(

@@ -15,7 +15,8 @@ So a bag of words exceeds 38 + 8 + 54 / 2 = 73 % only by chance; a model of the 
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from regard.data.files import Example
 
@@ -87,12 +88,29 @@ CHOICES = {
     "very": "||||very |quite |rather |truly ",
 }
 WORDS = {slot: words.split("|") for slot, words in CHOICES.items()}
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Sentences by kind, neutral sentences around them, and the words of each slot."""
+
+    sentences: Mapping[str, Sequence[str]]
+    around: Sequence[str]
+    words: Mapping[str, Sequence[str]]
+    space: str = " "  # between sentences
+
+
+ENGLISH = Grammar(SENTENCES, AROUND, WORDS)
 EXCHANGE = {"+": "-", "-": "+"}
 SLOT = re.compile(r"{(\W?)(\w*)}")
 
 
-def reviews(count: int, seed: int = 0) -> list[Example]:
+def reviews(
+    count: int, seed: int = 0, grammar: Grammar = ENGLISH, name: str = "reviews"
+) -> list[Example]:
     """Return `count` distinct film reviews, half of them positive, in random order.
+
+    ``name`` is that of the data set, for the sources of the examples.
 
     >>> for review in reviews(2, seed=3):
     ...     print(review.label, "|", review.text)
@@ -103,13 +121,13 @@ def reviews(count: int, seed: int = 0) -> list[Example]:
     examples: dict[str, Example] = {}
     while len(examples) < count:
         label = ("negative", "positive")[len(examples) % 2]
-        text = _review(chance, positive=label == "positive")
+        text = _review(chance, grammar, positive=label == "positive")
         if text not in examples:
             examples[text] = Example(text, label, "")
     shuffled = list(examples.values())
     chance.shuffle(shuffled)
     return [
-        Example(example.text, example.label, f"reviews:{row}")
+        Example(example.text, example.label, f"{name}:{row}")
         for row, example in enumerate(shuffled, 1)
     ]
 
@@ -129,7 +147,7 @@ def ratings(count: int, seed: int = 0) -> list[Example]:
         praises = [chance.random() < 0.5 for _ in range(chance.randint(1, 5))]
         kinds = chance.choices(list(SHARES), list(SHARES.values()), k=len(praises))
         text = " ".join(
-            _sentence(chance.choice(SENTENCES[kind]), chance, positive)
+            _sentence(chance.choice(SENTENCES[kind]), chance, WORDS, positive)
             for kind, positive in zip(kinds, praises, strict=True)
         )
         points = round(10 * sum(praises) / len(praises), 1)
@@ -137,20 +155,22 @@ def ratings(count: int, seed: int = 0) -> list[Example]:
     return list(examples.values())
 
 
-def _review(chance: random.Random, *, positive: bool) -> str:
+def _review(chance: random.Random, grammar: Grammar, *, positive: bool) -> str:
     """Return a sentence with an opinion, often preceded or followed by a neutral one."""
     kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-    judges = _sentence(chance.choice(SENTENCES[kind]), chance, positive)
-    tells = chance.choice(AROUND)
-    return chance.choice((judges, f"{tells} {judges}", f"{judges} {tells}"))
+    judges = _sentence(chance.choice(grammar.sentences[kind]), chance, grammar.words, positive)
+    tells, space = chance.choice(grammar.around), grammar.space
+    return chance.choice((judges, f"{tells}{space}{judges}", f"{judges}{space}{tells}"))
 
 
-def _sentence(pattern: str, chance: random.Random, positive: bool) -> str:
+def _sentence(
+    pattern: str, chance: random.Random, words: Mapping[str, Sequence[str]], positive: bool
+) -> str:
     def fill(slot: re.Match[str]) -> str:
         sign, word = slot.groups()
         if sign and not positive:
             sign = EXCHANGE[sign]
-        return chance.choice(WORDS[sign + word])
+        return chance.choice(words[sign + word])
 
     text = SLOT.sub(fill, pattern)
     text = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)

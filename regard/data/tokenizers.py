@@ -29,16 +29,21 @@ REMEMBERED = 100_000  # text chunks whose ids are cached: some 25 MB
 SHORT = 32  # maximum characters of a cached chunk
 
 # Like GloVe: punctuation is split off, "don't" = "do n't", "it's" = "it 's". Numbers keep their
-# points; Chinese and Japanese, written without spaces, are split by character.
+# points. Scripts that are written without spaces between words (Chinese, Japanese, Thai, Lao,
+# Khmer, Burmese, Tibetan) are split by character, each with the signs above and below it.
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 WORD = (
-    r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+    rf"[{UNSPACED}]\p{{M}}*"
     r"|\w+?(?=n't(?!\w))|n't(?!\w)|'(?:s|m|d|re|ve|ll)(?!\w)"
-    r"|\d+(?:[.,]\d+)+|[\w&&[^\p{Han}\p{Hiragana}\p{Katakana}]]+|\.{2,}|[^\w\s]"
+    rf"|\d+(?:[.,]\d+)+|[\w&&[^{UNSPACED}]]+|\.{{2,}}|[^\w\s]"
 )
 LINE_BREAK = r"<br */?>"
 # Pre-tokenization of byte pairs (Radford et al. 2019, GPT-2), also used for Unigram.
 PIECES = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
+# The same scripts and their punctuation, for `re`: Thai to Burmese, Khmer, Chinese and Japanese.
+_NO_SPACE = "[\u0e00-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
+_needless_space = re.compile(f"(?<={_NO_SPACE}) (?={_NO_SPACE})")
 _line_break = re.compile(LINE_BREAK)
 _between_words = re.compile("(?<=[!-~])(?= )")
 
@@ -64,7 +69,11 @@ class Kind:
 
 
 TOKENIZERS = {
-    "words": Kind("lower case, punctuation split off, contractions as in GloVe", _by_spaces),
+    "words": Kind(
+        "lower case, punctuation split off, contractions as in GloVe; characters of scripts "
+        "without spaces",
+        _by_spaces,
+    ),
     "characters": Kind("every Unicode character", _before_spaces),
     "bpe": Kind("byte pairs, lossless for any text. Sennrich et al. 2016", _before_spaces),
     "unigram": Kind(
@@ -144,11 +153,16 @@ class Tokenizer:
         return [_readable(self.inner, name) for name in names] if self.kind in WHOLE else names
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces."""
+        """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces.
+
+        There is no space within scripts that have none, such as Chinese.
+        """
         names = [self.vocabulary[i] for i in ids if i != PAD]
         if self.kind in WHOLE:
             return _readable(self.inner, *names)
-        return (" " if self.kind == "words" else "").join(names)
+        if self.kind != "words":
+            return "".join(names)
+        return _needless_space.sub("", " ".join(names))
 
     def to_bytes(self) -> bytes:
         """Return the content of ``tokenizer.json``, in Hugging Face's format."""

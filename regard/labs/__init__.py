@@ -76,6 +76,10 @@ LABS: Table[Questioned] = Table(
             "Why is q·k divided by √d, and which scores need it?",
             "regard.labs.softmax_gradient.lab:LAB",
         ),
+        "normalisation": LabEntry(
+            "Why LayerNorm and not BatchNorm in a Transformer? Four reasons, each measured.",
+            "regard.labs.normalisation.lab:LAB",
+        ),
         "exploration": LabEntry(
             "When does one head copy a value or average two, and what do two heads add?",
             "regard.labs.exploration.lab:LAB",

@@ -184,6 +184,11 @@ def _positions(positions: Sinusoidal) -> str:
     return _framed("Positions", [tag("figure", tag("div", chart, class_="scroll"))], 560)
 
 
+def _chart(chart: Html) -> str:
+    """Show a chart of `reports.figures`."""
+    return _framed("Chart", [tag("figure", tag("div", chart, class_="scroll"))], 420)
+
+
 def _run(run: Run) -> str:
     if not run.complete:
         return _message("Run", f"{run.config.model} on {run.config.task}: training is not complete")
@@ -237,4 +242,5 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     Comparison: _comparison,
     Prediction: _prediction,
     Evaluation: _evaluation,
+    Html: _chart,
 }

@@ -32,7 +32,11 @@ DataFolder = Annotated[
     str, Field(description="folder of named data sets; empty: REGARD_DATA, or the user cache")
 ]
 Tokenizer = Annotated[
-    str, Field(description="how texts are split into tokens: words, characters, bpe or unigram")
+    str,
+    Field(
+        description="how texts are split into tokens: words (scripts without spaces, such as "
+        "Chinese, by character), characters, bpe or unigram"
+    ),
 ]
 Vocabulary = Annotated[int, Field(ge=3, description="maximum vocabulary size")]
 Minimum = Annotated[

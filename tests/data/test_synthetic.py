@@ -5,6 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from regard.data.chinese import CHINESE, reviews_zh
 from regard.data.sources import load_corpus
 from regard.data.synthetic import CHOICES, SENTENCES, SHARES, WORDS, reviews
 
@@ -88,3 +89,30 @@ def test_corpus(corpus):
     assert corpus.labels == ("negative", "positive")
     assert not {e.text for e in corpus.train} & {e.text for e in corpus.test}
     assert load_corpus("reviews", seed=7).fingerprint == corpus.fingerprint
+
+
+def test_chinese_reviews_are_decided_by_order_too():
+    examples = reviews_zh(600, seed=1)
+    assert {example.label for example in examples} == {"negative", "positive"}
+    assert len({example.text for example in examples}) == 600
+    assert not any(" " in example.text or "{" in example.text for example in examples)
+    for pattern in CHINESE.sentences["exchanged"]:
+        for kind in ("", "noun", "verb"):
+            assert pattern.count(f"{{+{kind}}}") == pattern.count(f"{{-{kind}}}")
+    texts = [example.text for example in load_corpus("reviews-zh").train[:1500]]
+    labels = [example.label for example in load_corpus("reviews-zh").train[:1500]]
+    held = load_corpus("reviews-zh").test
+
+    def score(n):
+        counts = CountVectorizer(analyzer="char", ngram_range=(1, n), binary=True)
+        model = LogisticRegression(max_iter=300).fit(counts.fit_transform(texts), labels)
+        return model.score(counts.transform([e.text for e in held]), [e.label for e in held])
+
+    assert score(1) <= 0.75  # single characters: order is lost
+    assert score(4) >= score(1) + 0.05
+
+
+def test_the_chinese_data_set_has_a_name():
+    corpus = load_corpus("reviews-zh")
+    assert (len(corpus.train) + len(corpus.test), len(corpus.test)) == (5000, 1000)
+    assert corpus.test[0].source.startswith("reviews-zh:")

@@ -273,3 +273,23 @@ def test_panics_of_rust_are_errors_of_one_line():
     broken = Tokenizer("words", Inner())
     with pytest.raises(RegardError, match="cannot tokenize a text: index out of range"):
         broken.encode(["new"])
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "decoded"),
+    [
+        ("这部电影很好看，good！", "这 部 电 影 很 好 看 ， good ！", "这部电影很好看， good ！"),
+        ("これはペンです。", "こ れ は ペ ン で す 。", "これはペンです。"),
+        ("หนังสนุก", "ห นั ง ส นุ ก", "หนังสนุก"),
+        ("ភាសាខ្មែរ", "ភា សា ខ្ មែ រ", "ភាសាខ្មែរ"),
+        ("한국어 문장", "한국어 문장", "한국어 문장"),
+    ],
+)
+def test_scripts_without_spaces_are_no_single_unknown_word(
+    text: str, tokens: str, decoded: str
+) -> None:
+    tokenizer = train_tokenizer("words", [text], minimum=1)
+    assert tokenizer.split(text) == tokens.split()
+    ids = tokenizer.encode([text])[0]
+    assert UNKNOWN not in ids
+    assert tokenizer.decode(ids) == decoded

@@ -1,0 +1,1 @@
+"""Why LayerNorm and not BatchNorm in a Transformer."""
