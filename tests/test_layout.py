@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
-    "usual errors reading ranges settings atomic_io memory plugins trusted tables shown attention "
+    "usual errors reading ranges settings atomic_io memory plugins trusted tables shown stopping watchdog ranks attention "
     "layers models data decoding analysis tasks conformance training interop runs studies reports "
     "labs web cli"
 ).split()

@@ -28,6 +28,7 @@ from regard.cli import (
 from regard.cli.console import err
 from regard.cli.options import TakesSettings
 from regard.errors import RegardError
+from regard.stopping import PREEMPTED, StoppedError
 from regard.trusted import trust
 
 app = typer.Typer(
@@ -133,7 +134,7 @@ def main() -> None:
         if debug:
             raise
         err.print(f"error: {error}", markup=False, style="red" if err.is_terminal else None)
-        raise SystemExit(2) from None
+        raise SystemExit(PREEMPTED if isinstance(error, StoppedError) else 2) from None
     except SystemExit as end:
         if end.code == STOPPED:
             err.print("interrupted; run the same command again to resume")

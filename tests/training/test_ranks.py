@@ -17,7 +17,7 @@ import regard
 from regard.errors import RegardError
 from regard.training.loop import Training, TrainingSettings, seeded, step_seed
 from regard.training.precision import choose_precision
-from regard.training.ranks import Ranks, ranks
+from regard.ranks import Ranks, ranks
 from tests.training.toys import Bag, Toy
 
 ROOT = Path(regard.__file__).parents[1]
