@@ -238,6 +238,9 @@ def _leave(watchdog: Watchdog) -> None:
     watchdog.leave(LEAVE)
     if not distributed.is_initialized():
         return
+    if not watchdog.failed:
+        distributed.destroy_process_group()
+        return
     ending = threading.Thread(target=distributed.destroy_process_group, daemon=True)
     ending.start()  # with a dead peer it may wait for that peer
     ending.join(LEAVE)

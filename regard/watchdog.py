@@ -24,6 +24,7 @@ import torch.distributed as distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from regard.errors import RegardError
+from regard.stopping import asked_to_stop, deferred
 
 BEAT = 1.0  # seconds between two heartbeats
 STALE = 20.0  # seconds without a heartbeat after which a process is dead
@@ -47,6 +48,7 @@ class Watchdog(threading.Thread):
             for _ in range(3)
         )
         self.leaving = threading.Event()
+        self.failed = False  # whether some process has failed when this one leaves
         self.others = 0  # nesting of `meeting`
         self.used, self.since = time.process_time(), time.monotonic()
 
@@ -152,7 +154,7 @@ class Watchdog(threading.Thread):
         try:
             known = self.reason(self.main)
             if not known and isinstance(error, RuntimeError) and PEER.search(line):
-                known = self._cause()
+                known = self._cause(line)
             if known:
                 return known
             self.post(f"rank {self.rank}: {type(error).__name__}: {line}", self.main)
@@ -160,20 +162,31 @@ class Watchdog(threading.Thread):
             return f"rank 0 or its launcher ended, and rank {self.rank} lost its connection: {line}"
         return ""
 
-    def _cause(self) -> str:
-        """Return the reason that some process finds within the time it takes, or ""."""
+    def _cause(self, line: str) -> str:
+        """Return the reason that some process finds within the time it takes, or "".
+
+        A launcher that knows the reason, and therefore stops this process, is not waited for.
+        """
         end = time.monotonic() + STALE + 5 * BEAT
-        while time.monotonic() < end:
-            if reason := self.reason(self.main):
-                return reason
-            time.sleep(BEAT / 4)
+        with deferred():
+            while time.monotonic() < end:
+                if reason := self.reason(self.main):
+                    return reason
+                if signal := asked_to_stop():
+                    return f"another rank ended ({line}), and the launcher sent {signal}"
+                time.sleep(BEAT / 4)
         return ""
 
     def leave(self, patience: float) -> None:
-        """Stop watching. The first process, which may hold the store, waits for the others."""
+        """Stop watching. The first process, which may hold the store, waits for the others.
+
+        The thread ends first: one that returns from the store at exit would abort the process.
+        """
         self.leaving.set()
+        if self.is_alive():
+            self.join(patience)
         try:
-            failed = bool(self.reason(self.main))
+            failed = self.failed = bool(self.reason(self.main))
             self.main.set(f"beat/{self.rank}", LEFT.decode())
             end = time.monotonic() + patience
             while self.rank == 0 and not failed and time.monotonic() < end:
@@ -182,7 +195,7 @@ class Watchdog(threading.Thread):
                     return
                 time.sleep(0.02)
         except (distributed.DistError, RuntimeError):
-            return
+            self.failed = True
 
 
 def attempt() -> str:
@@ -208,5 +221,6 @@ def watch_launcher(rank: int) -> None:
 
 
 def _line(error: BaseException) -> str:
-    """Return the first line of an error."""
-    return (str(error).splitlines() or [""])[0][:300]
+    """Return the first sentence of an error, without the place in a C++ source."""
+    line = re.sub(r"^\[[^]]*\] *", "", (str(error).splitlines() or [""])[0])
+    return line.partition(". This is typically")[0][:200]

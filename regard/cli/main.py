@@ -77,6 +77,14 @@ def wait_briefly() -> None:
         os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is imported, later
 
 
+def log_briefly() -> None:
+    """Leave out C++ stack traces of lost connections, unless the user has configured the log.
+
+    With several processes, every one prints the reason in one line; see `regard.watchdog`.
+    """
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported, later
+
+
 def _trust(files: list[Path]) -> list[Path]:
     for file in files:
         trust(file)
@@ -126,6 +134,7 @@ def before_all(words: list[str]) -> list[str]:
 def main() -> None:
     """Run the command line; print a `RegardError` as one line on stderr and exit with code 2."""
     wait_briefly()
+    log_briefly()
     sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
     try:

@@ -96,7 +96,7 @@ class Checkpoints:
             else:
                 future.set_result(None)
 
-        Thread(target=work, name="checkpoint").start()
+        Thread(target=work, name="checkpoint", daemon=True).start()
 
     def finish(self) -> None:
         """Wait until the checkpoint is written. Errors: as `save`."""

@@ -179,10 +179,12 @@ class Training:
         try:
             with self.ranks.guarded(), deferred():
                 yield from self._run(checkpoints, end)
-        finally:
-            self.parallel.close()
+        except GeneratorExit:
             if checkpoints:
                 checkpoints.finish()
+            raise
+        finally:
+            self.parallel.close()
 
     def _run(self, checkpoints: Checkpoints | None, end: bool) -> Iterator[Progress]:
         self.ranks.wait()
