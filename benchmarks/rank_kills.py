@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.kills import MODEL, fingerprint
 from regard import atomic_io, runs
@@ -73,7 +73,7 @@ class Group:
 
     def __init__(self, folder: Path, strategy: str) -> None:
         self.folder, self.strategy = folder, strategy
-        self.validating = FORK.Value("i", 0)
+        self.validating, self.begun = FORK.Value("i", 0), FORK.Value("i", 0)
         self.pids = FORK.SimpleQueue()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -104,9 +104,11 @@ class Group:
             self.validating.value -= 1
             return result
 
-        Training.validate = validate_seen  # type: ignore[method-assign]
+        cast(Any, Training).validate = validate_seen
         settings = [*SETTINGS, f"strategy={self.strategy}"]
-        for _ in runs.open_or_start(self.folder, "classification", MODEL, settings).train():
+        run = runs.open_or_start(self.folder, "classification", MODEL, settings)
+        self.begun.value = 1
+        for _ in run.train():
             pass
 
     @property
@@ -146,7 +148,12 @@ def running(pid: int) -> bool:
 
 
 def strike(group: Group, moment: str, chance: random.Random, length: float, tally: Tally) -> bool:
-    """Wait for the moment and kill one process; return False if the training ended before."""
+    """Wait for the moment and kill one process; return False if the training ended before.
+
+    The processes have met by then: one that dies before is the launcher's to notice.
+    """
+    while group.alive() and not group.begun.value:
+        time.sleep(0.01)
     end = time.monotonic() + chance.uniform(0, length)
     while group.alive() and time.monotonic() < end:
         time.sleep(0.005)
@@ -167,12 +174,13 @@ def strike(group: Group, moment: str, chance: random.Random, length: float, tall
     begun = time.monotonic()
     while any(map(running, filter(None, others))) and time.monotonic() - begun < ALL_KNOW:
         time.sleep(0.02)
-        group.launcher.join(0)
+        group.launcher.join(0)  # which reaps it
         if victim.endswith("stopped") and not running(group.ranks[0]):
             break  # a launcher such as torchrun then kills the stopped one
     took = time.monotonic() - begun
     tally.longest = max(tally.longest, took)
     tally.late += took >= ALL_KNOW
+    print(f"{victim}, {moment}: {took:.1f} s", file=sys.stderr, flush=True)
     if victim.endswith("stopped"):
         os.kill(group.ranks[1], signal.SIGKILL)
     tally.left += group.wait(5.0) >= 5.0

@@ -180,8 +180,9 @@ def ranks() -> Ranks:
     watch_launcher(rank)
     store = _store(rank, world)
     watchdog = Watchdog(store, rank, world)
-    watchdog.gather("join", JOIN.total_seconds())
     watchdog.start()
+    with watchdog.meeting():
+        watchdog.gather("join", JOIN.total_seconds())
     if not distributed.is_initialized():
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",

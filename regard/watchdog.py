@@ -70,7 +70,9 @@ class Watchdog(threading.Thread):
                 continue
             if now != seen:
                 seen, changed = now, time.monotonic()
-            if not reason and seen != LEFT and time.monotonic() - changed > STALE:
+            # Before its first sign of life, a process is one that has not started yet.
+            late = seen not in (b"", LEFT) and time.monotonic() - changed > STALE
+            if not reason and late:
                 reason = self.post(
                     f"rank {neighbour} died or was stopped: no sign of life for {STALE:.0f} s",
                     self.store,

@@ -2,13 +2,14 @@
 
     python -m tests.training.together OUT.json strategy=ddp steps=10 … [-- strategy=fsdp2 …]
 
-Each list of settings after ``--`` is a further training. The first process writes OUT.json: for
-each training the losses of its steps, its validations and the final weights.
+Each list of settings after ``--`` is a further training; ``until`` interrupts it after so many
+steps. The first process writes OUT.json: for each training the losses of its steps, its validations
+and the final weights.
 """
 
 import json
 import sys
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +46,17 @@ class Odd(nn.Module):
 
 def trained(settings: dict[str, Any]) -> dict[str, Any]:
     """Train once; return losses, validations and weights."""
-    place = settings.pop("checkpoints", "")
+    place, until = settings.pop("checkpoints", ""), int(settings.pop("until", 1000))
     torch.manual_seed(0)
     model = Odd().double()
     asked, losses, before = TrainingSettings(**{**USUAL, **settings}), [], 0.0
     checkpoints = Checkpoints(Path(place)) if place else None
-    steps = list(train(model, Toy(), asked, checkpoints, precision=Precision("fp32", "")))
+    training = train(model, Toy(), asked, checkpoints, precision=Precision("fp32", ""))
+    steps = list(islice(training, until))
+    training.close()
     for progress in steps:
         mean = progress.loss * (1 - SMOOTH**progress.step)
-        losses.append((mean - SMOOTH * before) / (1 - SMOOTH))
+        losses.append((mean - SMOOTH * before) / (1 - SMOOTH))  # but the first after a resume
         before = mean
     weights = {name: x.tolist() for name, x in model.state_dict().items()}
     validations = [x.validation_loss for x in steps if x.validation_loss is not None]
