@@ -85,9 +85,14 @@ def network(sizes: dict[str, int]) -> nn.Module:
     return build_network(config, vocabulary=WORDS, labels=0)
 
 
+def settings_of(**values: Any) -> TrainingSettings:
+    """Return settings of a training, the others being the usual ones."""
+    return TrainingSettings(**values)
+
+
 def losses(job: dict[str, Any]) -> dict[str, Any]:
     """Train the tiny network in float64; return the loss of each step."""
-    settings = TrainingSettings(
+    settings = settings_of(
         threads=1, seed=1, batch_tokens=8 * TINY["length"], learning_rate=3e-3, steps=50,
         evaluate_every=1000, save_every=10, strategy=job["strategy"],
     )  # fmt: skip
@@ -98,7 +103,7 @@ def losses(job: dict[str, Any]) -> dict[str, Any]:
         mean = progress.loss * (1 - SMOOTH**progress.step)
         values[progress.step] = (mean - SMOOTH * before) / (1 - SMOOTH)
         before = mean
-    steps.close()
+    cast(Any, steps).close()
     if job.get("first"):  # the first loss after a resume cannot be told from the running mean
         values.pop(job["first"])
     return {"losses": values}
@@ -106,7 +111,7 @@ def losses(job: dict[str, Any]) -> dict[str, Any]:
 
 def speed(job: dict[str, Any]) -> dict[str, Any]:
     """Time steps of the small network, then trace some of them."""
-    settings = TrainingSettings(
+    settings = settings_of(
         threads=job["threads"], batch_tokens=16 * SMALL["length"], steps=10_000,
         strategy=job["strategy"], batch_size=16,
     )  # fmt: skip
@@ -288,7 +293,8 @@ def plan() -> tuple[list[dict[str, Any]], str]:
         "A simulated plan: share of a step that computes", series, x_label="GPUs (H100)",
         y_label="efficiency", log_x=True, width=760,
     )  # fmt: skip
-    return rows, str(chart).replace(">", f"><style>{STYLE}</style>", 1)
+    figure: str = chart.replace(">", f"><style>{STYLE}</style>", 1)
+    return rows, figure
 
 
 def main(arguments: list[str] | None = None) -> None:

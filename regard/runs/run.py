@@ -308,7 +308,13 @@ class Run:
         Errors: the run is not complete.
         """
         self.must_be_complete()
-        with torch.no_grad(), self._precision.autocast(), using(self._kernels), ranks().sharing():
+        with (
+            torch.no_grad(),
+            self._precision.autocast(),
+            using(self._kernels),
+            ranks().guarded(),
+            ranks().sharing(),
+        ):
             yield
 
     @cached_property

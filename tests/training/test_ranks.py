@@ -55,7 +55,7 @@ def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[st
         started.append(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
     ended = []
     for process in started:
-        out, error = process.communicate(timeout=120)
+        out, error = process.communicate(timeout=300)
         ended.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
     return ended
 
