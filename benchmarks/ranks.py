@@ -104,8 +104,8 @@ def losses(job: dict[str, Any]) -> dict[str, Any]:
         values[progress.step] = (mean - SMOOTH * before) / (1 - SMOOTH)
         before = mean
     cast(Any, steps).close()
-    if job.get("first"):  # the first loss after a resume cannot be told from the running mean
-        values.pop(job["first"])
+    if job.get("resumed"):  # the first loss after a resume cannot be told from the running mean
+        values.pop(min(values))
     return {"losses": values}
 
 
@@ -207,13 +207,13 @@ def equality(place: Path) -> dict[str, Any]:
             result = run({"do": "losses", "strategy": strategy}, world, place)
             compare(f"{strategy}, {world} processes", result)
     folder = str(place / "resumed")
-    for name, world, strategy, first, until in (
-        ("4 processes, ddp, to step 20", 4, "ddp", 0, 20),
-        ("resumed by 2, fsdp2, to step 40", 2, "fsdp2", 21, 20),
-        ("resumed by 1, to step 50", 1, "ddp", 41, 50),
+    for name, world, strategy, until in (
+        ("4 processes, ddp, killed after step 20", 4, "ddp", 20),
+        ("resumed at step 10 by 2, fsdp2, killed after step 30", 2, "fsdp2", 20),
+        ("resumed at step 20 by 1, to step 50", 1, "ddp", 50),
     ):
         job = {"do": "losses", "strategy": strategy, "until": until, "folder": folder}
-        compare(name, run(job | {"first": str(first)} if first else job, world, place))
+        compare(name, run({**job, "resumed": world < 4}, world, place))
     return {"steps": len(alone), "differences": differences}
 
 
@@ -238,22 +238,24 @@ class Machine:
 
     NVIDIA H100 SXM: 989 · 10¹² operations a second in bf16 without sparsity, NVLink 900 GB/s in
     both directions together, 8 GPUs a machine (NVIDIA H100 data sheet). InfiniBand NDR: 400 Gb/s a
-    port (NVIDIA ConnectX-7 data sheet), one port for each GPU as in a DGX H100.
+    port (NVIDIA ConnectX-7 data sheet). With one port for each GPU, as in a DGX H100, each carries
+    an eighth of what a machine exchanges.
     """
 
+    ports: int = 8  # of a machine
     operations: float = 989e12
     inside: float = 450e9  # bytes a second
-    between: float = 50e9
+    port: float = 50e9
     gpus: int = 8
     used: float = 0.4  # share of the operations that a training reaches
     reached: float = 0.8  # share of the bandwidths
-    latency: float = 10e-6  # seconds of each of a ring's steps between machines
+    latency: float = 10e-6  # seconds of each of a tree's levels
 
 
 def step_seconds(
     strategy: str, gpus: int, parameters: float, tokens: float, machine: Machine, layers: int = 32
-) -> tuple[float, float]:
-    """Return the seconds of a step and those of its exchange, for tokens of each GPU.
+) -> tuple[float, float, float]:
+    """Return the seconds of a step, of its computing and of its exchange, for tokens of each GPU.
 
     Compute: 6 operations for each parameter and token (Kaplan et al. 2020), of which 2/3 are the
     backward pass. A ring moves (w − 1)/w of the bytes once for each all-gather or reduce-scatter:
@@ -262,38 +264,41 @@ def step_seconds(
     link counts.
     """
     compute = 6 * parameters * tokens / (machine.operations * machine.used)
-    link = (machine.inside if gpus <= machine.gpus else machine.between) * machine.reached
-    moved = 8 * parameters * (gpus - 1) / gpus
-    calls = 2 * parameters * 4 / 25e6 if strategy == "ddp" else 3 * layers
-    exchange = moved / link + (calls * np.log2(gpus) * machine.latency)
+    network = min(machine.inside, machine.ports * machine.port)
+    link = (machine.inside if gpus <= machine.gpus else network) * machine.reached
+    calls = parameters * 4 / 25e6 if strategy == "ddp" else 3 * layers
+    exchange = 8 * parameters * (gpus - 1) / gpus / link
+    exchange += calls * float(np.log2(gpus)) * machine.latency
     beside = compute * (2 / 3 if strategy == "ddp" else 1)
-    return compute + max(0.0, float(exchange) - beside), float(exchange)
+    return compute + max(0.0, exchange - beside), compute, exchange
 
 
-def plan() -> tuple[list[dict[str, Any]], str]:
-    """Return rows of the plan, and the figure of efficiency over GPUs."""
-    machine, rows, series = Machine(), [], []
-    for look, (parameters, tokens) in enumerate(((125e6, 16_384), (1.3e9, 8_192), (7e9, 8_192))):
+def plan() -> tuple[list[dict[str, Any]], bytes]:
+    """Return rows of the plan, and the figure of the share that computes over GPUs."""
+    rows, series = [], []
+    for parameters, tokens in ((125e6, 16_384), (1.3e9, 8_192), (7e9, 8_192)):
         for strategy in ("ddp", "fsdp2"):
-            shares = []
-            for gpus in (8, 64, 512):
-                seconds, exchange = step_seconds(strategy, gpus, parameters, tokens, machine)
-                compute = 6 * parameters * tokens / (machine.operations * machine.used)
-                needs = 16 * parameters / (1 if strategy == "ddp" else gpus) / 1e9
-                shares.append(compute / seconds)
-                rows.append({
-                    "parameters": parameters, "strategy": strategy, "gpus": gpus,
-                    "tokens_per_gpu": tokens, "compute": compute, "exchange": exchange,
-                    "efficiency": compute / seconds, "state_gb": needs,
-                    "tokens_per_second": gpus * tokens / seconds,
-                })  # fmt: skip
-            size = f"{parameters / 1e9:.3g}B"
-            series.append(Series(f"{size} {strategy}", [8, 64, 512], shares, look=2 * look))
+            for ports in (8, 1):
+                shares = []
+                for gpus in (8, 64, 512):
+                    seconds, compute, exchange = step_seconds(
+                        strategy, gpus, parameters, tokens, Machine(ports)
+                    )
+                    shares.append(compute / seconds)
+                    rows.append({
+                        "parameters": parameters, "strategy": strategy, "ports": ports,
+                        "gpus": gpus, "tokens_per_gpu": tokens, "compute": compute,
+                        "exchange": exchange, "efficiency": compute / seconds,
+                        "tokens_per_second": gpus * tokens / seconds,
+                    })  # fmt: skip
+                if parameters == 7e9:
+                    name = f"{strategy}, {ports} port{'s' * (ports > 1)}"
+                    series.append(Series(name, [8, 64, 512], shares, look=len(series)))
     chart = line_chart(
-        "A simulated plan: share of a step that computes", series, x_label="GPUs (H100)",
-        y_label="efficiency", log_x=True, width=760,
+        "A simulated plan: share of a step that computes, 7 billion parameters", series,
+        x_label="GPUs (H100)", y_label="share that computes", log_x=True, width=760,
     )  # fmt: skip
-    figure: str = chart.replace(">", f"><style>{STYLE}</style>", 1)
+    figure = chart.encode().replace(b">", f"><style>{STYLE}</style>".encode(), 1)
     return rows, figure
 
 
@@ -314,7 +319,7 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.what == "plan":
         rows, figure = plan()
         if asked.out:
-            atomic_io.write_bytes(asked.out, figure.encode())
+            atomic_io.write_bytes(asked.out, figure)
         print(json.dumps(rows))
         return
     with TemporaryDirectory() as place:
