@@ -190,8 +190,6 @@ def strike(group: Group, moment: str, chance: random.Random, length: float, tall
 
 def assault(kills: int, place: Path, seed: int = 0) -> Tally:
     """Kill so many times; print the tally after each training."""
-    import torch.distributed.device_mesh
-    import torch.distributed.fsdp  # once here, for all processes
 
     chance, begun = random.Random(seed), time.monotonic()
     texts = TASKS["classification"].prepare(
