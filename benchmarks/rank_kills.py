@@ -35,7 +35,7 @@ from regard.training.loop import Training
 
 WORLD = 2
 SETTINGS = (
-    "examples=300", "epochs=6", "batch_tokens=512", "width=16", "heads=2", "layers=1",
+    "examples=300", "epochs=20", "batch_tokens=512", "width=16", "heads=2", "layers=1",
     "feedforward=24", "dropout=0.1", "threads=1", "save_every=5", "precision=fp32",
     "evaluate_every=15",
 )  # fmt: skip
@@ -209,7 +209,7 @@ def assault(kills: int, place: Path, seed: int = 0) -> Tally:
         folder = place / f"training-{tally.trainings}"
         for _ in range(chance.randint(2, 5)):
             group = Group(folder, strategy)
-            if not strike(group, MOMENTS[tally.kills % 3], chance, length * 0.6, tally):
+            if not strike(group, MOMENTS[tally.kills % 3], chance, length * 0.25, tally):
                 break
             checkpoints = Checkpoints(folder / "checkpoints")
             for step in checkpoints.steps():

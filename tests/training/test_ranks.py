@@ -26,11 +26,9 @@ from tests.training.together import trained
 from tests.training.toys import Bag, Toy
 
 ROOT = Path(regard.__file__).parents[1]
-#: A rank that fails in its own way after three steps, and learns quickly of the other's death.
+#: A rank that fails in its own way after three steps.
 FAILING = """
-import os, signal, sys, time
-import regard.watchdog
-regard.watchdog.STALE = 3.0
+import os, signal
 from regard.ranks import ranks
 from regard.training.loop import TrainingSettings, train
 from tests.training.toys import Bag, Toy
